@@ -2,7 +2,8 @@
 
 A Joint has the steps of both directions in one namespace, the inputs, and the results of the program. `assemble`
 removes dead code, makes saved ports of the values that the backward reads, finds the guards, and gives each graph its
-ports.
+ports. A guard is a step that compares a value with the value of the captured run (`assert v == 3`). A local is the
+name of a value inside a graph's text; a port's name is the program's own (`layer1.weight`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from backprint.graph.steps import READING, behind, mapped, needed, used, with_na
 from backprint.trace.watch import RANDOM, SIZED
 
 Result = tuple[Port, Value]
-"""One output of a direction and its value; the value is None where there is no gradient."""
+"""One output of a forward or of a backward: its port, and its value in the graph. The value is None where a tensor that
+requires grad has no gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
     """Facts about a step that its text does not show.
 
-    `writes` names the values that it changes in place. `draws` marks a random draw, which advances the generator even
-    if its result is unused; `stays` marks any other step that must not be removed. `structure` marks a guard on how a
-    sparse tensor is built, which the tensor's recipe keeps.
+    `writes` names the values that the step changes in place. `draws` marks a random draw, which advances the generator
+    even if its result is unused; `stays` marks any other step that must not be removed as dead code. `structure` marks
+    a guard on how a sparse tensor is built. Inputs that are drawn again keep that structure.
     """
 
     writes: tuple[str, ...] = ()
@@ -45,11 +47,15 @@ NO_NOTE = Note()
 class Joint:
     """A forward and its backward as an engine recorded them.
 
-    The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
-    more than once. `constants` are tensors made of Python numbers and the like, by local name, each with its port name.
-    Each input is a port, unless `keep_all_inputs` is False: then only inputs that a step or a result uses are ports.
-    Guards are traced back to inputs, also through the steps in `before`, to tensors that are `known` by name. `groups`
-    has the ranks of each process group in which a collective runs.
+    `inputs` are the ports of the forward, `results` its outputs and mutations, and `tangents` the inputs of the
+    backward. The backward's steps name values of the forward directly. `same` has, by port name, the further names of a
+    tensor that was passed more than once. `constants` are tensors made of Python numbers and the like, by local name,
+    each with its port name. `notes` and `specs` are by local name; `specs` has the specs of saved values.
+    `symbols` are the symbolic sizes, and `sizes` has the name in the graph of each symbol of torch's. Each input is a
+    port, unless `keep_all_inputs` is False: then only inputs that a step or a result uses are ports.
+    A guard names the inputs that its value depends on. They are found also through the steps in `before`, which ran
+    before this forward and are not in it, back to the tensors in `known`: their port names, by local name. `groups` has
+    the ranks of each process group in which a collective runs.
     """
 
     inputs: tuple[Port, ...]
@@ -111,17 +117,19 @@ def _refs_of(results: Iterable[Result]) -> list[str]:
 
 
 def live_steps(joint: Joint, steps: Sequence[Step], needed_names: Iterable[str]) -> list[Step]:
-    """Return the steps without dead code. Random draws and in-place updates of needed values are not dead."""
+    """Return the steps without dead code: without those that no value of `needed_names` depends on. Guards, random
+    draws and in-place updates of needed values are not dead."""
 
-    def stays(step: Step, names: Collection[str]) -> bool:
+    def has_effect(step: Step, names_needed_after: Collection[str]) -> bool:
         note = joint.notes.get(step.name, NO_NOTE)
-        return note.draws or note.stays or any(name in names for name in note.writes)
+        return note.draws or note.stays or any(name in names_needed_after for name in note.writes)
 
-    return needed(steps, needed_names, stays)
+    return needed(steps, needed_names, has_effect)
 
 
 def _values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
-    """Return the forward's values, inputs included, that the backward reads, in the order in which it reads them."""
+    """Return the forward's values, inputs included, that the backward reads, in the order in which it reads them.
+    `steps` are those of the backward."""
     own_names = {step.name for step in joint.forward} | {port.local for port in joint.inputs}
     read = [name for step in steps for name in used(step)] + _refs_of(joint.gradients)
     return [name for name in dict.fromkeys(read) if name in own_names]
@@ -131,7 +139,8 @@ def _values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
 
 
 class _Dependencies:
-    """The steps of a Joint by name, to find the inputs that a value depends on."""
+    """The steps of a Joint by name, to find the inputs that a value depends on. `ports` has the port name of each
+    input, of each tangent and of each tensor in `known`, by local name."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
@@ -140,7 +149,7 @@ class _Dependencies:
         self.ports |= {port.local: tangent_name(port.name) for port in joint.tangents}
 
     def without_constant_guards(self, steps: Sequence[Step]) -> list[Step]:
-        """Return the steps without the guards that depend on no input."""
+        """Return the steps without the guards that depend on no input: their values are the same in every run."""
         return [step for step in steps if not step.is_guard or self.inputs_behind(step)]
 
     def guard(self, step: Step) -> Guard:
@@ -148,14 +157,16 @@ class _Dependencies:
         return Guard(self.kind(step), self.text(step), self.inputs_behind(step), step.source)
 
     def kind(self, step: Step) -> str:
+        """Return the kind of a guard (`Guard.kind`): `spec`, `shape` or `value`."""
         if self.joint.notes.get(step.name, NO_NOTE).structure:
             return "spec"
         return "shape" if step.target == "assert_shape" else "value"
 
     def text(self, step: Step) -> str:
-        """Return the condition of a guard, in terms of the tensor that was read."""
+        """Return the condition of a guard as text. It names the tensor that a number was read from, not the number."""
         value = step.args[0]
         assert isinstance(value, Ref)
+        # READING is the operator that reads a number from a tensor (`.item()`).
         maker = self.steps_by_name.get(value.name)
         read = maker.args[0] if maker is not None and maker.target == READING else value
         name = read.name if isinstance(read, Ref) else value.name
@@ -167,9 +178,9 @@ class _Dependencies:
         return f"{name} == {step.args[1]!r}"
 
     def inputs_behind(self, step: Step) -> tuple[str, ...]:
-        """Return the inputs that a guarded value depends on, the random seed included; for a size, the inputs that
-        determine it."""
-        # A value that no step makes is an input.
+        """Return the names of the inputs that a guarded value depends on, RANDOM included if it depends on a random
+        draw; for a size, only of the inputs that determine the size."""
+        # A value that no step makes is an input, a tangent or a constant. `ports` has no constants: they never change.
         inputs = set()
         for name in behind(refs(self.deciding_value(step)), self.steps_by_name):
             if name not in self.steps_by_name:
@@ -190,7 +201,9 @@ class _Dependencies:
         return value if maker is None or index is None else maker.args[index]
 
 
-DECIDERS = {str(operator): place for operator, place in SIZED.items()}
+DECIDERS = {str(operator): index for operator, index in SIZED.items()}
+"""For each operator of SIZED, by its target in a step, the index of the one argument that determines the result's
+size."""
 
 # ---- The two graphs
 
@@ -198,13 +211,16 @@ DECIDERS = {str(operator): place for operator, place in SIZED.items()}
 def forward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
-    """Return the forward Graph. The tensors of its constant ports are added to `constants`."""
+    """Return the forward Graph. `saved` are the locals that the backward reads, `names` the names in use in both
+    graphs. The tensors of the graph's constant ports are added to `constants`."""
     outputs_with_values = [*joint.results, *((port, Ref(port.local)) for port in saved_ports(joint, saved))]
     used_names = names_in(steps, outputs_with_values)
     ports = [port for port in joint.inputs if joint.keep_all_inputs or port.local in used_names]
+    # A tensor that was passed more than once has an input under each further name. No step uses these.
     for port in joint.inputs:
         ports += [replace(port, name=other, local=names.free(other)) for other in joint.same.get(port.name, ())]
-    ports += constant_ports(joint, used_names, "", constants)
+    ports += constant_ports(joint, used_names, prefix="", constants=constants)
+    # An output port has no local: its value is in the graph's results.
     outputs = tuple(replace(port, local="") for port, _ in outputs_with_values)
     return _build_graph(joint, ports, steps, outputs, tuple(value for _, value in outputs_with_values))
 
@@ -212,10 +228,15 @@ def forward_graph(
 def backward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
-    """Return the backward Graph: its inputs are saved values and tangents, its outputs gradients."""
+    """Return the backward Graph: its inputs are saved values and tangents, its outputs gradients. The parameters are
+    those of `forward_graph`."""
     used_names = names_in(steps, joint.gradients)
     tangents = [port for port in joint.tangents if joint.keep_all_inputs or port.local in used_names]
-    ports = [*saved_ports(joint, saved), *tangents, *constant_ports(joint, used_names, "backward.", constants)]
+    ports = [
+        *saved_ports(joint, saved),
+        *tangents,
+        *constant_ports(joint, used_names, prefix="backward.", constants=constants),
+    ]
     new_names = _gradient_names(joint, steps, names)
     outputs, results = [], []
     for port, value in joint.gradients:
@@ -227,7 +248,7 @@ def backward_graph(
 
 
 def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
-    """Return ports for saved values; a saved input keeps its own name."""
+    """Return ports for the saved values, which `saved` has by local name. A saved input keeps its port's name."""
     inputs = {port.local: port for port in joint.inputs}
     specs = {step.name: step.spec for step in joint.forward}
     ports = []
@@ -238,7 +259,8 @@ def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
 
 
 def constant_ports(joint: Joint, used_names: Collection[str], prefix: str, constants: dict[str, Tensor]) -> list[Port]:
-    """Return ports for the constants that are used."""
+    """Return ports for the constants that are used, and add their tensors to `constants`. `prefix` is put before each
+    port's name, so that the forward and the backward may have a constant of one name."""
     ports = []
     for local, (name, tensor) in joint.constants.items():
         if local in used_names:
@@ -250,7 +272,8 @@ def constant_ports(joint: Joint, used_names: Collection[str], prefix: str, const
 def _build_graph(
     joint: Joint, ports: Sequence[Port], steps: Sequence[Step], outputs: tuple[Port, ...], results: tuple[Value, ...]
 ) -> Graph:
-    """Return a Graph with its guards numbered, and with the subgraphs and symbols that it uses."""
+    """Return a Graph with its guards numbered, and with the subgraphs and symbols that it uses. `results` has the value
+    of each port in `outputs`."""
     count, numbered = 0, []
     for step in steps:
         if step.is_guard:
@@ -265,13 +288,13 @@ def _build_graph(
 
 
 def names_of(joint: Joint) -> Names:
-    """Return the names that are in use."""
+    """Return the locals that a Joint uses, so that new names differ from them."""
     ports = (port.local for port in (*joint.inputs, *joint.tangents))
     return Names({*(step.name for step in (*joint.forward, *joint.backward)), *ports, *joint.constants})
 
 
 def _gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:
-    """Name each step that computes a gradient after that gradient: `grad_layer1_0_conv1_weight`."""
+    """Return a new name for each step of the backward whose result is a gradient: `grad_layer1_0_conv1_weight`."""
     step_names = {step.name for step in steps}
     new_names: dict[str, str] = {}
     for port, value in joint.gradients:
@@ -281,7 +304,7 @@ def _gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[s
 
 
 def _rename_values(steps: Sequence[Step], new_names: Mapping[str, str]) -> list[Step]:
-    """Return the steps with values renamed."""
+    """Return the steps with values renamed. `new_names` is by old name."""
     renamed = []
     for step in steps:
         if any(name in new_names for name in (step.name, *used(step))):

@@ -1,4 +1,7 @@
-"""Make a Capture of an engine's result: its signature, its guards, and the program behind it."""
+"""Make a Capture of an engine's result: its signature, its guards, and the program behind it.
+
+The program behind a Capture is a LiveProgram, which proofs run again. The room `prove` calls its methods.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,8 @@ def capture_of(
     options: CaptureOptions,
 ) -> Capture:
     """Return the Capture of an engine's result. `options` are the options of the call."""
-    # Hooks after accumulation: only engine `eager` has them in its backward, and not with a second one.
+    # Hooks that run after autograd has accumulated a gradient: only engine `eager` records them in its backward, and
+    # not if the backward of that backward is asked for.
     if engine != "eager" or options.order == 2:
         result = without_hooks_after(result, engine, options)
     program = result.program
@@ -93,7 +97,7 @@ def capture_of(
 
 
 def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tuple[str, ...]:
-    """Return why a capture has no backward, unless its caller asked for none."""
+    """Return a note on why a capture has no backward; no note if it has one, or if its caller asked for none."""
     asked_for_none = options.requires_grad is False or (
         isinstance(options.requires_grad, (tuple, list, set, frozenset)) and not any(options.requires_grad)
     )
@@ -117,7 +121,8 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
 
 
 def without_hooks_after(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
-    """Return the result of an engine that sees no post-accumulate-grad hooks, with a note if the program has some."""
+    """Return the result of an engine that records no post-accumulate-grad hooks. If the program has some, proofs run it
+    without them, and a note says so."""
     program = result.program
     hooks = hooks_of_leaves(_leaves_of(program))
     if not hooks or program.accumulates:
@@ -134,7 +139,7 @@ def _leaves_of(program: CalledProgram) -> dict[str, Tensor]:
 
 
 def _rank_of(result: EngineResult) -> Rank | None:
-    """Return the place of the captured process among others; None if nothing of the capture depends on others."""
+    """Return the rank of the captured process; None if the program ran no collective and has no sharded tensor."""
     if not result.groups and not result.program.wrappings:
         return None
     number, size = own_rank()
@@ -142,7 +147,8 @@ def _rank_of(result: EngineResult) -> Rank | None:
 
 
 def _checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
-    """Return the places where the backward is meant to differ; raise if the program has none of a name."""
+    """Return `names`, the value of the option `meant=`: the custom autograd.Functions whose backward is meant not to be
+    the derivative of their forward. Raise if the program calls no Function of a name."""
     known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), *NO_FUNCTIONS])
     for name in names:
         if name not in known:
@@ -154,7 +160,7 @@ def _checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...
 
 
 def signature_of(result: EngineResult) -> Signature:
-    """Return how the program was called, and the structure of its result."""
+    """Return the Signature of a Capture: how the program was called, and the structure of its result."""
     program = result.program
     same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
     return Signature(
@@ -174,11 +180,12 @@ WHY_GENERATOR_IS_PINNED = "the program draws from it, and the numbers that it dr
 
 
 def _aliases_of(program: ObservedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
-    """Return the tensors of a call that share memory with others, or with tensors that the program reads from
-    outside."""
+    """Return the pairs of tensors that share memory, among the arguments of a call and the tensors that the program
+    reads from outside; None if no call was read. `same` are the pairs of names of one tensor."""
     if program.call_arguments is None:
         return None
     overlaps = overlapping_pairs({**program.call_arguments.memory, **memory_spans(program.outside)})
+    # An Overlap begins with the two names.
     return tuple(overlap for overlap in overlaps if overlap[:2] not in same)
 
 
@@ -192,7 +199,9 @@ def _constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
 
 
 def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
-    """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
+    """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects. `leaves`
+    has `A_TENSOR` in the place of each tensor, and `names` the output port of each. `loss` says that the first leaf is
+    the loss."""
     ports = iter(names)
     marked = [{"port": next(ports)} if leaf is A_TENSOR else _value_mark(leaf) for leaf in leaves]
     if loss:
@@ -207,7 +216,7 @@ def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], 
 
 
 def _value_mark(leaf: Any) -> Any:
-    """Return the part of a leaf that a sample keeps, if it is no tensor."""
+    """Return the JSON of a leaf that is no tensor: its text, or the texts of the sizes in a torch.Size."""
     if isinstance(leaf, torch.Size):
         return {"tuple": [{"value": repr(size)} for size in leaf]}
     return {"value": repr(leaf)[:200]}
@@ -219,13 +228,14 @@ def _described_key(key: Any) -> str:
 
 
 class _Leaf:
-    """Wraps a leaf's description, so that it is not walked as a container."""
+    """Wraps the JSON of a leaf, so that `_plain_tree` does not walk it as a container."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def _plain_tree(value: Any) -> Any:
+    """Return containers with `_Leaf` objects in them as JSON."""
     if isinstance(value, _Leaf):
         return value.value
     if isinstance(value, Mapping):
@@ -238,6 +248,7 @@ def _plain_tree(value: Any) -> Any:
         return {
             type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]
         }
+    # A container that is registered with pytree has its leaves by path; any other object is its own only leaf.
     children = flatten_with_path(value)[0]
     if len(children) == 1 and children[0][1] is value:
         return {"value": repr(value)[:200]}
@@ -255,14 +266,15 @@ def requirements(pair: Pair) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _ProgramCalls:
-    """A program that is ready to be called several times."""
+    """A program that is ready to be called several times. Before each call, torch's generators are seeded with
+    `seed`."""
 
     stage: Staged
     seed: int
 
     @property
     def leaves(self) -> Mapping[str, Tensor]:
-        """The leaves that gradients are computed for, by name."""
+        """The leaf tensors that require grad, by name."""
         return {name: leaf for name, leaf in self.stage.leaves.items() if leaf.is_leaf and leaf.requires_grad}
 
     def __call__(self, arguments: Mapping[str, Tensor] | None = None) -> _ProgramCall:
@@ -279,16 +291,17 @@ class _ProgramCalls:
         yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
         with untraced():
             for name, tensor in stage.passed.items():
+                # Only into the tensors that `with_other_arguments` has made: the others are the caller's own.
                 if tensor is not self.stage.passed[name]:
-                    # A cloned argument has a leaf beside it, with memory of its own.
-                    for there in (stage.leaves.get(name, tensor), tensor):
-                        write_value(there.detach(), values[name])
+                    # The leaf of an argument that was cloned has memory of its own.
+                    for written in (stage.leaves.get(name, tensor), tensor):
+                        write_value(written.detach(), values[name])
         seed_torch(self.seed)
         yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
 
     @contextlib.contextmanager
     def frozen(self, names: Sequence[str]) -> Iterator[None]:
-        """Have some of the leaves require no grad in a block, as parameters that are frozen."""
+        """Let the leaves of these names not require grad inside of the block, as frozen parameters do."""
         leaves = [self.stage.leaves[name] for name in names]
         for leaf in leaves:
             leaf.requires_grad_(False)
@@ -305,7 +318,8 @@ class _ProgramCalls:
 
 @dataclass(frozen=True, slots=True)
 class _ProgramCall:
-    """A forward of a program that has run: the leaves of its gradients, and the tensors that it returned."""
+    """A forward of a program that has run. `leaves` are the tensors that gradients are computed for, and `tensors`
+    those that the program returned, by name."""
 
     program: CalledProgram
     leaves: Mapping[str, Tensor]
@@ -326,9 +340,14 @@ class _ProgramCall:
 
 
 class LiveProgram(Origin):
-    """The program that a Capture was traced from, which runs again as the reference of proofs.
+    """The program that a Capture was traced from, which runs again as the reference of proofs. `Origin` documents what
+    every such program has.
 
-    It is mutable: a run stores its result in it, and `release` drops the program.
+    It is mutable: a run stores its result in `last_leaves` and `result_summary`, and `release` drops the program.
+    `structure`, `leaves` and `names` describe the captured result: its ResultTree, its leaves with `A_TENSOR` in the
+    place of each tensor, and its output ports. `captured_leaves` and `last_leaves` are fingerprints of the leaves that
+    are no tensors, of the captured run and of the last one. `unguarded` are reads of values that no guard checks.
+    `first_outputs` are the outputs of the run that the engine recorded, if it recorded one with values.
     """
 
     def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
@@ -354,7 +373,8 @@ class LiveProgram(Origin):
         return self.program.target(), *call_arguments(self.program, self.program.values)
 
     def with_doubts(self, ports: Iterable[PortVerdict]) -> LiveProgram:
-        """Return the same program with the ports whose verdict was not bitwise."""
+        """Return a copy of this program that has, in `not_bitwise`, those of the ports whose verdict was not
+        bitwise."""
         copy_of_self = copy.copy(self)
         copy_of_self.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
         copy_of_self.first_outputs = {}
@@ -368,8 +388,9 @@ class LiveProgram(Origin):
         self.parts = ()
 
     def run_step_without_default_grad(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
-        """Run one eager step in the caller's own tensors, or in new ones. No argument requires grad by default."""
-        # `run_step` reads the program from `self`.
+        """Run one eager step on these values, with `anew` in other tensors than the caller's arguments. Arguments that
+        require grad only by the default of a capture do not require grad here."""
+        # For the time of the run, because `run_step` reads the program from `self`.
         before, self.program = self.program, _without_default_gradients(self.program)
         try:
             return self.run_step(values, None, anew)
@@ -378,7 +399,7 @@ class LiveProgram(Origin):
 
     @property
     def ran_on_aliases(self) -> bool:
-        """Whether the program ran on aliases of its arguments."""
+        """Whether the program ran on aliases of some of its arguments: other tensors in the same memory."""
         own = self.program.own()
         return any(is_reached_as_argument_only(self.program, own[name]) for name in self.program.values if name in own)
 
@@ -398,14 +419,17 @@ class LiveProgram(Origin):
         return self.program.alive
 
     def values(self) -> dict[str, Tensor]:
-        """Return every named tensor that has values: live state, inputs as captured, constants.
+        """Return every named tensor that has values: parameters and buffers as they are now, inputs as captured, and
+        constants.
 
-        A tensor that shares memory with an argument is returned as captured too, and shares memory with that argument.
+        Any tensor that shares memory with an argument is returned as captured too: a copy, which shares its memory with
+        the copy of that argument.
         """
         return self.live() | self.shared_with_arguments
 
     def live(self) -> dict[str, Tensor]:
         """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured."""
+        # The state of one rank of several is that of the rank's own place among its `peers`, the other ranks.
         with contextlib.nullcontext() if self.program.peers is None else self.program.peers.place():
             tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
             tensors |= {name: self.own_values(tensors[name]) for name in self.program.outside if name in tensors}
@@ -422,16 +446,17 @@ class LiveProgram(Origin):
         return tensors
 
     def own_values(self, tensor: Tensor) -> Tensor:
-        """Return an external tensor whose values stay this rank's. Ranks of one process share its small tensors, and
-        the values of a rank are put into them when its turn comes, so they are copied. Ranks do not exchange the values
-        of larger tensors."""
+        """Return an external tensor, or a copy of it, that keeps the values of this rank. Ranks that run in one process
+        share that process's tensors. When it is a rank's turn to run, its values are put into the small ones, so small
+        tensors are copied here. The values of larger tensors are not exchanged."""
         return tensor.clone() if self.program.peers is not None and is_small(tensor) else tensor
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """Run one eager step of the original program on these values; with `anew`, in other tensors than its own
-        arguments."""
+        """Run one eager step of the original program on these values, by name; with `anew`, in other tensors than the
+        caller's arguments. Without tangents, the backward starts from ones."""
+        # `values` may have tensors of the Capture that are none of the program's, such as constants of its graphs.
         names = {named.name for named in self.program.tensors}
         own_values = {name: tensor for name, tensor in values.items() if name in names}
         outcome = run_step(self.program, own_values, tangents, anew=anew)
@@ -475,15 +500,17 @@ class LiveProgram(Origin):
 
     @staticmethod
     def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
-        """Return fingerprints of all that a result holds besides tensors: a replay returns these parts as captured."""
+        """Return fingerprints (descriptions that can be compared) of all that a result holds besides tensors: a replay
+        returns these parts as captured. `leaves` has `A_TENSOR` in the place of each tensor."""
         describing = DescribeState(lambda _: "")
         try:
-            return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
+            return tuple(describe_value(value, describing, argument=False).like for value in (*leaves, *tree.templates))
         except RecursionError:
             raise refusal_of_depth() from None
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
-        """Return these outputs in the program's own containers."""
+        """Return the outputs in `named` in the containers of the captured result. `structure` is that of a Capture's
+        signature, which this class does not need."""
         names = iter(self.names)
         loss = bool(self.program.loss)
         leaves = [named[next(names)] if leaf is A_TENSOR else leaf for leaf in self.leaves]
@@ -491,8 +518,8 @@ class LiveProgram(Origin):
 
 
 def _unreachable_constants(program: ObservedProgram) -> dict[str, Tensor]:
-    """Return the constants that are not reachable from the program: it makes them without an operator (`frombuffer`, a
-    pool of memory), so a run on other values cannot replace them."""
+    """Return the external tensors of role `constant` that cannot be reached from the program. It makes them without an
+    operator (`frombuffer`, a pool of memory), so a run on other values cannot replace them."""
     names = names_of_outside(program.target()) if program.outside and program.world is None else {}
     roles = {named.name: named.role for named in program.tensors}
     return {
@@ -503,8 +530,8 @@ def _unreachable_constants(program: ObservedProgram) -> dict[str, Tensor]:
 
 
 def _without_default_gradients(program: ObservedProgram) -> ObservedProgram:
-    """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
-    grad."""
+    """Return the program without the default `requires_grad` of its arguments. That default applies to a call none of
+    whose tensors requires grad: its floating-point and complex inputs then do."""
     if not program.grad_by_default:
         return program
     tensors = tuple(
@@ -515,7 +542,9 @@ def _without_default_gradients(program: ObservedProgram) -> ObservedProgram:
 
 
 def shared_with_arguments(program: ObservedProgram) -> dict[str, Tensor]:
-    """Return copies of the tensors that share memory with an argument without being one; the copies share it too."""
+    """Return copies of the tensors that share memory with an argument without being one, and of these arguments, which
+    share memory as the originals do."""
     own = real_own_tensors(program)
+    # `values` are the arguments: these groups of tensors in one memory have some arguments and some others.
     groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
     return copy_values({name: own[name] for group in groups for name in group})

@@ -1,7 +1,8 @@
 """Collectives of a program: seen as operators that return their result, and answered without a process group.
 
-`torch.distributed` has operators that write into their arguments. A mode replaces each by operators that return their
-result (`_torch/distributed.py`). `Answered` is the mode in which a function of ours answers a program's collectives.
+`torch.distributed` has operators that write into their arguments. A mode replaces each by its form: a function that
+calls operators that return their result (`form_of` in `_torch/distributed.py`). `Answered` is the mode in which a
+function of ours answers a program's collectives: it returns what this rank receives for what it sends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from backprint.values.wrappers import PLAIN
 @dataclass(slots=True)
 class _Unwaited:
     """A collective that has been called, and for which the program has not waited: its name, the tensors that it fills,
-    and its line."""
+    its line as text for a message, and the handle (`work`) that the program waits with."""
 
     name: str
     received: tuple[Tensor, ...]
@@ -51,7 +52,12 @@ class _Unwaited:
 
 class Answered(TorchDispatchMode):
     """Answers the collectives of a program by a function; every other operator runs as it is. A program that reads a
-    tensor which a collective fills, before it has waited for it, is refused."""
+    tensor which a collective fills, before it has waited for that collective, is refused.
+
+    `label` returns the name of a process group in a graph. Without `objects`, collectives that exchange pickled objects
+    are refused. `unwaited` are the collectives for which the program has not waited. `in_form` says that the operators
+    that run now are those of a form, and not the program's.
+    """
 
     def __init__(self, answer: Answer, label: Callable[[Any], str] = label_of, objects: bool = True) -> None:
         super().__init__()
@@ -71,11 +77,13 @@ class Answered(TorchDispatchMode):
                     every_engine=True,
                 )
             if collective_name(func) in BARRIERS and (wait := getattr(self.answer, "at_barrier", None)) is not None:
-                wait(args[1])  # where ranks run among each other
-            # The form's own operators write the result into the arguments, before anybody has waited.
+                wait(args[1])  # with its process group: ranks that run as threads of one process wait for each other
+            # The form's own operators write the result into the arguments, before the program has waited for anything:
+            # `check_waited` is for the program's operators only.
             self.in_form = True
             try:
-                # A mode is off while it handles a call; the form calls functional collectives, which it answers.
+                # Torch disables a mode while it handles a call. The form calls collectives that return their result,
+                # and this mode is to answer them.
                 with self:
                     result = form(*args, **(kwargs or {}))
             finally:
@@ -88,7 +96,7 @@ class Answered(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def until_waited(self, func: Any, args: Any, result: Any) -> Any:
-        """Return the result of a collective in place, with a handle that tells when the program waits."""
+        """Return the result of a collective in place, with a handle that tells `has_waited` when the program waits."""
         work = work_of(result)
         received = tuple(leaf for leaf in plain_leaves(args[0]) if isinstance(leaf, Tensor)) if args else ()
         if work is None or not received or _is_source(func, args):
@@ -99,7 +107,7 @@ class Answered(TorchDispatchMode):
         return result
 
     def has_waited(self, row: _Unwaited) -> None:
-        """Forget a collective for which the program has waited."""
+        """Forget a collective, because the program has waited for it."""
         self.unwaited = [other for other in self.unwaited if other is not row]
 
     def check_waited(self, func: Any, args: Any, kwargs: Any) -> None:
@@ -127,7 +135,8 @@ class Answered(TorchDispatchMode):
         return None
 
     def answered(self, name: str, args: Any) -> Tensor:
-        """Return the tensor that this rank receives."""
+        """Return the tensor that this rank receives from a collective, which the answering function computes. The first
+        argument of a collective is the tensor that the rank sends."""
         return self.answer(call_of(name, args, self.label), args[0])
 
 
@@ -137,6 +146,7 @@ BARRIERS = ("barrier", "monitored_barrier_")
 
 def _is_source(func: Any, args: Any) -> bool:
     """Whether this rank is the source of a broadcast, whose tensor the broadcast does not change."""
+    # The arguments of `broadcast_` are the tensors, the process group, and the source's index among its members.
     return collective_name(func) == "broadcast_" and members_of(args[1]).index(own_rank()[0]) == args[2]
 
 
@@ -149,13 +159,14 @@ class Functional(TorchDispatchMode):
             return NotImplemented
         if (form := form_of(func)) is None:
             return func(*args, **(kwargs or {}))
-        with self:
+        with self:  # torch disables a mode while it handles a call; the form's operators come here too
             return form(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
 def answering(peers: Others | None) -> Iterator[None]:
-    """Run a program alone among its peers, which answer its collectives; as it is, if it has none."""
+    """Run a program in this block, one rank alone. Its `peers`, the other ranks as they were in an earlier run, answer
+    its collectives. A program that has no peers (None) runs as it is."""
     if peers is None:
         yield
         return

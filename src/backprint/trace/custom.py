@@ -7,7 +7,7 @@ grad mode are as in an ordinary run.
 
 An operator is recorded as one call (it "stays whole") if the user allows it by name, if its body uses a tensor's memory
 outside of torch (numpy, a data pointer), if its body cannot run on fake tensors in a fake capture, or if its kernel is
-not in Python.
+not in Python. A body "leaves torch" where it uses a tensor's memory outside of torch.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ TORCH_NAMESPACES = BUILT_IN | frozenset(
 )
 """Torch's own namespaces; all others belong to libraries."""
 
-
 ALLOW = "allow="
-"""The option that keeps an operator whole."""
+"""The option of a capture that keeps an operator whole."""
 
 
 class _LeavesTorch(BaseException):
@@ -108,7 +107,9 @@ class _BodyCapture:
     libraries: dict[str, Any] = field(default_factory=dict)
 
     def run_body(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
-        """Run the operator's body under the active modes, or, for an operator that stays whole, the operator."""
+        """Run the operator's body under the active modes, or, for an operator that stays whole, the operator. `keys`
+        are the dispatch keys of the call, which the dispatcher passes to the kernel that `register_kernels`
+        registers."""
         name = name_of(operator)
         if (
             name not in self.kept_whole
@@ -118,7 +119,8 @@ class _BodyCapture:
         ):
             try:
                 with _modes_enabled_for_body():
-                    # `for_program` marks a call whose errors are the program's, and not defects of Backprint
+                    # `for_program` marks a call whose errors are the program's, and not defects of Backprint. The keys
+                    # up to `Python` are left out: they have run, and `Python` would call this kernel again.
                     return for_program(operator.redispatch, keys & KEYS_AFTER_PYTHON, *args, **kwargs)
             except _LeavesTorch as leaving:
                 # This run goes on with the operator whole. `with_operator_bodies` then captures again from the start.
@@ -126,6 +128,7 @@ class _BodyCapture:
             except Exception as error:
                 if is_defect(error):
                     raise
+                # As for `_LeavesTorch`, this run goes on with the operator whole where its body needs values.
                 if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves((args, kwargs))):
                     # `watch.py` appends the program's inputs that a value depends on; they say nothing about the body
                     reason = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
@@ -137,8 +140,8 @@ class _BodyCapture:
         return for_program(REPLACED_KERNELS[name].call_boxed, keys, *args, **kwargs)
 
     def register_kernels(self) -> None:
-        """Register a kernel under the key `Python` for every operator of `_operators_with_body`. Operators for which an
-        enclosing capture has registered one are not among these."""
+        """Register a kernel under the key `Python` for every operator of `_operators_with_body`. An operator for which
+        an enclosing capture has registered one is not among these, and keeps that kernel."""
         for operator in _operators_with_body():
             name = name_of(operator)
             REPLACED_KERNELS[name] = kernel_for_key(name, "Python")
@@ -155,7 +158,7 @@ class _BodyCapture:
 
 
 BODY_CAPTURES: list[_BodyCapture] = []
-"""The BodyCaptures of the running captures, outermost first."""
+"""The `_BodyCapture`s of the running captures, outermost first: a program may capture another one."""
 
 REPLACED_KERNELS: dict[str, Any] = {}
 """The kernel that the dispatcher chose for the key `Python` before `register_kernels` registered one: the fallback of
@@ -172,11 +175,10 @@ def _run_for_innermost_capture(operator: Any, keys: Any, *args: Any, **kwargs: A
 
 def _operators_with_body() -> list[Any]:
     """Return the custom operators that have a Python kernel for a backend, and no kernel of their own under the key
-    `Python`, which a library may have registered, or an enclosing capture.
-
-    `registered_kernels` is torch.library's own list of the kernels that were registered from Python.
+    `Python`. A library may have registered one, or an enclosing capture.
     """
     names = set()
+    # torch.library's own list of the kernels that were registered from Python, as `namespace/name/key`.
     for entry in registered_kernels:
         space, name, key = entry.split("/")
         if space not in TORCH_NAMESPACES and key in BACKEND_KEYS and f"{space}/{name}/Python" not in registered_kernels:
@@ -188,6 +190,7 @@ def _has_python_kernel(operator: Any, args: Any, kwargs: Any) -> bool:
     """Whether the kernel that the dispatcher would choose for these arguments is in Python."""
     leaves = pytree.tree_leaves((args, kwargs))
     device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), None)
+    # An operator without tensors, such as one that makes a tensor, is dispatched by its `device=`, else to the CPU.
     device = device or next((leaf for leaf in leaves if isinstance(leaf, torch.device)), torch.device("cpu"))
     return _has_body(operator, key_of_device(device.type))
 
@@ -204,9 +207,10 @@ def _has_body(operator: Any, key: str) -> bool:
 
 
 class _Handling(threading.local):
-    """This thread's TorchFunctionModes that are handling a function now, outermost first.
+    """This thread's TorchFunctionModes whose `__torch_function__` runs now.
 
-    Torch disables a mode while its `__torch_function__` runs. An operator's body must be seen by these modes too.
+    Torch disables a mode while its `__torch_function__` runs. An operator's body must be seen by these modes too. The
+    mode that was entered last handles a function first, so it is the first in `modes`.
     """
 
     def __init__(self) -> None:
@@ -231,12 +235,13 @@ def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -
 
 @contextlib.contextmanager
 def _modes_enabled_for_body() -> Iterator[None]:
-    """Enable, for an operator's body, the function modes that are handling the operator; and a BodyMode inside them."""
+    """Enable, for an operator's body, the function modes that are handling the operator; and inside of them a
+    `_BodyMode`, which sees the functions of the body first."""
     # Modes that are entered again here are not handling anything while the body runs.
     handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
-            # The mode that was entered last handles a function first, so they are entered in reverse.
+            # The mode that was entered last handles a function first, so they are entered in reverse of that order.
             for mode in reversed(handling):
                 stack.enter_context(mode)
             stack.enter_context(_BodyMode())
@@ -246,10 +251,10 @@ def _modes_enabled_for_body() -> Iterator[None]:
 
 
 class _BodyMode(TorchFunctionMode):
-    """A function mode that raises LeavesTorch where the body of an operator accesses a tensor's memory."""
+    """A function mode that raises `_LeavesTorch` where the body of an operator accesses a tensor's memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in MEMORY_ACCESS:  # the message names the user's line
+        if func in MEMORY_ACCESS:
             raise _LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
             return tolist_by_items(*args)
@@ -264,7 +269,7 @@ MEMORY_ACCESS = (
     Tensor.untyped_storage,
     Tensor.storage,
 )
-"""Functions that give a body a tensor's memory, which it can use without an operator."""
+"""Functions that return a tensor's memory, which the body of an operator can use without calling an operator."""
 
 
 def tolist_by_items(tensor: Tensor) -> Any:
@@ -273,11 +278,11 @@ def tolist_by_items(tensor: Tensor) -> Any:
 
 
 def is_composite(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether an operator has no kernel of its own for these arguments, and only calls other operators.
+    """Whether an operator has no kernel of its own for the devices of these arguments, and only calls other operators.
 
     The dispatcher decomposes such an operator at the key `Autograd`. Where autograd is off, as in a custom operator's
-    kernel, modes get it undecomposed, and must decompose it themselves. On a GPU, some have kernels, which round
-    otherwise than their decomposition (`_fused_rms_norm`).
+    kernel, dispatch modes get it undecomposed, and must decompose it themselves. On a GPU, some have kernels, which
+    round otherwise than their decomposition (`_fused_rms_norm`).
     """
     if not _is_composite_on_cpu(func):
         return False
@@ -298,7 +303,8 @@ def _is_composite_on_cpu(func: Any) -> bool:
 
 
 def decompose_under_mode(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a composite operator as its decomposition, whose operators the mode sees."""
+    """Run a composite operator as its decomposition, whose operators the mode sees. This is called by the mode, which
+    torch disables meanwhile, so it is entered again."""
     with mode:
         return func.decompose(*args, **(kwargs or {}))
 
@@ -314,7 +320,8 @@ def _is_capturing() -> bool:
 
 @contextlib.contextmanager
 def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[_BodyCapture]:
-    """Run custom operators as their bodies in this thread, except those that are kept whole."""
+    """Run custom operators as their bodies in this thread, except those in `kept_whole`, which has the reason for
+    each."""
     body_capture = _BodyCapture(kept_whole)
     BODY_CAPTURES.append(body_capture)
     try:
@@ -360,6 +367,8 @@ def is_marked() -> bool:
 def _operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
     """Return the operators that stay whole because the arguments `allow=` or `decompose=` name them, each with the
     reason."""
+    # Those whose kernel an enclosing capture has replaced have a body too. A name is `ns::op`, a target what a graph
+    # has.
     names = {
         name: f"torch.ops.{lookup_op(name)}"
         for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in _operators_with_body()))
@@ -375,8 +384,10 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
 
     A body is known to leave torch only after a part of it has run and was recorded, so the capture then starts again,
     with that operator whole. It also starts again if an operator was registered while the program ran, because that
-    operator has no kernel for `Python` yet.
+    operator has no kernel for `Python` yet. The Capture has a note for each operator that stays whole and that no
+    option names.
     """
+    # Kernels are registered for the whole process.
     with settings.ONE_AT_A_TIME:
         reasons = _operators_kept_whole(options.allow or (), options.decompose or ())
         kept_by_user, must_repeat = set(reasons), True
@@ -399,7 +410,7 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
 
 
 def _custom_operators_called(capture: Capture) -> set[str]:
-    """Return the custom operators that a Capture calls."""
+    """Return the names, `ns::op`, of the custom operators that a Capture calls."""
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
 
@@ -408,7 +419,8 @@ def _custom_operators_called(capture: Capture) -> set[str]:
 
 
 def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
-    """Return PyTorch's decompositions of these operators, named `ns::op` or `ns::op.overload`."""
+    """Return PyTorch's decompositions of these operators, named `ns::op` or `ns::op.overload`: a function by each
+    overload."""
     return {key: function for name in names for key, function in _decompositions_of_operator(name).items()}
 
 
@@ -429,6 +441,7 @@ def _operator_named(name: str) -> Any:
     match = re.fullmatch(r"([A-Za-z]\w*)::(\w+)(?:\.(\w+))?", name) if isinstance(name, str) else None
     if match is None:
         raise UsageError(f"decompose: {name!r} is not an operator's name: write 'aten::gelu' or 'aten::gelu.default'")
+    # A packet has all overloads of an operator: `torch.ops.aten.gelu`.
     packet = getattr(getattr(torch.ops, match[1]), match[2], None)
     operator = packet if match[3] is None else getattr(packet, match[3], None)
     if operator is None:

@@ -36,21 +36,26 @@ INFERENCE = (
     'it is the attention of inference: capture with mode="train" (--mode train), in which modules and the samples of '
     "GraphNet take the one of training"
 )
-HINTS = (
+HINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^_native_multi_head_attention"), INFERENCE),
     (re.compile(r"^[^.]*(scaled_dot_product|_flash_attention|_efficient_attention)"), ATTENTION),
     (re.compile(r"\."), "give it one with torch.library.register_autograd, made of operators that have one"),
 )
-"""What to do, by a pattern of the operator's name."""
+"""What to do, by a pattern of the operator's name. The last pattern is for operators of libraries, whose names have a
+namespace."""
 
 REWRITE_HINT = "write that part with operators that have one"
+"""What to do about any other operator."""
 FIRST_ORDER_HINT = "leave requires_grad off for what it takes"
+"""What else to do where a backward is captured."""
 SECOND_ORDER_HINT = "ask for order=1"
+"""What else to do where the backward of a backward is captured (order=2)."""
 
 
 @contextlib.contextmanager
 def explaining_missing_derivative(program: Callable[[], CalledProgram]) -> Iterator[None]:
-    """Replace autograd's error about a missing derivative by one with the operator, its line, and what to do."""
+    """Replace autograd's error about a missing derivative by one with the operator, its line, and what to do. `program`
+    returns the program that runs in this block; it is called after an error."""
     try:
         yield
     except UsageError:
@@ -66,6 +71,7 @@ def _missing_derivative_error(program: CalledProgram, operator: str) -> CaptureE
     """Return the error for a program that is differentiated through an operator without a derivative."""
     place = frames.place(_find_line_of(program, operator))
     hint = next((hint_ for pattern, hint_ in HINTS if pattern.search(operator)), REWRITE_HINT)
+    # Only a program of order=2, which returns its own gradients, has tangents as inputs.
     order, less = ("order=2 goes", SECOND_ORDER_HINT) if program.tangents else ("autograd goes", FIRST_ORDER_HINT)
     return CaptureError(
         f"{program.title}: {order} backward through {operator}, which has no derivative in torch "
@@ -86,7 +92,11 @@ def _find_line_of(program: CalledProgram, operator: str) -> Source | None:
 
 
 class _OperatorFinder(Observer):
-    """Notes where an operator runs. In a backward, this is the line of the forward operator of the running node."""
+    """Notes where the operator named `wanted` runs first, in `found`. In a backward, this is the line of the forward
+    operator of the autograd node that runs. `paths` has the path of each module, by id.
+
+    `_lines` has the line of each forward operator by the sequence number of its node.
+    """
 
     def __init__(self, wanted: str, paths: Mapping[int, str]) -> None:
         self._wanted, self._paths = wanted, paths
@@ -96,7 +106,7 @@ class _OperatorFinder(Observer):
     def before(self, call: Call) -> None:
         node = current_node()
         if node is None:
-            # Autograd has made the node of this call already: the next number is one more.
+            # Autograd has made the node of this call already: its sequence number is one less than the next one.
             self._lines[next_sequence_number() - 1] = frames.here(self._paths)
         if self.found is None and self._wanted in _names_in_errors(call.func):
             self.found = frames.here(self._paths) if node is None else self._lines.get(sequence_number(node))
@@ -104,7 +114,7 @@ class _OperatorFinder(Observer):
 
 @functools.cache
 def _names_in_errors(func: Any) -> tuple[str, ...]:
-    """Return the names of an operator that autograd's errors use."""
+    """Return the names of an operator that autograd's errors use: `name` for one of ATen, else `namespace.name`."""
     if isinstance(func, HigherOrderOperator):
         return ()
     space, _, name = schema_of(func).name.partition("::")

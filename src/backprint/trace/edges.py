@@ -1,4 +1,10 @@
-"""Opaque edges of a run: where autograd of the plain forward would not give the program's gradient."""
+"""Opaque edges of a run: where autograd of the plain forward would not give the program's gradient.
+
+The plain forward is the recorded operators of the forward, without the program's own `no_grad` blocks, `detach`, hooks
+and custom autograd Functions. Here are the edges of three kinds: operators that run with gradients off (`no_grad`),
+updates through a detached tensor (`detach`), and custom autograd Functions (`function`). Memory is known by the id of
+its storage.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +33,10 @@ def _text_of_hidden_update(func: Any) -> str:
     """Return the message for an operator that updates a tensor that requires grad with gradients off: what that means,
     and what to do."""
     function = UPDATES_OF_TORCH.get(str(func))
-    own = f"PyTorch's own {function} does this on purpose; " if function else ""
+    whose = f"PyTorch's own {function} does this on purpose; " if function else ""
     return (
         f"{func} updates a tensor that requires grad, with gradients off: no gradient flows through the update, in the "
-        f"program as in the capture ({own}in your own code, compute a new tensor with gradients on if one should)"
+        f"program as in the capture ({whose}in your own code, compute a new tensor with gradients on if one should)"
     )
 
 
@@ -41,7 +47,13 @@ UPDATES_OF_TORCH = {"aten.clamp_min_.Tensor": "torch.nn.functional.cosine_simila
 class OpaqueEdges:
     """Notes the opaque edges of a run, and what is needed to find them.
 
-    A recorder of a script that finds them behind each loss leaves out those of `no_grad` mode (`without_grad`).
+    The edges are added to `seen.opaque`. `paths` has the path of each module, by id. `world` is the FakeWorld of a run
+    without values. The edges of `no_grad` mode are left out if `without_grad` is false: a recorder of training scripts
+    finds edges from the nodes behind each loss.
+
+    `_memory_requiring_grad` has the storages that a tensor which requires grad has used. `_hidden_updates` has the edge
+    of each storage that was updated in `no_grad` mode and was not used since. `_lines_below` has, by the code of a
+    function, the lines of the user at which operators ran while that function was running.
     """
 
     def __init__(
@@ -57,7 +69,7 @@ class OpaqueEdges:
         self._lines_below: dict[CodeType, set[str]] = {}
 
     def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
-        """Note the opaque edges of a call in `no_grad` mode.
+        """Note the opaque edges of a call in `no_grad` mode. `tensors` are the tensors among its arguments.
 
         An update there of a tensor that requires grad is opaque only if a recorded call uses that memory afterwards:
         optimizers update parameters in this way after their last use.
@@ -79,8 +91,9 @@ class OpaqueEdges:
             self._seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
 
     def _is_inside_wrapper(self) -> bool:
-        """Whether an autograd Function of wrappers runs its forward, which records no operator, in a run without
-        values."""
+        """Whether an autograd Function that wraps a tensor (in a DTensor) or opens such a wrapper runs its forward now,
+        in a run without values. The program takes and returns the tensors inside of wrappers there, so wrapping and
+        opening them is no operation of its own."""
         frame: FrameType | None = sys._getframe(1) if self._world is not None else None
         while frame is not None and frame.f_code.co_name != "forward":
             frame = frame.f_back
@@ -96,7 +109,7 @@ class OpaqueEdges:
             frame = frame.f_back
 
     def note_edges_of_recorded_call(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
-        """Note the opaque edges of a call that autograd records."""
+        """Note the opaque edges of a call that autograd records. `tensors` are the tensors among its arguments."""
         for tensor in tensors:
             if tensor.layout is torch.strided:
                 self.is_detached(func, tensor)
@@ -104,7 +117,8 @@ class OpaqueEdges:
             self.note_update_of_detached(func, args, kwargs)
 
     def is_detached(self, func: Any, tensor: Tensor) -> bool:
-        """Whether an argument does not require grad, and shares its memory with a tensor that does."""
+        """Whether an argument of a call does not require grad, and shares its memory with a tensor that does. The
+        memory of an argument that requires grad is remembered, and a hidden update of it becomes an edge."""
         key = storage_id(tensor.untyped_storage())
         if not tensor.requires_grad:
             return key in self._memory_requiring_grad
@@ -114,7 +128,8 @@ class OpaqueEdges:
         return False
 
     def _note_use_after_hidden_update(self, key: int) -> None:
-        """Note an opaque edge if a call that autograd records uses memory that was updated in `no_grad` mode before."""
+        """Note an opaque edge for memory that a recorded call or an output uses, if that memory was updated in
+        `no_grad` mode before. `key` is the id of its storage."""
         if self._hidden_updates and (edge := self._hidden_updates.pop(key, None)):
             self._seen.opaque.append(edge)
 
@@ -133,8 +148,8 @@ class OpaqueEdges:
         } & self._memory_requiring_grad
 
     def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> list[Any]:
-        """Note the custom autograd Functions in the graph of the outputs as opaque edges; return the nodes of
-        wrappers, which are none."""
+        """Note the custom autograd Functions in the autograd graph of the outputs as opaque edges. Return the nodes
+        that wrap or open tensors (`_is_of_wrapper`), which are no opaque edges."""
         wrapper_nodes = []
         for tensor in outputs.values():
             if tensor.requires_grad and tensor.layout is torch.strided:
@@ -157,7 +172,8 @@ class OpaqueEdges:
         return wrapper_nodes
 
     def _is_of_wrapper(self, node: Any) -> bool:
-        """Whether an autograd node wraps or opens tensors, or redistributes a DTensor, in a run without values."""
+        """Whether an autograd node wraps a tensor in a DTensor or opens one, or redistributes a DTensor, in a run
+        without values. Such Functions have operators for a backward, which are captured."""
         return self._world is not None and _is_module_of_wrappers(str(function_class(node).__module__))
 
     def _edge_of_function(self, node: Any) -> OpaqueEdge:
@@ -172,5 +188,6 @@ class OpaqueEdges:
 
 
 def _is_module_of_wrappers(module: str) -> bool:
-    """Whether the autograd Functions of a module wrap or open tensors, or redistribute a DTensor."""
+    """Whether the autograd Functions of a Python module wrap or open tensors, or redistribute a DTensor: they are ours
+    (`Around`), or those of torch.distributed."""
     return module == Around.__module__ or module.startswith("torch.distributed.")

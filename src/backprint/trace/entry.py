@@ -1,6 +1,7 @@
 """The engines, the requests that each supports, and what is checked before a program is traced.
 
-`prove/capturing` asks them. It traces a program, proves the graphs, and decides.
+`prove/capturing` asks the engines: it has a program traced by one of them, proves the graphs, and decides whether it
+asks another.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from backprint.trace.request import EngineResult
 
 
 def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
-    """Trace with AOTAutograd, which is loaded now, with Inductor and Dynamo: 2 s and 150 MiB."""
+    """Trace with AOTAutograd. Its module is loaded now, because it loads Inductor and Dynamo: 2 s and 150 MiB."""
     from backprint.trace.aot import engine
 
     try:
         return engine.by_aot(program, options)
     except CaptureError as error:
+        # A control flow operator is what `dynamo` captures and `aot` does not: the error then names that engine.
         lacking = [text for name, text in options.requests().items() if name not in ENGINES["dynamo"].takes]
         if not error.every_engine and (refusal := untraced_control_flow(program, lacking, error)):
             raise CaptureError(refusal) from error
@@ -51,8 +53,9 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One way to trace a program. `takes` names the options that it supports, of those that not every engine does
-    (`CaptureOptions.requests`), and "sparse" if the program may have sparse inputs."""
+    """One way to trace a program: `make` is the function that traces. `takes` names the options that the engine
+    supports, of those that not every engine does (`CaptureOptions.requests`), and "sparse" if inputs may be sparse
+    tensors."""
 
     name: str
     make: Callable[[CalledProgram, CaptureOptions], EngineResult]
@@ -60,7 +63,7 @@ class Engine:
 
     def lacks(self, requested: Mapping[str, str]) -> str:
         """Return a text that says which of the requests this engine does not support, and which engines do; '' if it
-        supports all."""
+        supports all. `requested` has the text of each request as a call writes it, by name (`requests_of_call`)."""
         missing = {request: needs for request, needs in requested.items() if request not in self.takes}
         if not missing:
             return ""
@@ -76,7 +79,8 @@ ENGINES: dict[str, Engine] = {
         Engine("dynamo", by_dynamo, frozenset({"decompose", "partition"})),
     )
 }
-"""The engines. `auto` first asks the first one that takes all options of a call."""
+"""The engines, in the order in which engine='auto' prefers them: it first asks the first one that takes all options of
+a call."""
 
 EXCLUSIVE = (("fake", "dynamic"),)
 """Requests that no engine supports together, although one may support each."""
@@ -87,6 +91,7 @@ def requests_of_call(program: CalledProgram, options: CaptureOptions) -> dict[st
     requested = options.requests()
     for name, tensor in program.all_tensors().items():
         if tensor.layout is not torch.strided:
+            # Without the `torch.` of `torch.sparse_coo`.
             requested["sparse"] = f"{str(tensor.layout)[6:]} tensors (input {name!r})"
             break
     return requested
@@ -102,7 +107,7 @@ def _engines_supporting(requested: Collection[str]) -> str:
 
 
 def check_engine(engine: str, requested: Mapping[str, str]) -> None:
-    """Raise a UsageError if the requested engine, or with `auto` every engine, does not support the requests."""
+    """Raise a UsageError if the requested engine does not support the requests, or if, with `auto`, no engine does."""
     for left, right in EXCLUSIVE:
         if left in requested and right in requested:
             raise UsageError(
@@ -111,8 +116,8 @@ def check_engine(engine: str, requested: Mapping[str, str]) -> None:
     if engine != "auto":
         reason = ENGINES[engine].lacks(requested)
     else:
-        every = [candidate.lacks(requested) for candidate in ENGINES.values()]
-        reason = "" if "" in every else f"no engine takes {' with '.join(requested.values())}: ask for one at a time"
+        reasons = [candidate.lacks(requested) for candidate in ENGINES.values()]
+        reason = "" if "" in reasons else f"no engine takes {' with '.join(requested.values())}: ask for one at a time"
     if reason:
         raise UsageError(reason)
 
@@ -120,13 +125,17 @@ def check_engine(engine: str, requested: Mapping[str, str]) -> None:
 # ---- What is checked before a program runs
 
 MODES = (None, "train", "eval")
+"""What the option `mode` may be."""
 
 
 def engine_of_ranks(program: CalledProgram, engine: str) -> str:
-    """Return the engine for a program. One rank of several is recorded as it ran by engine `eager`, or traced without
-    values by engine `aot`."""
+    """Return the engine for a program that may be one rank of several; `engine` is the one that the call asks for. A
+    rank is recorded as it ran by engine `eager`, or traced without values by engine `aot`. Raise a UsageError if
+    another engine is asked for."""
+    # `world` is that of a program without values, which each engine handles or refuses itself.
     if program.world is not None:
         return engine
+    # Gradients are reduced by hooks that run after accumulation, which only engine `eager` records.
     if engine == "aot" and program.peers is not None and not program.reduces_gradients:
         return engine
     why = ""
@@ -185,7 +194,7 @@ def refuse_modules(target: nn.Module) -> None:
 
 
 MAX_NAME_LENGTH = 4096
-"""The most characters of a name."""
+"""The most characters of the name of a callable in a message."""
 
 
 def _describe_target(target: Any) -> str:
@@ -196,7 +205,7 @@ def _describe_target(target: Any) -> str:
 # ---- Options that a user writes as text
 
 LOSSES = ("sum", "mean")
-"""Losses of the first floating-point output."""
+"""Losses by name: methods of the first floating-point tensor of the result."""
 
 
 def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
@@ -214,7 +223,7 @@ def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
 
 
 def loss_of(text: str | None) -> Any:
-    """Return a loss by name, or a function of the user's."""
+    """Return the loss of a name in LOSSES, or the user's function at `MODULE:FUNCTION` or `FILE:FUNCTION`."""
     if text is None:
         return None
     if text in LOSSES:

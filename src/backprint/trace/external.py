@@ -1,6 +1,8 @@
-"""Tensors from outside: those in memory that neither the program's own tensors use nor the run has made.
+"""Tensors from outside (external tensors): those in memory that neither the program's own tensors use nor the run has
+made. The program's own tensors are its parameters, its buffers and its arguments.
 
-A closure, a global or a plain attribute holds them. If the program writes to one, its bytes are restored.
+A closure, a global or a plain attribute holds tensors from outside. If the program writes to one, its bytes are
+restored. Memory is known by the id of its storage.
 """
 
 from __future__ import annotations
@@ -27,8 +29,14 @@ from backprint.values.tree import FLAGS
 class ExternalTensors:
     """The tensors from outside that a run has used, and the caller's memory, which is restored after it.
 
-    `callers` has the storages of the caller: of the program's own tensors, and of those from outside. Which memory the
-    run has made, the observer knows that enters tensors here.
+    `callers` has the caller's storages, by id: those of the program's own tensors, and of tensors from outside.
+    `content_before` has the content, before the first write, of each of them that the run writes to, and `spans` the
+    range of bytes in each that known tensors use. The observer that enters tensors here (a WarmUp or a Recorder) knows
+    which memory the run has made.
+
+    What is noted for others goes into `seen`. `_stand_ins` has the fake tensor for each tensor from outside, by id, in
+    a run without values. `_versions` has the version of each before the run. `_grads` has, for each leaf among them,
+    its `.grad` and a copy of the content of that gradient.
     """
 
     def __init__(self, seen: Observations, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
@@ -44,7 +52,7 @@ class ExternalTensors:
     # ---- The program's own tensors
 
     def add_own(self, named: Mapping[str, Tensor], callers: Collection[str]) -> None:
-        """Add the program's own tensors; those in `callers` use the caller's own memory."""
+        """Add the program's own tensors by name; those whose names are in `callers` use the caller's own memory."""
         self._seen.names_by_id = {id(tensor): name for name, tensor in named.items()}
         memory = self._seen.memory
         for name, tensor in named.items():
@@ -57,16 +65,17 @@ class ExternalTensors:
                 self.add_span(tensor)
 
     def add_span(self, tensor: Tensor) -> None:
-        """Add the part of the caller's memory that a tensor uses to the part that is known as the program's."""
+        """Add the part of the caller's memory that a tensor uses to the part that is known (`spans`): the smallest
+        range of bytes that has both."""
         if tensor.layout is torch.strided and (key := storage_id(tensor.untyped_storage())) in self.callers:
             low, high = bytes_used(tensor)
             known = self.spans.get(key, (low, high))
             self.spans[key] = min(low, known[0]), max(high, known[1])
 
     def is_outside_span(self, tensor: Tensor) -> bool:
-        """Whether a tensor uses more of the caller's memory than is known as the program's.
-
-        An argument may be a view of a tensor that the program reads from outside.
+        """Whether a tensor uses more of a storage of the caller's than is known (`spans`). Then it is a tensor from
+        outside, although its storage is known: an argument may be a view of a tensor that the program reads from
+        outside.
         """
         if tensor.layout is not torch.strided or (key := storage_id(tensor.untyped_storage())) not in self.spans:
             return False
@@ -76,7 +85,8 @@ class ExternalTensors:
     # ---- Tensors from outside
 
     def refuse(self, tensor: Tensor) -> None:
-        """Refuse a tensor that an observed program cannot work on."""
+        """Refuse a tensor from outside if its class is a subclass that cannot be observed, or if its storage is
+        freed."""
         if self._world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self._paths))
             raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
@@ -89,7 +99,8 @@ class ExternalTensors:
             )
 
     def enter(self, tensor: Tensor) -> str:
-        """Enter a tensor from outside, as it is before the run changes it; return its key."""
+        """Enter a tensor from outside, as it is before the run changes it. Return its name for the time of the run,
+        `outside N`; it has no other yet."""
         self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
         self.add_span(tensor)
         self._seen.outside.append(tensor)
@@ -97,19 +108,21 @@ class ExternalTensors:
         self._ids.add(id(tensor))
         self._versions.append((tensor, version_of(tensor)))
         if tensor.is_leaf:
+            # Without values, there is no content to restore.
             not_copied = tensor.grad is None or self._world is not None
             self._grads.append((tensor, tensor.grad, None if not_copied else tensor.grad.clone()))
         return f"outside {len(self._seen.outside) - 1}"
 
     def keep_content(self, key: int) -> None:
-        """Copy the caller's memory before the first write to it. Without values there is nothing to restore."""
+        """Copy a storage, by its id, before the first write to it, if it is the caller's. Without values there is
+        nothing to restore."""
         if key in self.callers and key not in self.content_before and self._world is None:
             self.content_before[key] = self.callers[key].clone()
 
     def with_stand_ins(self, args: Any, kwargs: Any, made: Callable[[Tensor, Tensor], None]) -> tuple[Any, Any]:
         """Return arguments with fake tensors in the place of real ones from outside, in a run without values.
 
-        `made` is told of each new fake tensor, and of the real one.
+        `made` is called with each new fake tensor, and the real one.
         """
 
         def stand_in(tensor: Tensor) -> Tensor:
@@ -117,6 +130,7 @@ class ExternalTensors:
             if key not in self._stand_ins and key in self._ids:
                 assert self._world is not None
                 self._stand_ins[key] = self._world.stand_in(tensor)
+                # A tensor from outside that is fake already stands for itself.
                 if self._stand_ins[key] is not tensor:
                     made(self._stand_ins[key], tensor)
             return self._stand_ins.get(key, tensor)
@@ -147,12 +161,13 @@ class ExternalTensors:
         for tensor, version in self._versions:
             set_version_counters((tensor,), (version,))
         for tensor in self._seen.outside:
-            if not self._seen.requires_grad_before.get(id(tensor), True) and requires_grad_of(
-                tensor
-            ):  # an update has tied it to the run
+            # An update in place has tied it to the autograd graph of the run.
+            if not self._seen.requires_grad_before.get(id(tensor), True) and requires_grad_of(tensor):
+                # `detach_` refuses a view, so its base is detached.
                 (base_of(tensor) if is_view(tensor) else tensor).detach_()
         for tensor, gradient, content in self._grads:
             tensor.grad = gradient
+            # Into the gradient's own memory, which others may share; a sparse gradient gets other memory.
             if gradient is not None and content is not None and gradient.layout is torch.strided:
                 gradient.data.copy_(content)
             elif gradient is not None and content is not None:

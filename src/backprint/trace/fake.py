@@ -1,6 +1,7 @@
 """Tensors without values: build, watch and trace a model of any size without allocating it.
 
-A FakeWorld is a FakeTensorMode with constant propagation: it also remembers the values of small tensors that are made
+A fake tensor is torch's FakeTensor: a shape, a dtype, strides and a device, but no values. A real tensor has values. A
+FakeWorld is a FakeTensorMode with constant propagation: it also remembers the values of small tensors that are made
 from constants alone (`torch.linspace`, `torch.arange`, `torch.tensor`, and arithmetic on these), so that code may read
 them; random and large tensors have no values. Models read such values while they are built: many vision models have
 drop-path rates `[x.item() for x in torch.linspace(0, rate, depth)]`. All models and inputs built under `fake()` belong
@@ -50,10 +51,10 @@ UNKNOWN_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 
 class _Validity:
-    """Whether the remembered values of one storage are still those that the program would have.
+    """Whether the remembered values in one storage are still those that the program would have.
 
-    All tensors in that storage share it: a write through one of them, whose values are not known, makes the values of
-    all of them unknown.
+    All fake tensors whose remembered values are in that storage share one object: a write of unknown values through one
+    of them makes the values of all of them unknown.
     """
 
     __slots__ = ("__weakref__", "is_valid")
@@ -66,8 +67,8 @@ class _Validity:
 class KnownValues:
     """The values of a fake tensor, as a real tensor on the CPU.
 
-    They count while `validity` says so and the fake tensor is in the storage `memory`: an assignment to `.data` moves
-    it to another storage.
+    They are the tensor's values while `validity.is_valid`, and while the fake tensor's storage has the id `memory`: an
+    assignment to `.data` gives the tensor another storage.
     """
 
     real: Tensor
@@ -93,7 +94,8 @@ class FakeWorld:
     """A FakeTensorMode with constant propagation for small tensors.
 
     It is no subclass: higher-order operators recognise modes by their exact type. So the mode stays an ordinary
-    FakeTensorMode, and its `dispatch` is replaced.
+    FakeTensorMode, and its `dispatch` is replaced. `plain_dispatch` is the mode's `dispatch` without constant
+    propagation. `validity_by_storage` has the _Validity of each storage of real values, by the storage's id.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
@@ -125,11 +127,11 @@ class FakeWorld:
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator on fake tensors and, if the values of all its arguments are known, on these values too."""
         if any(map(is_wrapper_class, types)):
-            return NotImplemented  # it calls operators on the tensor inside
+            return NotImplemented  # a wrapper (a DTensor) then calls operators on the tensor inside
         kwargs = (
             {**kwargs, "device": _available_device(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
         )
-        if isinstance(func, HigherOrderOperator):
+        if isinstance(func, HigherOrderOperator):  # no values are remembered for its results
             return self.plain_dispatch(func, types, args, kwargs)
         is_known = self.follows_from_constants(func, plain_leaves(args, kwargs))
         try:
@@ -144,8 +146,8 @@ class FakeWorld:
                 result = pytree.tree_map(fake_like, real)
             self.set_results(result, real)
             return result
-        # `torch.zeros(10**9)` follows from constants too, and must not be computed. A call that writes to an argument
-        # and is not computed makes the values of that argument unknown.
+        # `torch.zeros(10**9)` follows from constants too, and must not be computed with values. A call that writes to
+        # an argument, and is not computed with values, makes the values of that argument unknown.
         if is_known and all(
             nbytes(leaf) <= MAX_KNOWN_BYTES for leaf in plain_leaves(result) if isinstance(leaf, Tensor)
         ):
@@ -166,7 +168,8 @@ class FakeWorld:
         )
 
     def real_values(self, tensor: Tensor) -> Tensor | None:
-        """Return the values of a tensor if they are known and small: its own values, or propagated ones.
+        """Return the values of a tensor if they are known and small, else None: a real tensor itself, or the values
+        that constant propagation has for a fake one.
 
         Values that were remembered for another storage, shape or dtype do not count: an assignment to `.data` changes
         these without an operator.
@@ -190,7 +193,8 @@ class FakeWorld:
         return result
 
     def real_argument(self, value: Any) -> Any:
-        """Return an argument with its values: a real tensor for a fake one, and the CPU for any device."""
+        """Return an argument with its values: a real tensor for a fake one, and the CPU for any device. Anything else
+        is returned as it is."""
         if isinstance(value, FakeTensor):
             return self.real_values(value)
         if isinstance(value, torch.device):
@@ -198,7 +202,7 @@ class FakeWorld:
         return value
 
     def content_of(self, tensor: Tensor) -> bytes | None:
-        """Return the bytes of a tensor's values, if these are known."""
+        """Return the bytes of a tensor's values, in the order of its elements; None if the values are not known."""
         real = self.real_values(tensor)
         if real is None:
             return None
@@ -207,13 +211,13 @@ class FakeWorld:
             return bytes(flat.view(torch.uint8).tolist())
 
     def set_results(self, result: Any, real: Any) -> None:
-        """Remember the values of an operator's results."""
+        """Remember the values of an operator's results. `result` is the fake result, `real` the one with values."""
         for fake, real_leaf in zip(plain_leaves(result), plain_leaves(real), strict=False):
             if isinstance(fake, FakeTensor) and isinstance(real_leaf, Tensor):
                 self.set_values(fake, real_leaf)
 
     def set_values(self, fake: Tensor, real: Tensor) -> None:
-        """Remember the values of a fake tensor. Real tensors in one storage share their Validity."""
+        """Remember the values of a fake tensor. Real tensors in one storage share their _Validity."""
         key = storage_id(real.untyped_storage())
         validity = self.validity_by_storage.get(key) or _Validity()
         self.validity_by_storage[key] = validity
@@ -230,7 +234,8 @@ class FakeWorld:
                         known.validity.is_valid = False
 
     def values_of(self, tensor: Tensor) -> Tensor | None:
-        """Return the values of a tensor: its own, whatever their size, or the propagated values of a constant."""
+        """Return the values of a tensor: its own, whatever their size, or for a fake tensor those of constant
+        propagation; None if it has none."""
         return tensor if _has_values(tensor) else self.real_values(tensor)
 
     def real_values_by_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -241,14 +246,16 @@ class FakeWorld:
     # ---- Fake copies of other tensors
 
     def fake_copies(self, values: Mapping[str, Tensor], keep: bool = False) -> dict[str, Tensor]:
-        """Return new fake tensors with the same geometry; tensors that share memory share it here too.
+        """Return new fake tensors with the same geometry (shape, strides, offset); tensors that share memory share it
+        here too.
 
-        With `keep`, the copies have the same known values. A meta tensor has the device of the other tensors.
+        With `keep`, the copies have the known values of the tensors. The copy of a meta tensor has the device of the
+        other tensors.
         """
         device = _device_for_meta_tensors(values.values())
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
-            # Most tensors have a storage of their own, and are made by one call instead of three.
+            # Most tensors are alone in their storage. Their copies are made by one call of torch instead of three.
             users = Counter(storage_id(tensor.untyped_storage()) for tensor in values.values())
             copies = {
                 name: _fake_like_alone(tensor)
@@ -262,7 +269,8 @@ class FakeWorld:
         return copies
 
     def stand_in(self, tensor: Tensor) -> Tensor:
-        """Return a fake tensor that replaces a tensor that the program reads from outside its call."""
+        """Return the fake tensor that replaces a tensor that the program reads from outside its call; a fake tensor
+        itself."""
         if isinstance(tensor, FakeTensor):
             return tensor
         if tensor.device.type == "meta":
@@ -276,6 +284,7 @@ def dispatch_with_rules(mode: FakeTensorMode) -> Callable[..., Any]:
 
     def dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         rule = SHAPE_RULES.get(func)
+        # A real tensor among the arguments is handled by torch: a rule is for fake tensors of this mode.
         if rule is None or any(isinstance(leaf, Tensor) and not mode.is_our_fake(leaf) for leaf in args):
             return FakeTensorMode.dispatch(mode, func, types, args, kwargs or {})
         with mode:
@@ -285,7 +294,8 @@ def dispatch_with_rules(mode: FakeTensorMode) -> Callable[..., Any]:
 
 
 def _grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
-    """Return the fake result of `_grouped_mm`: torch 2.13 has a rule for bfloat16 only, but kernels for these three."""
+    """Return the fake result of `_grouped_mm`: torch 2.13 has a rule for bfloat16 only, but kernels for the three
+    dtypes here."""
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
         raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")
@@ -294,12 +304,14 @@ def _grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = 
 
 
 SHAPE_RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: _grouped_mm_rule}
+"""For operators whose meta function refuses valid arguments: the function that returns their fake result."""
 
 
 @contextlib.contextmanager
 def replaced_dispatch(mode: FakeTensorMode, dispatch: Callable[..., Any]) -> Iterator[None]:
     """Replace a mode's `dispatch`, allow real tensors beside fake ones, and restore both afterwards."""
-    # Attributes of the instance, which `del` and `update` restore: the class has a `dispatch` of its own.
+    # `dispatch` is a method of the class. An attribute of the instance hides it. Such attributes that the mode has
+    # already (in nested blocks) are put back at the end.
     own_attributes = {
         name: mode.__dict__[name] for name in ("dispatch", "allow_non_fake_inputs") if name in mode.__dict__
     }
@@ -326,7 +338,8 @@ def _copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def kept_inputs(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the inputs that a fake capture keeps: copies of small real tensors, and the geometry of large ones."""
+    """Return the inputs that a fake capture keeps: copies of small real tensors, fake copies of large ones, and fake
+    and meta tensors themselves."""
     small = _copy_real_tensors(
         {name: tensor for name, tensor in values.items() if _has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES}
     )
@@ -340,18 +353,20 @@ def _has_values(tensor: Tensor) -> bool:
 
 
 def _fills_its_storage(tensor: Tensor) -> bool:
-    """Whether a tensor is contiguous, is all of its storage, and is not on the meta device."""
+    """Whether a tensor is contiguous, fills its storage and is not on the meta device: `_fake_like_alone` can copy
+    it."""
     plain = tensor.device.type != "meta" and not (tensor.is_conj() or tensor.is_neg()) and tensor.is_contiguous()
     return plain and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() > 0
 
 
 def _fake_like_alone(tensor: Tensor) -> Tensor:
-    """Return a fake tensor of the same geometry in memory of its own."""
+    """Return a fake tensor of the same geometry in memory of its own, when called under a FakeTensorMode."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
 def _fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, Any]) -> Tensor:
-    """Return a fake tensor of the same geometry; `storages` has the fake storage for each storage so far."""
+    """Return a fake tensor of the same geometry, when called under a FakeTensorMode. `storages` has the fake storage
+    for each storage that was copied before, by its id, and gets new ones."""
     device = device_of_meta if tensor.device.type == "meta" else tensor.device
     storage = tensor.untyped_storage()
     if storage_id(storage) not in storages:
@@ -373,14 +388,16 @@ def _device_for_meta_tensors(tensors: Any) -> torch.device:
 
 
 def fake_like(value: Any) -> Any:
-    """Return an empty tensor of the same geometry; anything else itself."""
+    """Return an empty tensor of the same shape and strides, which is fake under a FakeTensorMode; anything else
+    itself."""
     if not isinstance(value, Tensor):
         return value
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
 
 
 def nbytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor's storage; for a tensor without one, more than `MAX_KNOWN_BYTES`."""
+    """Return the number of bytes of a tensor's storage. A tensor that is not strided, or has symbolic sizes, counts as
+    too large for its values to be remembered: it has more than `MAX_KNOWN_BYTES`."""
     plain = tensor.layout is torch.strided and all(isinstance(size, int) for size in tensor.shape)
     return tensor.untyped_storage().nbytes() if plain else MAX_KNOWN_BYTES + 1
 
@@ -389,6 +406,7 @@ def nbytes(tensor: Tensor) -> int:
 
 
 ACCELERATORS = ("cuda", "xpu", "mps", "mtia", "hpu", "xla", "privateuseone")
+"""Types of devices that a machine may lack."""
 
 
 class _BuildMode(TorchFunctionMode):
@@ -418,10 +436,11 @@ def _deepcopy_fake(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def on_available_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """Replace every device that this machine does not have by the CPU in a call of a torch function."""
+    """Return the call of a torch function (the function, its arguments and its keyword arguments), with the CPU in the
+    place of every device that this machine does not have."""
     if func is Tensor.cuda and is_missing_device("cuda"):
         return Tensor.cpu, args[:1], {}
-    if func is Tensor.to:
+    if func is Tensor.to:  # which takes a device by position too
         args = (args[0], *map(_available_device, args[1:]))
     if "device" in kwargs:
         kwargs = {**kwargs, "device": _available_device(kwargs["device"])}
@@ -429,7 +448,7 @@ def on_available_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, A
 
 
 def _available_device(value: Any) -> Any:
-    """Return the CPU for a device that this machine does not have; anything else itself."""
+    """Return the CPU for a device, or the name of one, that this machine does not have; anything else itself."""
     kind = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
     return torch.device("cpu") if is_missing_device(kind) else value
 
@@ -488,11 +507,12 @@ def _untruncated_normals() -> Iterator[None]:
 
 
 def _set_no_memo(meta: Tensor, fake: Tensor) -> None:
-    """Keep no memo of fake tensors: its weak references would prevent `module.half()` from swapping parameters."""
+    """Do nothing, in the place of the method with which torch remembers the fake tensor of each meta tensor: that memo
+    has weak references, which would prevent `module.half()` from swapping parameters."""
 
 
 def world_of(tensors: Mapping[str, Tensor]) -> FakeWorld:
-    """Return the FakeWorld of these tensors; the common one if none of them is fake."""
+    """Return the FakeWorld of these tensors, by name; the one of `bp.fake()` if none of them is fake."""
     modes: dict[int, tuple[str, FakeTensorMode]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, FakeTensor):

@@ -1,6 +1,8 @@
 """Find the line, the function and the module path of the user's program that is running, from Python's frames.
 
 Where a graph runs node by node, the frames are torch's own, and the line is in the node's metadata (`SOURCE_KEY`).
+A Source is a line of the program with its file, its function, and the path of the module whose forward runs. Most
+functions that look for one take `paths`: the path of each module of the program, by the module's id.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _EXAMPLES = os.path.join(_OURS, "examples", "")
+"""The folder of our examples, whose code is like a user's."""
 
 
 @functools.cache
 def is_users(file: str) -> bool:
-    """Whether a file is not torch's, not ours, and not generated."""
+    """Whether a file is the user's: not torch's, not of this package, and not generated."""
     if file.startswith(_OURS):
         return file.startswith(_EXAMPLES)
     if file == contextlib.__file__ or file.endswith("typing_extensions.py"):
@@ -45,10 +48,11 @@ def is_users(file: str) -> bool:
 
 
 def variables(frame: FrameType) -> dict[str, Any]:
-    """Return a frame's variables. Python's snapshot of a function's variables is cleared: it would keep tensors
-    alive."""
+    """Return a frame's variables. Before Python 3.13, `f_locals` of a function's frame fills a dict that the frame
+    keeps, and that would keep tensors alive. It is cleared, unless others have made it before."""
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
+    # Code of a module or a class, above, has no such dict: its variables are a dict already.
     dictionaries_before = {id(dictionary) for dictionary in gc.get_referents(frame) if type(dictionary) is dict}
     snapshot = frame.f_locals
     variables_ = dict(snapshot)
@@ -61,6 +65,7 @@ LIBRARY = ("nn", "optim", "distributions", "special", "linalg", "fft", "signal",
 """The parts of torch that are written like user code: their lines are used where the stack has none of the user's."""
 
 MODULES = os.path.join(_TORCH, "nn", "modules", "")
+"""The folder of torch's own modules (`nn.Linear`)."""
 PLUMBING = tuple(
     os.path.join(_TORCH, *path)
     for path in (("nn", "modules", "module.py"), ("nn", "parallel", ""), ("nn", "utils", "stateless.py"))
@@ -87,18 +92,21 @@ MACHINERY = tuple(
     )
     for path in paths.split()
 )
-"""Files of which no method is a module's: `self` is read from a frame at the cost of all its locals."""
+"""Files and folders in which no `self` is a module. In their frames it is not looked up, because reading one variable
+of a frame costs as much as reading all of them."""
 
 
 Place = tuple[str, int, str]
 """A file, a line and a function."""
 
 _sources_set: list[Source | None] = []
+"""The lines that `at` has set, the innermost last."""
 
 
 @contextlib.contextmanager
 def at(line: Source | None) -> Iterator[None]:
-    """Set the current line to one that was found earlier, for a graph that has lost its Python frames."""
+    """Let `here` return this line inside of the block: a line that was found earlier, for code that runs without the
+    Python frames of the program."""
     _sources_set.append(line)
     try:
         yield
@@ -107,9 +115,9 @@ def at(line: Source | None) -> Iterator[None]:
 
 
 class Kind(NamedTuple):
-    """The meaning of a frame of some code. `calls_program` says that the code calls the program, so that the frames
-    outside of it are not the program's. `is_users` says that it is the user's, `rank` how well it locates a call, and
-    `may_be_modules` that its `self` may be a module."""
+    """What a frame that runs some code says about the line that is looked for. `calls_program` says that the code calls
+    the program, so that the frames outside of it are not the program's. `is_users` says that the code is the user's,
+    `rank` is its `frame_rank`, and `may_be_modules` says that its `self` may be a module."""
 
     code: CodeType
     calls_program: bool = False
@@ -119,18 +127,25 @@ class Kind(NamedTuple):
 
 
 PASSED = Kind(contextlib.suppress.__init__.__code__)
-"""The kind of code whose frames say nothing: most of torch's own."""
+"""The Kind of all code whose frames say nothing: most of torch's own. Its `code` is an arbitrary one."""
 
 _KINDS: dict[int, Kind] = {}
-"""By the identity of the code, because hashing a code object reads all of it. Each keeps its code, and so its
-identity."""
+"""The Kind of each code by the code's id, because hashing a code object reads all of it. A Kind refers to its code, so
+that no other code gets that id."""
 
 
 def kind_of_code(code: CodeType) -> Kind:
     """Return the Kind of some code, and remember it."""
     file = code.co_filename
     takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
-    kind = Kind(code, False, is_users(file), frame_rank(file), takes_self and not file.startswith(MACHINERY))
+    kind = Kind(
+        code,
+        calls_program=False,
+        is_users=is_users(file),
+        rank=frame_rank(file),
+        may_be_modules=takes_self and not file.startswith(MACHINERY),
+    )
+    # One shared Kind for all code that says nothing: `here` passes over its frames by one comparison.
     if not any(kind[1:]) and file.startswith((_TORCH, _OURS)):
         _KEPT.append(code)
         kind = PASSED
@@ -139,7 +154,7 @@ def kind_of_code(code: CodeType) -> Kind:
 
 
 _KEPT: list[CodeType] = []
-"""Codes of the kind PASSED, which are kept so that no other code gets the identity of one."""
+"""Code of the Kind PASSED, which does not refer to it: the code is kept here, so that no other code gets its id."""
 
 
 def calls_program(function: F) -> F:
@@ -149,13 +164,14 @@ def calls_program(function: F) -> F:
 
 
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
-    """Return the innermost line of the user, else of torch's own modules, and the innermost module that is running."""
+    """Return the innermost line of the user that runs, else of torch's own modules, with the path of the innermost
+    module that runs. The search begins at `frame`, or at the caller's."""
     if _sources_set:
         return _sources_set[-1]
     frame = frame or sys._getframe(1)
     module, user = None, None
     library: Place | None = None
-    # Both may be in different frames: the line in a helper, the module around it.
+    # The line and the module may be in different frames: the line in a helper, the module around it.
     while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
         kind = _KINDS.get(id(code)) or kind_of_code(code)
@@ -167,6 +183,7 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
                 module = paths.get(id(frame.f_locals.get("self")))
             if user is None and kind.is_users:
                 user = (code.co_filename, frame.f_lineno, code.co_name)
+            # A frame farther out replaces one of torch's own only if it locates the call better.
             elif user is None and kind.rank > (0 if library is None else frame_rank(library[0])):
                 library = (code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
@@ -196,6 +213,7 @@ def line_in_backward() -> Source | None:
 
 
 _SHOWN = (printing_file(), logging.__file__)
+"""The files whose code runs while a tensor is printed or logged."""
 
 _prints = threading.local()
 """`.depth` is how many calls of `print` to the screen are running in this thread. It cannot be an argument: the program
@@ -204,7 +222,7 @@ calls `print`, and torch calls the mode that asks."""
 
 @contextlib.contextmanager
 def noting_prints() -> Iterator[None]:
-    """Track whether `print` is running: reads of values that only go to the screen are not guarded.
+    """Track whether `print` is running, for `printing`: reads of values that only go to the screen are not guarded.
 
     The screen is where the caller's output goes when the run begins. Elsewhere (`redirect_stdout`, `file=`) the program
     itself can read what it printed.
@@ -214,7 +232,7 @@ def noting_prints() -> Iterator[None]:
     @functools.wraps(original)
     def shown(*values: Any, **options: Any) -> None:
         file = options.get("file")
-        # Into a StringIO or a file of the program's, it is a read like any other.
+        # A text that goes into a StringIO or a file of the program's is a read like any other.
         shows = any((sys.stdout if file is None else file) is screen for screen in screens)
         _prints.depth = getattr(_prints, "depth", 0) + shows
         try:
@@ -230,7 +248,8 @@ def noting_prints() -> Iterator[None]:
 
 
 def called_by_user() -> bool:
-    """Whether the user's own code, not torch's or ours, has called the function that a mode sees."""
+    """Whether the user's own code, not torch's or ours, has called the function whose call a function mode handles
+    now."""
     frame = sys._getframe(1)
     while frame is not None and (frame.f_code.co_filename in _TENSOR or is_handler(frame.f_code)):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
@@ -242,7 +261,8 @@ def called_by_user() -> bool:
 
 
 def is_handler(code: CodeType) -> bool:
-    """Whether code runs between a user's call of a torch function and `called_by_user`."""
+    """Whether code runs between a user's call of a torch function and `called_by_user`: it is of a function mode, or of
+    a function that `handles_call` has marked."""
     return code.co_name in ("__torch_function__", "called_by_user") or id(code) in _HANDLERS
 
 
@@ -256,6 +276,7 @@ _HANDLERS: dict[int, CodeType] = {}
 """The code of the functions that `handles_call` has marked, by identity."""
 
 _TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
+"""Files of torch whose code runs between a user's call of a method of Tensor and a function mode."""
 
 
 def printing() -> bool:
@@ -271,7 +292,8 @@ def printing() -> bool:
 
 
 def _logs_into_memory(frame: FrameType | None) -> bool:
-    """Whether a logger writes for a handler of the program's own that keeps the text in memory."""
+    """Whether a log record goes to a handler that keeps the text in memory, and is the program's own: no handler of the
+    root logger. `frame` is of the code that prints or logs."""
     while frame is not None and frame.f_code.co_filename in _SHOWN:
         handler = frame.f_locals.get("self")
         if isinstance(handler, logging.StreamHandler) and isinstance(handler.stream, io.StringIO):
@@ -281,7 +303,8 @@ def _logs_into_memory(frame: FrameType | None) -> bool:
 
 
 def pickling() -> bool:
-    """Whether a tensor is being pickled, other than by `torch.save` to a file on disk: the program can read that."""
+    """Whether a tensor is being pickled, other than by `torch.save` to a file on disk. The program can read a pickle in
+    memory, and with it the tensor's values."""
     frame = sys._getframe(1)
     pickles = False
     while frame is not None:
@@ -295,12 +318,13 @@ def pickling() -> bool:
 
 
 SOURCE_KEY = "backprint_source"
-"""The key of a node's metadata that holds its Source."""
+"""The key, in the metadata of an fx node, of the node's Source."""
 
 
 @contextlib.contextmanager
 def at_line(where: Source | None) -> Iterator[None]:
-    """Set the line that operators in this block have if the stack has no frame of the user's."""
+    """Set the line that `here` returns in this block if the stack has no frame of the user's. It is put into the
+    metadata that torch copies to each fx node."""
     meta = fx_traceback.current_meta
     before = {SOURCE_KEY: meta[SOURCE_KEY]} if SOURCE_KEY in meta else {}
     meta[SOURCE_KEY] = where
@@ -323,7 +347,7 @@ def source_of_error(error: BaseException, paths: Mapping[int, str]) -> Source | 
 
 
 def place(where: Source | None) -> str:
-    """Return a line as text for a message, or ''."""
+    """Return ` at FILE:LINE in FUNCTION: 'CODE'` for a message; '' without a line."""
     return f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
 
 
@@ -353,7 +377,7 @@ _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
 
 
 def without_resumption(function: str) -> str:
-    """Return a function's name, also for the rest of it after a graph break."""
+    """Return a function's name without what Dynamo adds for the rest of a function after a graph break."""
     return _RESUMED.sub(r"\1", function)
 
 
@@ -371,8 +395,9 @@ def relative_path(file: str) -> str:
     return "".join(c if c.isprintable() and c != ":" else "_" for c in file)
 
 
-def place_in_trace(trace: str) -> tuple[str, int, str] | None:
-    """Return file, line and function of the user's innermost line in a printed stack, else of torch's own modules."""
+def place_in_trace(trace: str) -> Place | None:
+    """Return the Place of the user's innermost line in a printed stack, else of torch's own modules; None if the stack
+    has neither."""
     frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
     users = [frame for frame in frames if is_users(frame[0])]
     return users[-1] if users else place_in_library(frames)
@@ -384,7 +409,8 @@ def functions_in_trace(trace: str) -> list[str]:
 
 
 def place_in_library(frames: Sequence[Place]) -> Place | None:
-    """Return the innermost frame of torch's own modules, else of its other library code."""
+    """Return the innermost of these frames of a stack, outermost first, that is of torch's own modules, else of its
+    other library code."""
     best: Place | None = None
     for frame in reversed(frames):
         best = frame if frame_rank(frame[0]) > (frame_rank(best[0]) if best is not None else 0) else best
@@ -392,7 +418,8 @@ def place_in_library(frames: Sequence[Place]) -> Place | None:
 
 
 def place_in_module(kind: type | str, target: Any) -> Place | None:
-    """Return where a library's module calls a function in its forward: Dynamo keeps no stack of torch's own modules."""
+    """Return where one of torch's own modules calls the function `target`, or one of that name, in its forward. `kind`
+    is the module's class or the class's dotted name. Dynamo keeps no stack of torch's own modules."""
     class_ = kind if isinstance(kind, type) else class_named(kind)
     forward = getattr(class_, "forward", None)
     code = getattr(forward, "__code__", None)
@@ -413,3 +440,4 @@ def class_named(kind: str) -> Any:
 
 
 _FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (\S+)', re.MULTILINE)
+"""A frame in a printed stack: its file, line and function."""

@@ -28,15 +28,19 @@ from backprint.trace.frames import line_of_definition, place
 from backprint.trace.running import same_content
 from backprint.trace.state.tensors import untraced
 
+# A place here is a hook's line as text for a message (` at FILE:LINE`), and `leaves` are leaf tensors by name.
+
 READS = ("aten._local_scalar_dense.default", "aten.equal.default")
 """Operators that read a value as a number, which a hook may branch on."""
 
 
 @dataclass(slots=True)
 class HookEffects:
-    """The effects of the hooks of one backward, by leaf, each with the place of the hook. `changed` has hooks that
-    changed `.grad`, `uncapturable` hooks that cleared it or wrote to a leaf, and `only_read` hooks that changed nothing
-    and read a value as a number. `exist` says that there are hooks."""
+    """The effects of the post-accumulate-grad hooks of one backward: the place of a hook, by the name of its leaf.
+
+    `changed` has hooks that changed `.grad`, `uncapturable` hooks that cleared it or wrote to a leaf, and `only_read`
+    hooks that changed nothing and read a value as a number. `exist` says that there are hooks.
+    """
 
     exist: bool = False
     changed: dict[str, str] = field(default_factory=dict)
@@ -45,7 +49,7 @@ class HookEffects:
 
     @property
     def are_captured(self) -> bool:
-        """Whether the hooks are a part of the captured backward."""
+        """Whether the hooks are a part of the captured backward: if one of them cannot be captured, none is."""
         return bool(self.changed) and not self.uncapturable
 
     def edges(self) -> tuple[OpaqueEdge, ...]:
@@ -54,7 +58,8 @@ class HookEffects:
         return tuple(OpaqueEdge("hook", f"{name} has a hook after accumulation{at}") for name, at in changed.items())
 
     def notes(self) -> tuple[str, ...]:
-        """Return the notes of a capture without these hooks."""
+        """Return the notes of a capture whose backward does not have the hooks; none if it has them, or if they had no
+        effect."""
         if self.uncapturable:
             return (left_out(self.uncapturable, "updates a parameter or clears .grad inside of the backward"),)
         if self.only_read and not self.changed:
@@ -63,7 +68,8 @@ class HookEffects:
 
 
 def left_out(places: Mapping[str, str], reason: str) -> str:
-    """Return the note of a capture without hooks on these leaves, and why."""
+    """Return the note of a capture whose backward does not have the hooks on these leaves, and why. `places` has the
+    place of each hook, by the name of its leaf."""
     names = list(places)
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
@@ -73,7 +79,7 @@ def left_out(places: Mapping[str, str], reason: str) -> str:
 
 
 def hooks_of_leaves(leaves: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return the leaves with hooks after accumulation, each with the place of its first hook."""
+    """Return the names of the leaves that have post-accumulate-grad hooks, each with the place of its first hook."""
     hooks = {name: post_accumulate_hooks(leaf) if leaf.is_leaf else None for name, leaf in leaves.items()}
     return {name: place_of(next(iter(table.values()))) for name, table in hooks.items() if table}
 
@@ -94,8 +100,9 @@ def note_on_nodes(leaves: Mapping[str, Tensor]) -> tuple[str, ...]:
 def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
     """Return the leaves whose AccumulateGrad node an object or a running function refers to."""
     with untraced(), torch.enable_grad():
-        # A node that somebody keeps has one more reference than that of a new tensor. So has one of a graph that is
-        # alive, or of DistributedDataParallel, which C++ keeps: only then are all objects searched, which takes longer.
+        # A node that somebody keeps has one more Python reference than the node of a new tensor. So has a node of an
+        # autograd graph that is alive, and one that DistributedDataParallel keeps in C++. Only then are all Python
+        # objects searched, which takes longer.
         new = sys.getrefcount(_node_of(torch.zeros(1, requires_grad=True)))
         plain = {
             name: leaf
@@ -111,7 +118,7 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
     kept: set[int] = set()
     for referrer in gc.get_referrers(*nodes.values()):
         if referrer is not nodes:
-            # The referrers refer to one of the nodes each; which one, their own references tell.
+            # A referrer refers to at least one of the nodes. Its own references show which.
             kept.update(map(id, gc.get_referents(referrer)))
     # The locals of running functions are no referrers that the collector knows.
     frame = sys._getframe(1)
@@ -122,20 +129,21 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
 
 
 def _node_of(leaf: Tensor) -> Any:
-    """Return the node that accumulates the gradient of a leaf that requires grad."""
+    """Return the AccumulateGrad node of a leaf that requires grad: the node before any node that uses the leaf."""
     node: Any = leaf.view_as(leaf).grad_fn
     return node.next_functions[0][0]
 
 
 def place_of(hook: Any) -> str:
-    """Return ` at FILE:LINE` of a hook; '' if it has no code."""
+    """Return ` at FILE:LINE` of a hook; '' if it has no code of the user's."""
     return place(line_of_definition(getattr(hook, "__func__", hook)))
 
 
 @contextlib.contextmanager
 def watching_hooks(leaves: Mapping[str, Tensor], calls: Sequence[Any]) -> Iterator[HookEffects]:
-    """Note the effects of the post-accumulate-grad hooks of these leaves while a backward runs. `calls` is the list of
-    recorded calls."""
+    """Note the effects of the post-accumulate-grad hooks of these leaves while a backward runs. Each hook is replaced
+    by one that calls it and compares. `calls` is the list that the recorder of the backward appends operator calls
+    to."""
     tables = {name: table for name, leaf in leaves.items() if leaf.is_leaf and (table := post_accumulate_hooks(leaf))}
     effects = HookEffects(bool(tables))
     originals = {name: dict(table) for name, table in tables.items()}
@@ -157,14 +165,15 @@ def watched(
     effects: HookEffects,
     calls: Sequence[Any],
 ) -> Callable[[Tensor], object]:
-    """Return a hook that calls this one and notes its effects."""
+    """Return a hook that calls `hook` and notes its effects in `effects`. `name` is the name of its leaf, and `calls`
+    is as for `watching_hooks`."""
 
     def watching(leaf: Tensor) -> object:
         with untraced():
             gradient, versions = leaf.grad, {key: version_of(other) for key, other in leaves.items()}
             gradient_before, content_before = (t if t is None else t.detach().clone() for t in (gradient, leaf))
             gradient_version = None if gradient is None else version_of(gradient)
-            count = len(calls)
+            calls_before = len(calls)
         result: object = hook(leaf)  # autograd refuses a hook that returns a value
         with untraced():
             others_changed = any(version_of(other) != versions[key] for key, other in leaves.items())
@@ -177,7 +186,7 @@ def watched(
                 or not same_content(gradient, gradient_before)
             ):
                 effects.changed[name] = place_of(hook)
-            elif any(str(call.func) in READS for call in calls[count:]):
+            elif any(str(call.func) in READS for call in calls[calls_before:]):
                 effects.only_read[name] = place_of(hook)
         return result
 

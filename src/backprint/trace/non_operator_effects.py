@@ -1,4 +1,5 @@
-"""Effects of a program that no operator shows: hooks, reads of tensor flags and of values, threads, seeds.
+"""Effects of a program that no operator shows: hooks, reads of tensor flags and of values, threads, seeds. They are
+noted in the Observations of the run, which functions here take as `seen`. `paths` has the path of each module, by id.
 
 Function modes see the functions of torch that a program calls (`_FunctionWatch`; `BodyRecorder` also records the bodies
 of higher-order operators). Patches of Python and torch see the rest.
@@ -43,7 +44,7 @@ DETACHING = (Tensor.detach_, torch.detach_)
 """Functions that detach a tensor in place without an operator."""
 
 GRAD_FN = Tensor.grad_fn.__get__
-"""The function that modes see where a program reads a tensor's node in the autograd graph."""
+"""The function that function modes see where a program reads a tensor's node in the autograd graph."""
 
 SET_DATA = Tensor.data.__set__
 """The function that modes see where a program assigns to a tensor's `.data`."""
@@ -63,7 +64,7 @@ FLAG_READ_BY: dict[Any, str] = {
     Tensor.storage: "bytes of storage",
     Tensor.is_shared: "is in shared memory",
 }
-"""The flag of FLAGS that each of these functions reads."""
+"""The flag, a key of FLAGS (`values/tree.py`), that each of these functions reads."""
 
 TO_NUMPY = (Tensor.numpy, Tensor.__array__)
 """Functions that pass a tensor's values to numpy."""
@@ -112,10 +113,12 @@ KERNELS_READ_INTEGERS = (
 """Functions whose kernels read integers (lengths, indices, batch sizes) from tensors."""
 
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+"""Functions whose kernels take lengths on the CPU, also for an input on a GPU."""
 
 
 class _FunctionWatch(TorchFunctionMode):
-    """Notes where a program registers hooks, reads flags of tensors, and reads values without an operator."""
+    """Notes where a program registers hooks, reads flags of tensors, and reads values without an operator. With
+    `rewrite`, some functions are called in a form that can be traced (`rewrite_for_tracing`)."""
 
     def __init__(self, seen: Observations, paths: Mapping[int, str], rewrite: bool = True) -> None:
         super().__init__()
@@ -144,6 +147,7 @@ class _FunctionWatch(TorchFunctionMode):
             note_memory(self.seen, [arg for arg in args if isinstance(arg, Tensor)], func, frames.here(self.paths))
         if tensors_read := values_read_without_operator(func, args, kwargs):
             self.seen.reads_without_operator.append((func.__name__, frames.here(self.paths)))
+            # The program may write to memory that it has read in this way, unseen: its content is restored.
             for tensor in tensors_read:
                 keep_content_of(tensor)
         if func is Tensor.__deepcopy__:
@@ -156,7 +160,8 @@ class _FunctionWatch(TorchFunctionMode):
         return call_for_mode(self, func, args, kwargs or {})
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-        """Note a scripted function that reads values, and return the tensors that it takes."""
+        """Note a TorchScript function that reads values with `tolist`, and return the tensors among its arguments.
+        Refuse a method of a scripted module: it reads the module's tensors too, which are no arguments."""
         if is_method(function):
             where = frames.place(frames.here(self.paths))
             raise CaptureError(
@@ -172,8 +177,8 @@ class _FunctionWatch(TorchFunctionMode):
 
 
 class BodyRecorder(_FunctionWatch):
-    """Runs higher-order operators as their bodies, above autograd, and records the values that are read without an
-    operator."""
+    """The function mode of engine `eager`. It runs higher-order operators as their bodies, above autograd, and turns
+    reads of values without an operator into operators, which the engine records."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         body = None
@@ -188,18 +193,20 @@ class BodyRecorder(_FunctionWatch):
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
         self.seen.opened.append((name_of(func), frames.here(self.paths)))
-        # This mode is off while it handles a call; it must see the functions of the body.
+        # Torch disables a mode while it handles a call. This one must see the functions of the body.
         with hidden_from_higher_order_operators(), self:
             return body(*args, **(kwargs or {}))
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """Do the same, and record the values of the tensors that are returned."""
         tensors = super().read_by_script(function, args, kwargs)
         for tensor in tensors:
             self.record_values(function, tensor)
         return tensors
 
     def record_values(self, func: Any, tensor: Tensor) -> None:
-        """Record a comparison of a tensor with the values that it has now, which becomes a guard of the graph."""
+        """Run a comparison of a tensor with the values that it has now. The recorder sees that operator, and it becomes
+        a guard of the graph. `func` is the function that reads the values."""
         if current_node() is not None and func in TO_NUMPY:
             raise CaptureError(
                 f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which a "
@@ -208,14 +215,15 @@ class BodyRecorder(_FunctionWatch):
         if not has_memory(tensor):
             return  # its storage was resized to 0: there are no values that anyone could read
         with torch.no_grad():
-            # The copy is ours; the comparison is recorded.
+            # The copy is no operator of the program, so modes do not see it. They see the comparison.
             with without_modes():
                 copy_ = tensor.detach().clone()
             torch.equal(tensor.detach(), copy_)
 
 
 def _deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """Return a `copy.deepcopy` of a tensor that is made by operators, so that it is in the graph."""
+    """Return a `copy.deepcopy` of a tensor that is made by operators, so that it is in the graph. `memo` is that of
+    `copy.deepcopy`: the copies so far, by id."""
     if id(tensor) in memo:
         return memo[id(tensor)]
     # Torch's own `deepcopy` refuses or handles these.
@@ -237,7 +245,8 @@ def _deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def note_memory(seen: Observations, tensors: Iterable[Tensor], func: Any, where: Source | None) -> None:
-    """Note that the program reads where these tensors are in memory, for all named tensors in the same storages."""
+    """Note that the program reads by `func`, at the line `where`, where these tensors are in memory. It is noted for
+    all of the program's tensors in the same storages."""
     with DisableTorchFunction():
         keys = [storage_id(part.untyped_storage()) for tensor in tensors for part in strided_parts(tensor)]
     for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
@@ -245,13 +254,15 @@ def note_memory(seen: Observations, tensors: Iterable[Tensor], func: Any, where:
 
 
 MEMORY = "memory"
-"""The flag that says by which function the program has read where a tensor is in memory."""
+"""A flag beside those of FLAGS. Its value is the name of the function by which the program has read where a tensor is
+in memory."""
 
 
 def flag_guards(
     program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
 ) -> tuple[Guard, ...]:
-    """Return guards on the flags of arguments that the user's code has read, and on the memory that they share."""
+    """Return guards on the flags that the user's code has read: on the flags of arguments, and on where any tensor of
+    the program is in memory. `flags` has the value and the line by tensor name and flag."""
     return tuple(
         Guard("memory", f"{name}: {value} reads where it is in memory", (name,), source)
         if key == MEMORY
@@ -263,9 +274,10 @@ def flag_guards(
 
 @frames.handles_call
 def values_read_without_operator(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """Return the tensors whose values a function reads without an operator."""
+    """Return the tensors whose values a call of a torch function reads without an operator."""
     if func in READS_WITHOUT_OPERATOR or (func in MEMORY_ACCESS and (frames.called_by_user() or frames.pickling())):
         return [] if frames.printing() else [args[0]]
+    # A tensor that is passed itself is copied by an operator; one inside of a list is read below all modes.
     if func in CONSTRUCTORS:
         nested = args[1:2] if func is Tensor.new_tensor else args[:1]
         return [leaf for leaf in plain_leaves(*nested) if isinstance(leaf, Tensor) and leaf is not nested[0]]
@@ -285,6 +297,7 @@ def rewrite_for_tracing(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, An
         return tolist_by_items, args, kwargs
     if func not in CTC_LOSSES:
         return func, args, kwargs
+    # The lengths are the third and the fourth parameter.
     new_args = [
         torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
         for index, value in enumerate(args)
@@ -296,12 +309,14 @@ def rewrite_for_tracing(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, An
 
 
 LENGTHS = ("input_lengths", "target_lengths")
+"""The parameters of `ctc_loss` that are lengths, the third and the fourth."""
 
 
 def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return the arguments of `ctc_loss` with its lengths on the device of its input.
 
-    Its kernels take lengths on the CPU, but below a dispatch mode it calls one that wants all tensors on one device.
+    Its kernels take lengths on the CPU, but below a dispatch mode `ctc_loss` calls an operator that wants all tensors
+    on one device.
     """
     if not args:
         return args, kwargs
@@ -318,7 +333,8 @@ def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
 def watching_program(
     program: CalledProgram, seen: Observations, paths: Mapping[int, str], compiled: bool
 ) -> Iterator[None]:
-    """Watch all effects of a run that are no operators; the observers of a mode see the operators."""
+    """Watch all effects of a run that are no operators; the observers of a dispatch mode see the operators. `compiled`
+    says that a part of the program is compiled with `torch.compile`; it then runs eagerly."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(frames.noting_prints())
         hooks = stack.enter_context(_FunctionWatch(seen, paths))
@@ -340,6 +356,7 @@ def noting_threads(seen: Observations, paths: Mapping[int, str]) -> Iterator[Non
     original, thread_id = threading.Thread.start, threading.get_ident()
 
     def start(self: threading.Thread) -> None:
+        # A thread that another thread of the process starts is not the program's.
         if threading.get_ident() == thread_id:
             seen.threads.append(frames.here(paths))
         original(self)
@@ -360,18 +377,18 @@ def noting_overlap_checks(seen: Observations, paths: Mapping[int, str]) -> Itera
 
 @contextlib.contextmanager
 def _noting_saved_tensor_hooks(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
-    """Note where a program enters `saved_tensors_hooks`. Those of a checkpoint are left out: they are recognised
-    elsewhere."""
+    """Note where a program enters `saved_tensors_hooks`, in `seen.packs`. The hooks of a checkpoint are left out there.
+    `seen.checkpoints` is set for any."""
     hooks_class = torch.autograd.graph.saved_tensors_hooks
     original, thread_id = hooks_class.__enter__, threading.get_ident()
 
-    def note_packing(self: Any) -> Any:
+    def entered(self: Any) -> Any:
         if threading.get_ident() == thread_id and not type(self).__module__.startswith("torch.utils.checkpoint"):
             seen.packs.append(frames.here(paths))
         seen.checkpoints = True
         return original(self)
 
-    hooks_class.__enter__ = note_packing
+    hooks_class.__enter__ = entered
     try:
         yield
     finally:
@@ -385,7 +402,8 @@ def refuse_seeding(program: CalledProgram) -> Iterator[None]:
     originals = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
     thread_id = threading.get_ident()
 
-    def refuse(seed: int) -> Any:
+    # Other threads of the process are not the program's.
+    def refuse_seed(seed: int) -> Any:
         if threading.get_ident() != thread_id:
             return originals[0](seed)
         raise CaptureError(
@@ -401,7 +419,7 @@ def refuse_seeding(program: CalledProgram) -> Iterator[None]:
             "does not know it. Pass the number as an argument"
         )
 
-    torch.manual_seed = torch.random.manual_seed = refuse
+    torch.manual_seed = torch.random.manual_seed = refuse_seed
     torch.initial_seed = torch.random.initial_seed = refuse_read
     try:
         yield
