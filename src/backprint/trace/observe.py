@@ -5,7 +5,7 @@ it sees, once, and in this order; an observer gets only what is left.
 
 1. *Is it a call on wrappers (a DTensor)?* Then the wrapper runs it, by operators on the tensors inside, which come here
    again. This is first, because the other questions are about the tensors of operators, and a wrapper is none: opened
-   too late, it would be decomposed, or recorded, as if it were the tensor inside.
+   too late, the wrapper would be decomposed, or recorded, as if it were the tensor inside.
 2. *Are its tensors values of the program?* Torch, and DTensor, run operators on fake tensors to learn shapes; torch
    also asks a fake tensor for its device by an operator. This is before the questions about the operator, because
    nothing about such a call matters: it runs as it is.
@@ -43,8 +43,8 @@ DEVICE = torch.ops.prim.device.default
 class Call:
     """One operator call of the program. `before` of an observer may replace the arguments that the operator runs on.
 
-    `kept` has what each observer keeps of the call from `before` to `after`. An observer cannot keep it in itself:
-    autograd runs a backward on several devices in several threads.
+    `kept` has, by observer, what the observer remembers of the call from its `before` to its `after`. An observer
+    cannot remember it in an attribute of its own: autograd runs a backward on several devices in several threads.
     """
 
     __slots__ = ("args", "func", "kept", "kwargs")
@@ -59,10 +59,11 @@ class Call:
 
 
 class Observer:
-    """A plain object that is told about a run."""
+    """A plain object that is told about a run of a program. Its methods do nothing unless a subclass defines them."""
 
     def begin(self, named: Mapping[str, Tensor]) -> None:
-        """The run begins, with the program's own tensors under their names. A run may begin again."""
+        """The run begins. `named` has the program's own tensors (parameters, buffers, arguments). A run that has failed
+        may begin again."""
 
     def before(self, call: Call) -> None:
         """A call of the program is about to run. An error that is raised here is raised in the program."""
@@ -74,16 +75,18 @@ class Observer:
         """The call has raised an error. The error goes on, unless another one is raised here."""
 
     def end(self, outputs: Mapping[str, Tensor], wrapper_nodes: list[Any]) -> None:
-        """The run has ended, with these outputs and autograd nodes of wrappers. Nothing is restored yet."""
+        """The run has ended. `outputs` are its outputs by name, `wrapper_nodes` the autograd nodes behind these that
+        wrap a tensor or open a wrapper. Nothing that the run changed is restored yet."""
 
 
 class ObservingMode(TorchDispatchMode):
     """Tells observers about each operator call of a run. A higher-order operator is one call: its body runs unseen.
 
-    Calls on wrappers, and collectives that write into their arguments, are opened if `opens`. The operators of such a
-    collective run with gradients off if `without_grad`: autograd knows nothing of it, so they are opaque edges. `world`
-    is that of a program without values. Dynamo, which runs higher-order operators in eager mode, may run if
-    `lets_dynamo_in`; then it must pass over the frames of this mode (`skips_dynamo`), which loads it.
+    With `opens`, calls on wrappers, and collectives that write into their arguments, run as the operators that they are
+    made of. With `without_grad`, the operators of such a collective run with gradients off, because autograd records
+    nothing of a collective, so they are opaque edges. `world` is the FakeWorld of a program without values. With
+    `lets_dynamo_in`, Dynamo, which runs higher-order operators in eager mode, may run under this mode. With
+    `skips_dynamo`, Dynamo passes over the frames of this mode; this loads Dynamo.
     """
 
     supports_higher_order_operators = True
@@ -93,7 +96,7 @@ class ObservingMode(TorchDispatchMode):
         return False  # torch would load Dynamo at the first call; see `skips_dynamo`
 
     def ignore_compile_internals(self) -> bool:
-        """Whether this mode is off while Dynamo compiles, so that Dynamo may run under it."""
+        """Whether torch disables this mode while Dynamo compiles, so that Dynamo may run under it."""
         return self._lets_dynamo_in
 
     def __init__(
@@ -116,12 +119,12 @@ class ObservingMode(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, HigherOrderOperator):
             return self._observe(func, types, args, kwargs or {})  # its body is the program's
-        with DisableTorchFunction():  # what observers read of tensors is no function of the program
+        with DisableTorchFunction():  # the functions by which observers read tensors are not called by the program
             return self._observe(func, types, args, kwargs or {})
 
     def _observe(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Ask the questions of this module about a call, and run it."""
-        # `types` has the classes of those tensors that are not plain.
+        """Ask the questions of this module's docstring about a call, and run it. `types` has the classes of the tensors
+        among its arguments that are not exactly `Tensor`."""
         if types:
             if self._opens and not PLAIN.issuperset(types):
                 return NotImplemented
@@ -149,14 +152,16 @@ class ObservingMode(TorchDispatchMode):
                 observer.failed(call, error)
             raise
         if facts.counts_no_writes:
-            # Views of these tensors are new autograd nodes from then on, so gradients depend on it.
+            # Torch does not bump the versions of the tensors that such an operator writes to, if a mode is active. From
+            # then on the views of these tensors are new autograd nodes, so gradients depend on the versions.
             torch.autograd.graph.increment_version(call.args[0])
         for observer in self._observers:
             observer.after(call, result)
         return result
 
     def _is_of_other_fakes(self, types: Any, args: Any, kwargs: Any) -> bool:
-        """Whether a call is on fake tensors that are no values of the program: any, or those of another world."""
+        """Whether a call has fake tensors that are no values of the program: any fake tensors in a run with values, or
+        those of another FakeTensorMode in a run without."""
         if self._world is None:
             return FakeTensor in types
         mode = self._world.mode
@@ -165,5 +170,6 @@ class ObservingMode(TorchDispatchMode):
 
 @functools.cache
 def _skipped_by_dynamo() -> Any:
-    """Return the method of the mode, over whose frames, and those that it calls, Dynamo passes. This loads Dynamo."""
+    """Return `ObservingMode.__torch_dispatch__` as a function whose frame Dynamo passes over, with all frames that it
+    calls. This loads Dynamo."""
     return torch.compiler.disable(ObservingMode.__torch_dispatch__)

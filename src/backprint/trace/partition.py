@@ -34,8 +34,8 @@ PARTITIONS = {"min-cut": "min_cut_partition", "default": "default_partition"}
 
 
 def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
-    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own partition in its
-    usual settings."""
+    """Return why the partition of one layer of a model may depend on the other layers, so that a layer cannot be
+    partitioned alone; '' if it is PyTorch's own partition in its usual settings."""
     if callable(partition):
         return "partition= is a function"
     if functorch_config.activation_memory_budget != 1.0:
@@ -47,12 +47,16 @@ def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], 
     """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
     function = _partition_function(partition)
     for node in joint.graph.nodes:
-        if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
+        # A selective checkpoint leaves None here, and partition functions sort nodes by this number.
+        if node.meta.get("ac_graph_id", 0) is None:
             node.meta["ac_graph_id"] = 0
-    settings = {"graphsafe_rng_functionalization": False}  # which keeps random states as generators
+    # With it, a graph has generator objects as random states, which the text of a graph cannot hold.
+    settings = {"graphsafe_rng_functionalization": False}
     if any(isinstance(node.target, OpOverload) and is_collective(node.target) for node in joint.graph.nodes):
-        settings["cse"] = False  # which would merge equal collectives: a rank sends as often as the program does
+        # Common subexpression elimination would merge equal collectives, and a rank must send as often as the program.
+        settings["cse"] = False
     with functorch_config.patch(settings):
+        # The second parameter of a partition function, `_joint_inputs`, is unused in PyTorch's own.
         forward, backward = function(joint, [], num_fwd_outputs=outputs)
     return forward, backward
 
@@ -68,7 +72,7 @@ def _partition_function(partition: str | Callable[..., Any]) -> Callable[..., An
 
 
 def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
-    """Partition the steps of a Joint again by a partition function."""
+    """Return a Joint with its steps partitioned again by a partition function; without a backward, the Joint itself."""
     if not joint.gradients:
         return joint
     _refuse_sparse(joint)
@@ -83,7 +87,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     # Partition it, and read both directions back as Steps.
     forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
     names = names_of(joint)
-    forward_reader = _PartitionReader(forward, names, joint, {})
+    forward_reader = _PartitionReader(forward, names, joint, forward_steps={})
     forward_steps = forward_reader.steps()
     results, forward_values = forward_reader.returned(joint.results, kept_forward)
     backward_reader = _PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
@@ -115,18 +119,22 @@ def _refuse_sparse(joint: Joint) -> None:
 
 
 LEAVE_PARTITION_OUT = "leave partition= out to keep what autograd saved"
+"""What to do, in messages."""
 
 
 def _updates_as_values(joint: Joint) -> Joint:
     """Replace each use of a value after an in-place update by a use of the update's result.
 
     A partition function sees data dependencies only: without this, it could move a read before the update, or drop the
-    update. A draw that saves its generator's state returns a tuple; the updated value is its second item.
+    update.
     """
+    # By the name of a value that was updated: the name of its latest value.
     latest_name: dict[str, str] = {}
+    # A random draw in place that saves its generator's state (SAVING) returns a tuple, whose second item is the updated
+    # value. The names that it writes, until the step that takes this item.
     saving_draws: dict[str, tuple[str, ...]] = {}
 
-    def in_order(steps: Iterable[Step]) -> list[Step]:
+    def rewrite_in_order(steps: Iterable[Step]) -> list[Step]:
         rewritten = []
         for step in steps:
             written = joint.notes.get(step.name, NO_NOTE).writes
@@ -142,24 +150,27 @@ def _updates_as_values(joint: Joint) -> Joint:
                 raise CaptureError(
                     f"partition= cannot follow {step.target}, which updates several values: {LEAVE_PARTITION_OUT}"
                 )
-            # The update's result is the latest value of what it wrote, and of earlier names of it.
+            # The update's result is now the latest value of the updated value, and of all its earlier names.
             latest_name.update(dict.fromkeys(written, step.name))
             latest_name.update({old: step.name for old, new in latest_name.items() if new in written})
         return rewritten
 
-    def last(results: Iterable[Result]) -> tuple[Result, ...]:
+    def with_latest_names(results: Iterable[Result]) -> tuple[Result, ...]:
         return tuple(
             (port, with_names(value, lambda name: Ref(latest_name.get(name, name)))) for port, value in results
         )
 
-    forward = tuple(in_order(joint.forward))
-    results = last(joint.results)
-    backward = tuple(in_order(joint.backward))
-    return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
+    # In this order: the forward's results must not have the names of updates in the backward.
+    forward = tuple(rewrite_in_order(joint.forward))
+    results = with_latest_names(joint.results)
+    backward = tuple(rewrite_in_order(joint.backward))
+    gradients = with_latest_names(joint.gradients)
+    return replace(joint, forward=forward, results=results, backward=backward, gradients=gradients)
 
 
 def _steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
-    """Return the names of the guards, and of the numbers that only guards use."""
+    """Return the names of the guards among the steps, and of the steps that compute numbers which only guards use.
+    `results` are those of both directions."""
     used_elsewhere = {name for _, value in results for name in refs(value)}
     names: set[str] = set()
     # In reverse, so that all users of a number are known before it is looked at.
@@ -172,8 +183,9 @@ def _steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[st
 
 
 def _values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[str]) -> list[str]:
-    """Return the values that a direction must compute even if nothing uses them: draws, effects, and values that guards
-    check."""
+    """Return the names of the values that a direction (`steps`) must compute even if nothing uses them: random draws,
+    other steps that must stay, and values that guards check. `guard_steps` is the result of `_steps_of_guards`."""
+    # A dict is a set that keeps the order.
     names: dict[str, None] = {}
     tuples: set[str] = set()
     for step in steps:
@@ -193,12 +205,14 @@ def _values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection
 def _joint_to_fx(
     joint: Joint, kept_forward: list[str], kept_backward: list[str], guard_steps: Collection[str]
 ) -> fx.GraphModule:
-    """Return the whole step as one torch.fx graph, in the form that partition functions expect.
+    """Return the forward and the backward of a Joint as one torch.fx graph, in the form that partition functions
+    expect. Its results are those of the forward and `kept_forward`, then those of the backward and `kept_backward`.
 
-    They know inputs by their names (`primals_0`, `tangents_0`) and sort nodes by `partitioner_tag`. Draws, effects and
-    updates must stay in their direction: a draw that the backward repeated would give other numbers.
+    Partition functions know inputs by their names (`primals_0`, `tangents_0`) and sort nodes by `partitioner_tag`.
+    Draws, effects and updates must stay in their direction: a draw that the backward repeated would give other numbers.
     """
-    constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
+    # The tensors of the constants are not needed here, so they are put into a dict that is dropped.
+    constants: list[Port] = constant_ports(joint, joint.constants.keys(), prefix="", constants={})
     results = [
         *joint.results,
         *_results_kept_alive(kept_forward),
@@ -217,6 +231,7 @@ def _joint_to_fx(
     primals = len(joint.inputs) + len(constants)
     for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
         node.target = f"primals_{index}" if index < primals else f"tangents_{index - primals}"
+        # Partition functions read `val` of every node; a number stands for a value that is no tensor.
         node.meta.setdefault("val", 0)
     backward = {step.name for step in joint.backward}
     for step, node in zip(steps, _call_nodes(module), strict=True):
@@ -231,7 +246,8 @@ def _joint_to_fx(
 
 
 def _results_kept_alive(names: Iterable[str]) -> list[Result]:
-    """Return results for values that must not be removed as dead code."""
+    """Return outputs for the values that must not be removed as dead code. They are outputs only for the time of the
+    partition."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 
 
@@ -243,14 +259,16 @@ def _call_nodes(module: fx.GraphModule) -> list[fx.Node]:
 class _PartitionReader:
     """Reads one direction of a partitioned graph as Steps.
 
-    For a backward, `forward_steps` has the steps of the forward. A node whose step is among them is recomputed by the
-    partition, so it gets a new name and the echo `recomputes`.
+    For a backward, `forward_steps` has the steps of the forward by name. A node whose step is among them is recomputed
+    in the backward, so it gets a new name and the echo `recomputes NAME` (an Echo says how a step relates to the other
+    direction). `side` has the names that are in use, and the name of the value of each node read so far.
     """
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
         self.module, self.forward_steps = module, forward_steps
         self.side = Side(module, names, subgraphs=dict(joint.subgraphs))
         for node in module.graph.find_nodes(op="placeholder"):
+            # An input of the Joint has its port in its metadata; a saved value has the step that made it.
             port = node.meta.get("port")
             self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
 
@@ -265,8 +283,9 @@ class _PartitionReader:
         return steps
 
     def step_of_node(self, node: fx.Node) -> Step:
+        """Return the Step of a node, with the line, the spec and the echo that it had before the partition."""
         original: Step | None = node.meta.get("step")
-        if original is None:
+        if original is None:  # the partition function has inserted the node
             return self.side.step_of_node(node, None, None)
         is_recomputed = original.name in self.forward_steps
         local = self.side.names.free(original.name) if is_recomputed else original.name
@@ -275,7 +294,8 @@ class _PartitionReader:
         return replace(self.side.step_of_node(node, original.source, echo), spec=original.spec)
 
     def returned(self, results: Sequence[Result], kept: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
-        """Return the results with their new values, and the new values of the names in `kept`."""
+        """Return the results with their new values, and the new values of the names in `kept`, which follow the results
+        in the graph's output."""
         values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
         count = len(results)
         ports = [port for port, _ in results]
@@ -288,8 +308,11 @@ class _PartitionReader:
 def _insert_guard_steps(
     steps_before: Iterable[Step], guard_steps: Collection[str], steps: list[Step], new_values: Mapping[str, Value]
 ) -> list[Step]:
-    """Return the steps with the guards among them again, each right after the value that it checks."""
+    """Return the steps of one direction after the partition, with its guards among them again, each right after the
+    value that it checks. The guards are in `steps_before`, and `new_values` has the new value of each value that they
+    check."""
     places = {step.name: index for index, step in enumerate(steps)}
+    # By the index of a step, the guards that follow it; -1 is before the first step, for guards on inputs only.
     guards_after: dict[int, list[Step]] = {}
     for step in steps_before:
         if step.name in guard_steps:

@@ -5,6 +5,9 @@ arguments. An ObservedProgram adds the findings of a first run: which tensors th
 it changes. Every engine traces an ObservedProgram, and every proof compares its results with those of the program
 itself, which `witness.py` runs. Both are immutable. The callable and the objects that the caller passed are in a
 HeldTarget, which drops them when the capture is done.
+
+The caller is the user's code that calls `bp.capture`. The caller's own tensors are the very objects that it passed, and
+not copies. A program without values is captured with `fake=True`: it runs on fake tensors.
 """
 
 from __future__ import annotations
@@ -75,10 +78,12 @@ outputs."""
 class Outcome:
     """The results of one run of a program, forward and backward: outputs, gradients and mutations, each by name.
 
-    `written_with_grad` names the tensors that the program wrote to and that require grad after the run. Two kinds of
-    mutations are named apart. `new_state` are tensors that modules hold after the run and did not hold before it.
-    `left_behind` are gradients and optimizer states that the run has set. `leaves` are the pytree leaves of the
-    program's result, with `A_TENSOR` in the place of each tensor, and `tree` is the structure of the result.
+    Mutations are the tensors that the run wrote to, made or left behind. `written_with_grad` names the tensors that the
+    program wrote to and that require grad after the run. Two kinds of mutations are named apart: `new_state` are
+    tensors that modules and containers hold after the run and did not hold before it, and `left_behind` are gradients
+    and optimizer states that the run has set. A gradient is None where the outputs do not depend on the tensor.
+    `leaves` are the pytree leaves of the program's result, with `A_TENSOR` in the place of each tensor, and `tree` is
+    the structure of the result.
     """
 
     outputs: dict[str, Tensor]
@@ -96,9 +101,10 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class HeldTarget:
-    """Holds the callable of a program until `release` is called.
+    """Holds the callable of a program until `release` is called; calling the HeldTarget returns the callable, or None.
 
-    While the program is being captured, `snapshot` is a Snapshot of all objects that the callable can reach.
+    While the program runs, `snapshot` is a Snapshot: the state of all objects that the callable can reach, as it was
+    when `restoring_state` (`running.py`) was entered, which restores them.
     """
 
     target: Any
@@ -116,9 +122,10 @@ class HeldTarget:
 class CallersObjects(HeldTarget):
     """Holds a callable and the objects that the caller passed to it. Runs of the program use these objects, not copies.
 
-    `own` has the tensors among the arguments, by name. A tensor that wraps another is in `wrappers`, and the tensor
-    inside is in `own`. `switches` has the process-wide settings at capture, `device` the default device at capture, and
-    `training` each module with its training mode. `reached` has the ids of the tensors that the callable can reach in
+    `call` has the arguments and the keyword arguments. `own` has the tensors among them, by name. A tensor that wraps
+    another is in `wrappers`, and the tensor inside is in `own`. `switches` has the process-wide settings at capture,
+    `device` the default device at capture, and `training` each module with its training mode. `loss` is the function of
+    the result that is differentiated instead of it. `reached` has the ids of the tensors that the callable can reach in
     other ways than through its arguments.
     """
 
@@ -143,22 +150,26 @@ class CallersObjects(HeldTarget):
 class CalledProgram:
     """A callable with the named tensors of one call.
 
-    `values` has copies of the input tensors; parameters and buffers are read from the module itself whenever they are
-    needed. `structure` and `leaves` are the pytree of the arguments. `mode` is the mode, train or eval, that the
-    modules are set to; None leaves each as it is. `grad_by_default` says that no tensor of the call required grad, so
-    that all floating-point and complex inputs require grad in the capture. `call_arguments` describes all arguments as
-    they were passed. `tangents` names the outputs whose tangents are inputs too, in a program that returns its own
-    gradients. `foreign_random` has the states of random generators that are not torch's, and `title` the name of the
-    callable, for messages. With a `world` (a FakeTensorMode), the program runs on fake tensors of that mode;
-    `specialize` says that it may read their values, which then become constants with guards.
+    `arguments` are the names of the callable's parameters. `tensors` are the tensors of the call in order: parameters,
+    buffers, then inputs, which are the tensors among the arguments. `values` has copies of the inputs; parameters and
+    buffers are read from the module itself whenever they are needed. `structure` and `leaves` are the pytree of the
+    arguments, with a TensorSlot in the place of each tensor, and `leaf_names` the name of each leaf. `hooks` has the
+    user's hooks on each tensor's gradient. `mode` is the mode, train or eval, that the modules are set to; None leaves
+    each as it is. `loss` is the function of the result that is differentiated instead of it. `grad_by_default` says
+    that no tensor of the call required grad, so that all floating-point and complex inputs require grad in the capture.
+    `call_arguments` describes all arguments as they were passed. `tangents` names the outputs whose tangents are inputs
+    too, in a program that returns its own gradients. `foreign_random` has the states of random generators that are not
+    torch's, and `title` the name of the callable, for messages. With a `world` (a FakeTensorMode), the program runs on
+    fake tensors of that mode; `specialize` says that it may read their values, which then become constants with guards.
 
     Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors.
     `cloned_when_traced` names the tensors that it writes to or that have hooks. `cloned_in_eager` names the ones among
     them that are cloned in eager runs too.
 
-    A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says how to wrap one again. With
-    `peers`, the program runs alone, and they answer its collectives. `runs_hooks_after` says that hooks which run when
-    a gradient is in `.grad` (`register_post_accumulate_grad_hook`) are a part of the program.
+    A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says, by name, how to wrap one
+    again. A program with `peers` is one rank that runs alone: the peers, the other ranks as they were in an earlier
+    run, answer its collectives. `runs_hooks_after` says that hooks which run when a gradient is in `.grad`
+    (`register_post_accumulate_grad_hook`) are a part of the program.
     """
 
     target: HeldTarget
@@ -201,9 +212,9 @@ class CalledProgram:
 
     @property
     def accumulates(self) -> bool:
-        """Whether the gradients are there only in the `.grad` of leaf tensors: the program's backward runs another
-        backward inside, as reentrant checkpointing does (known after the first run), or it is a rank among others,
-        which may reduce gradients once they are accumulated."""
+        """Whether the gradients are only in the `.grad` of leaf tensors, and `torch.autograd.grad` does not return
+        them. The backward runs another backward inside, as reentrant checkpointing does (known after the first run), or
+        the program is one rank of several, which may reduce gradients once they are accumulated."""
         return self.reduces_gradients or self.peers is not None
 
     @property
@@ -214,15 +225,16 @@ class CalledProgram:
 
     @property
     def alive(self) -> bool:
-        """Whether the captured module still exists."""
+        """Whether the callable is still held: `release` was not called."""
         return self.target() is not None
 
     def state(self) -> dict[str, Tensor]:
-        """Return the live parameters and buffers, by name."""
+        """Return the parameters and buffers as they are now, by name; the tensor inside of each that wraps another."""
         return {name: opened(tensor) for name, tensor in self.wrapped_state().items()}
 
     def wrapped_state(self) -> dict[str, Tensor]:
-        """Return the live parameters and buffers, by name, as the module has them."""
+        """Return the parameters and buffers as they are now, by name. A tensor that wraps another is returned as it
+        is."""
         target = self.target()
         if target is None:
             raise ReplayError("the captured program is gone (released): pass `state`, or capture again")
@@ -237,23 +249,24 @@ class CalledProgram:
         return {name: tensors[name] for name in self.wrappings if name in tensors}
 
     def own(self) -> dict[str, Tensor]:
-        """Return the caller's own tensors by name, or the captured values if there are none."""
+        """Return every named tensor: arguments as the caller's own tensors, or, if these are not held (`fake=True`, a
+        graph of Dynamo's), as captured; parameters and buffers as they are now; and external tensors."""
         return self.tensors_in_order(self.target.own if isinstance(self.target, CallersObjects) else {})
 
     def all_tensors(self) -> dict[str, Tensor]:
-        """Return every named tensor as it is now, fake or real: live state, external tensors, and the inputs as
-        captured."""
+        """Return every named tensor, fake or real: parameters, buffers and external tensors as they are now, and inputs
+        as captured."""
         return self.tensors_in_order({})
 
     def tensors_in_order(self, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return every named tensor in the program's order, with `replacements` for some of them."""
+        """Return every named tensor in the order of `tensors`, with `replacements` for some of them."""
         tensors = {**self.state(), **self.outside, **self.values, **replacements}
         return {named.name: tensors[named.name] for named in self.tensors if named.name in tensors}
 
     def current_tensors(self, keep_values: bool = True) -> dict[str, Tensor]:
-        """Return every named tensor as it is now.
+        """Return every named tensor as `all_tensors` does. With a `world`, a new fake tensor replaces each.
 
-        With a world, new fake tensors replace them. Their values may be read if the program is specialized and
+        The program may read the known values of these fake tensors if it is captured with `specialize` and
         `keep_values` is true.
         """
         tensors = self.all_tensors()
@@ -269,7 +282,8 @@ class CalledProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedProgram(CalledProgram):
-    """A program with the findings of its first run. Its `tensors` and `hooks` include external tensors."""
+    """A program with the findings of its first run. Its `tensors` and `hooks` include external tensors, which `outside`
+    has by name. The properties of CalledProgram explain the findings."""
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
@@ -278,7 +292,7 @@ class ObservedProgram(CalledProgram):
 
 
 def observed_program(program: CalledProgram, **findings: Any) -> ObservedProgram:
-    """Return a program with the findings of a run."""
+    """Return a program with the findings of a run, which are named as the fields of ObservedProgram."""
     # The findings are fields here only: CalledProgram has properties of the same names, with the answers before a run.
     values = {field_.name: getattr(program, field_.name) for field_ in fields(program)}
     return ObservedProgram(**{**values, **findings})
@@ -304,7 +318,7 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def hooks_of(tensor: Tensor) -> list[Any]:
-    """Return the user's hooks on a leaf tensor's gradient."""
+    """Return the user's hooks on a leaf tensor's gradient (`register_hook`); none for a tensor that is no leaf."""
     return list((backward_hooks(tensor) or {}).values()) if tensor.is_leaf else []
 
 
@@ -322,8 +336,9 @@ def nontensor_arguments(program: CalledProgram) -> list[Any]:
 class _CallArguments:
     """The arguments of a call, as they were passed.
 
-    `live` has, by parameter, the values that are kept, and compared by identity: objects, functions and classes.
-    `memory` has the part of its storage that each tensor uses.
+    `arguments` has the fingerprint of each parameter's value. `live` has, by parameter, the values that are kept alive,
+    because they can be compared only by identity: objects, functions and classes. `memory` has the part of its storage
+    that each tensor uses, parameters and buffers included.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -334,18 +349,20 @@ class _CallArguments:
 def _read_arguments(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
 ) -> _CallArguments:
-    """Return the arguments of a call. `names` has the names of its tensors, in the order of the pytree leaves."""
+    """Return the arguments of a call. `names` has the names of the tensors among them, in the order of the pytree
+    leaves, and `tensors` the parameters, buffers and arguments whose memory is described."""
     parameters = parameters_of(target)
     remaining_names = iter(names)
     passed: dict[str, list[tuple[Any, Like]]] = {}
     describing: dict[str, DescribeState] = {}
     for name, key, value in _arguments_by_parameter(parameters, args, kwargs):
         # Values are described in the order of the leaves, so the next tensor has the next name.
-        state = describing.setdefault(name, DescribeState(lambda _: next(remaining_names)))
+        state = describing.setdefault(name, DescribeState(name=lambda _: next(remaining_names)))
         passed.setdefault(name, []).append((key, describe_value(value, state).like))
     rows = []
     for name in dict.fromkeys((*parameters, *passed)):
-        state = describing.setdefault(name, DescribeState(lambda _: ""))
+        # A default may hold a tensor too, which has no name in the call.
+        state = describing.setdefault(name, DescribeState(name=lambda _: ""))
         rows.append(_argument_of_parameter(name, parameters.get(name), passed.get(name), state))
     live_values = {name: state.identities for name, state in describing.items() if state.identities}
     return _CallArguments(
@@ -364,7 +381,7 @@ def parameters_of(target: Any) -> dict[str, inspect.Parameter]:
 
 
 STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-
+"""The stars before the name of a parameter, by its kind."""
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 """Kinds of parameters that accept a positional argument."""
@@ -373,7 +390,8 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 def _arguments_by_parameter(
     parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
+    """Yield, for each value of a call, the name of its parameter, its key in `*args` or `**kwargs` (None for any other
+    parameter), and the value."""
     var_positional = next(
         (name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), ""
     )
@@ -389,7 +407,7 @@ def _arguments_by_parameter(
 
 
 def input_name(index: int, count: int) -> str:
-    """Return the name of an argument of a callable without parameter names."""
+    """Return the name of the argument at an index, of `count`, for a callable whose parameter names are not known."""
     return f"input_{index}" if count > 1 else "input"
 
 
@@ -398,8 +416,8 @@ def _argument_of_parameter(
 ) -> Argument | None:
     """Return the Argument of one parameter; None if it was not passed and has no default.
 
-    `state` is the DescribeState of the passed values. A parameter that was not passed has the description of its
-    default.
+    `passed` has the key (in `*args` or `**kwargs`) and the fingerprint of each value that was passed for it, and
+    `state` is the DescribeState of these. A parameter that was not passed has the fingerprint of its default.
     """
     if name.startswith("**"):
         return Argument(name, rest_by_name(passed or ()))
@@ -409,12 +427,14 @@ def _argument_of_parameter(
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
         # A default that was not used is described apart, so that no live value of it is kept.
-        default_state = state if passed is None else DescribeState(lambda _: "")
-        default = describe_value(parameter.default, default_state, False).like
+        default_state = state if passed is None else DescribeState(name=lambda _: "")
+        default = describe_value(parameter.default, default_state, argument=False).like
     if passed is None:
-        return None if default is None else Argument(name, default, True, keyword_only)
-    like = passed[0][1]
-    return Argument(name, like, default is not None and default == like and not holds_live_value(like), keyword_only)
+        return None if default is None else Argument(name, default, optional=True, keyword=keyword_only)
+    _, like = passed[0]
+    # Live values are compared by identity, so one that is passed is not known to be the default.
+    is_default = default is not None and default == like and not holds_live_value(like)
+    return Argument(name, like, optional=is_default, keyword=keyword_only)
 
 
 # ---- Reading a call: its tensors under the program's own names, and which of them require grad
@@ -431,7 +451,8 @@ def read_call(
     specialize: bool = False,
     peers: Others | None = None,
 ) -> CalledProgram:
-    """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
+    """Return the program of the call `target(*args, **kwargs)`, which does not run here. With `fake`, it is a program
+    that runs on tensors without values. The other parameters are options of a capture, and fields of CalledProgram."""
     # Name the pytree leaves of the arguments by the parameters that they are passed for.
     names_by_path, arguments = bind_names(target, args, kwargs)
     paths, structure = flatten_with_path((args, dict(kwargs)))
@@ -476,7 +497,7 @@ def read_call(
 
 
 def _state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[NamedTensor]:
-    """Return a module's parameters and buffers."""
+    """Return the NamedTensors of `state`, the parameters and buffers of the module `target`."""
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     for name, tensor in state.items():
         check_tensor(name, tensor, fake)
@@ -490,7 +511,8 @@ def _state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list
 class _ArgumentReader:
     """Reads the pytree leaves of a call in order.
 
-    `name_of_id` has the name of each tensor read so far, by the tensor's id. `by_passed_name` has a tensor under every
+    `tensors` begins as the module's own tensors, and gets those among the leaves. `name_of_id` has the name of each
+    tensor read so far, by the tensor's id. `by_passed_name` has a tensor under every
     name for which it was passed. `values` has the tensors that are neither parameters nor buffers of the module.
     """
 
@@ -501,7 +523,8 @@ class _ArgumentReader:
     values: dict[str, Tensor] = field(default_factory=dict)
 
     def read_leaf(self, name: str, leaf: Any) -> Any:
-        """Return a leaf, or a TensorSlot if it is a tensor."""
+        """Return a leaf, or for a tensor a TensorSlot. A tensor that was read before, or is a parameter or buffer, gets
+        `name` as one of its other names."""
         if not isinstance(leaf, Tensor):
             return leaf
         check_tensor(name, leaf, self.fake)
@@ -524,8 +547,8 @@ def _callers_objects(
     values: Mapping[str, Tensor],
     loss: Callable[[Any], Any] | None,
 ) -> CallersObjects:
-    """Return the callable and its arguments as they are, with the settings of the process, and the training mode of
-    every module that the callable reaches."""
+    """Return the callable and its arguments as they are, with the settings of the process and the training mode of
+    every module that the callable reaches as they are now. `values` are the tensors among the arguments."""
     modules = {
         id(module): module for _, root in roots(target) if isinstance(root, nn.Module) for module in root.modules()
     }
@@ -534,13 +557,14 @@ def _callers_objects(
         call=(tuple(args), dict(kwargs)),
         own={name: opened(tensor) for name, tensor in values.items()},
         wrappers={name: tensor for name, tensor in values.items() if is_wrapped(tensor)},
-        switches={name: GLOBALS[name][0]() for name in SWITCHES},
+        switches={name: GLOBALS[name][0]() for name in SWITCHES},  # the first function of each reads it
         training=tuple((module, module.training) for module in modules.values()),
         loss=loss,
     )
 
 
 def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
+    """Refuse a tensor of a call that no engine can capture. With `fake`, it may be without values."""
     tensor = opened(tensor)
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its parts as tensors")
@@ -578,7 +602,7 @@ LAYOUTS = (torch.strided, *SPARSE)
 
 
 def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
-    """Return the name, with a number appended if another tensor has it."""
+    """Return a name in printable characters, with a number appended if one of these tensors has it."""
     used = {known for named in tensors for known in (named.name, *named.other_names)}
     name = "".join(c if c.isprintable() else "_" for c in name) or "input"
     return names.free_name(name, used, "{}~{}", 2)
@@ -587,10 +611,15 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
 def choose_requires_grad(
     tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], requires_grad: Any
 ) -> list[NamedTensor]:
-    """Choose the tensors that require grad. `requires_grad` names them, or a role of which all do. Without it, the
-    tensors that require grad already are chosen, or, if there are none, every floating-point and complex input."""
+    """Return the tensors with the `requires_grad` that they have in the capture. `values` has them by name.
+
+    The option `requires_grad` names those that require grad, or is a word for roles ("inputs"), True or False,
+    a flag for each input, or a flag by name. Without it (None), the tensors that require grad already do, or, if there
+    are none, every floating-point and complex input.
+    """
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
+    # The names in a mapping are checked even where their flag is False.
     mapping_keys: tuple[str, ...] = ()
     if requires_grad is None:
         return list(tensors) if any(named.requires_grad for named in tensors) else _with_requires_grad(tensors, inputs)
@@ -642,7 +671,7 @@ def _inputs_by_position(tensors: Sequence[NamedTensor], flags: Sequence[bool]) -
 
 
 def _check_tensor_name(name: str, known: Mapping[str, str]) -> None:
-    """Refuse a name that is not a tensor of the call."""
+    """Refuse a name in `requires_grad` that is not a key of `known`: any name of a tensor of the call."""
     if name not in known:
         raise UsageError(
             f"requires_grad names {name!r}, which is not a tensor of this call; there are: {', '.join(known)}"

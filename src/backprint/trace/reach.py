@@ -1,4 +1,9 @@
-"""Everything that a callable can reach: names for external tensors, and objects with state."""
+"""Everything that a callable can reach: names for external tensors, and objects with state.
+
+A callable reaches its roots (itself, its closure, the globals that it names, its defaults) and everything that these
+lead to by items and attributes. External tensors are tensors that a program uses and that are neither arguments,
+parameters nor buffers. Modules, optimizers and the like have state.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +34,9 @@ from backprint.values.objects import (
 
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that a callable can reach by a name: itself, its closure, the globals that it uses, its
-    defaults."""
+    """Yield the objects that a callable reaches directly, each with its name: the callable itself, its closure, the
+    globals that it uses, its defaults, and the arguments of a functools.partial. The callable itself has the name
+    ''."""
     while isinstance(target, functools.partial):
         yield from target.keywords.items()
         yield from ((f"args.{index}", argument) for index, argument in enumerate(target.args))
@@ -39,6 +45,7 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
         yield "", target
         yield from _globals_used_by(type(target).forward)
         return
+    # The `self` of a method: a module's tensors have names without a prefix.
     if inspect.ismethod(target):
         yield ("" if isinstance(target.__self__, nn.Module) else "self"), target.__self__
         target = target.__func__
@@ -48,18 +55,17 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
-        # A variable of an enclosing function that has no value yet.
-        except ValueError:
+        except ValueError:  # a variable of an enclosing function that has no value yet
             continue
     yield from _globals_used_by(target)
     yield from (target.__kwdefaults__ or {}).items()
-    # Defaults belong to the last parameters.
+    # Defaults belong to the last positional parameters, so both are paired from the end.
     parameters = target.__code__.co_varnames[: target.__code__.co_argcount]
     yield from zip(reversed(parameters), reversed(target.__defaults__ or ()), strict=False)
 
 
 def _globals_used_by(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that a function's code uses, nested functions included."""
+    """Yield the globals that a function's code names, also in nested functions; none for a function of a library."""
     if not inspect.isfunction(function) or is_library(function):
         return
     for name in names_in_code(function.__code__):
@@ -68,11 +74,11 @@ def _globals_used_by(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor that the callable's roots lead to, with a name."""
+    """Yield every tensor that the callable's roots lead to, with a name such as `encoder.weight` or `state.0`."""
     visited: set[int] = set()
     queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
-    # Breadth first, so that a tensor has its shortest name first. The limits keep large structures of data from taking
-    # long.
+    # Breadth first, so that a tensor has its shortest name first. The limits, of objects and of depth, keep large
+    # structures of data from taking long.
     while queue and len(visited) < 100_000:
         name, value, depth = queue.popleft()
         if isinstance(value, Tensor):
@@ -86,7 +92,7 @@ def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def names_of_outside(target: Any) -> dict[int, str]:
-    """Return a name for every tensor that the callable's roots lead to, by identity, gradients included."""
+    """Return a name for every tensor that the callable's roots lead to, and for its `.grad`, by the tensor's id."""
     names: dict[int, str] = {}
     for name, tensor in tensors_of(target):
         names.setdefault(id(tensor), name)
@@ -97,7 +103,8 @@ def names_of_outside(target: Any) -> dict[int, str]:
 
 @contextlib.contextmanager
 def restoring_gradients(target: Any) -> Iterator[None]:
-    """Restore `.grad` of all leaves that the callable reaches: a step may clear a gradient before it reads it."""
+    """Restore `.grad` of all leaf tensors that the callable reaches at the end of the block: a training step may clear
+    a gradient before it reads it, and another run must find it."""
     gradients = {id(leaf): (leaf, leaf.grad) for _, leaf in tensors_of(target) if leaf.is_leaf}
     try:
         yield
@@ -108,7 +115,8 @@ def restoring_gradients(target: Any) -> Iterator[None]:
 
 
 def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a value holds, by name."""
+    """Yield the values that a value holds, each with its name below that value. At most 1000 items of a container are
+    searched."""
     if isinstance(value, torch.optim.Optimizer):
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
         return
@@ -127,17 +135,18 @@ def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((key if isinstance(key, str) else str(index), child) for index, (key, child) in enumerate(items))
     elif inspect.isfunction(value) or isinstance(value, (types.MethodType, functools.partial)):
         yield from roots(value)
-    elif isinstance(value, weakref.ref):
+    elif isinstance(value, weakref.ref):  # what it refers to has the name of the reference
         yield "", value()
     elif not inspect.ismodule(value) and not inspect.isclass(value) and not is_unsearched_class(class_of(value)):
         yield from (attributes_of(value) or {}).items()
+        # A slot without a value raises AttributeError.
         for owner, slot in slots_of(class_of(value)):
             with contextlib.suppress(AttributeError):
                 yield slot, owner.__get__(value)
 
 
 def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return an optimizer's tensors, by the index of their parameter and their key."""
+    """Return the tensors of an optimizer's state, named `0.exp_avg`: the index of the parameter, then the key."""
     parameters = [tensor for group in optimizer.param_groups for tensor in group["params"]]
     return {
         f"{index}.{key}": value
@@ -152,8 +161,8 @@ STATEFUL_TYPES = (nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRS
 
 
 def stateful_objects(target: Any) -> dict[str, Any]:
-    """Return the stateful objects that a callable reaches by name, directly or as an attribute; in modules at any
-    depth."""
+    """Return, by name, the objects with state (STATEFUL_TYPES) that a callable's roots are or have as an attribute; a
+    module is searched at any depth."""
     objects: dict[str, Any] = {}
     for name, value in roots(target):
         for key, candidate in ((name, value), *attributes(name, value)):
@@ -163,7 +172,8 @@ def stateful_objects(target: Any) -> dict[str, Any]:
 
 
 def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield an object's attributes; for a module the stateful attributes of it and its submodules."""
+    """Yield the attributes of an object of this name, with their names; for a module the attributes of STATEFUL_TYPES
+    of it and of its submodules; none for other objects with state, classes, Python modules and functions."""
     if isinstance(value, nn.Module):
         for path, module in value.named_modules():
             for key, item in list(vars(module).items()):
@@ -175,7 +185,7 @@ def attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def module_paths(target: Any) -> dict[int, str]:
-    """Return the path of every submodule that a callable can run, by identity."""
+    """Return the path of every module among a callable's roots, and of its submodules, by the module's id."""
     paths: dict[int, str] = {}
     for root, value in roots(target):
         if isinstance(value, nn.Module):
@@ -185,7 +195,8 @@ def module_paths(target: Any) -> dict[int, str]:
 
 
 def compiled_parts(target: Any, title: str) -> Iterator[str]:
-    """Yield the names of parts that the user has compiled with torch.compile; `title` names the callable itself."""
+    """Yield the names of functions and modules among a callable's roots, and in these, that the user has compiled with
+    torch.compile. `title` is the name of the callable itself."""
     for root, value in roots(target):
         if hasattr(value, INLINED):
             yield root

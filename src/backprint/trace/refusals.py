@@ -1,4 +1,9 @@
-"""Refuse programs of which tracing would lose a part, by name, with what to do."""
+"""Refuse programs of which tracing would lose a part, by name, with what to do.
+
+Tracing runs the program on stand-ins (engines `aot` and `dynamo`), where engine `eager` records a run on the program's
+own tensors. Most refusals are about what an observed run has shown before the trace: its Observations (`seen`) and its
+Outcome. An error with `every_engine` says that no engine captures the program, so that no other one is asked.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +32,10 @@ from backprint.values.memory import has_memory
 def describe_unchecked_reads(
     unseen: Sequence[tuple[str, Source | None]], inside_operators: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a description of each read of values that no step of a trace can check.
+    """Return a description of each read of values that no step of a traced graph can check.
 
-    A `tolist` is left out, because it is rewritten into steps.
+    `unseen` are reads without an operator, each by the name of a method of Tensor and its line, and `inside_operators`
+    the operators that read values in their own kernels. A `tolist` is left out, because it is rewritten into steps.
     """
     descriptions = [
         f"Tensor.{function} reads values{frames.place(source)} where no operator shows it"
@@ -48,12 +54,14 @@ CONTROL_FLOW_FILES = {
     ): f"the control flow operator {name}"
     for name in ("cond", "map", "scan", "while_loop", "associative_scan")
 }
-"""The files of torch through which every call of a control flow operator passes."""
+"""The files of torch through which every call of a control flow operator passes, each with that operator as a message
+names it."""
 
 
 def untraced_control_flow(program: CalledProgram, requested: Collection[str], error: CaptureError) -> str:
-    """Return the refusal of a program that engine `aot` has not traced because of a control flow operator; '' if it has
-    another cause. `requested` are options of the call that engine `dynamo` does not take."""
+    """Return the refusal of a program that engine `aot` has not traced because of a control flow operator; '' if the
+    `error` of the trace has another cause. `requested` are options of the call that engine `dynamo` does not take."""
+    # The frames of the errors that `error` was raised from show whether torch was in such an operator.
     cause, name, where = error.__cause__, "", None
     while cause is not None and not name:
         for frame, _ in traceback.walk_tb(cause.__traceback__):
@@ -82,7 +90,7 @@ def refuse_callers_modes() -> Iterator[None]:
     if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
         yield
         return
-    # torch's own code asks too: only a question of the user's is refused.
+    # torch's own code calls `is_grad_enabled` too: only a call by the user's code is refused.
     before: Any = torch.is_grad_enabled
 
     def is_grad_enabled() -> bool:
@@ -102,7 +110,8 @@ def refuse_callers_modes() -> Iterator[None]:
 
 
 def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
-    """Refuse a program that writes to a tensor that it also holds as a view, or under another name."""
+    """Refuse a program that writes to memory of its own tensors (parameters, buffers, arguments) that it also holds as
+    a further tensor, in an attribute or a container. The `new_state` of an Outcome names such tensors."""
     reached = dict(tensors_of(program.target())) if outcome.new_state else {}
     held_too = {
         name: tensor for name, tensor in reached.items() if name in outcome.new_state and tensor.layout is torch.strided
@@ -121,7 +130,8 @@ def real_own_tensors(program: CalledProgram) -> dict[str, Tensor]:
 
 
 def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Collection[str]) -> None:
-    """Refuse a program that writes to shared memory that tracing would separate; `wanted` require grad."""
+    """Refuse a program that writes to memory that its tensors share, if tracing would give each its own. `shared` are
+    the names of the tensors that share written memory, `wanted` those of the tensors that require grad."""
     if strangers := sorted(set(shared) - set(program.values)):
         raise CaptureError(
             f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is not "
@@ -135,7 +145,10 @@ def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Colle
 
 
 def refuse_unknown_origin(program: CalledProgram, seen: Observations, tensor: Tensor, names: Mapping[int, str]) -> None:
-    """Refuse a tensor that another thread made during the run: its inputs were not seen."""
+    """Refuse a tensor from outside the call if it is not known where it comes from: another thread made it during the
+    run, it uses the memory of a tensor of the program and is no view of it, or it requires grad and cannot be
+    reached.
+    `names` has the names of the tensors that the program can reach, by id."""
     if seen.threads and id(tensor) not in names:
         raise CaptureError(
             f"{program.title} starts a thread{frames.place(seen.threads[0])} and uses a tensor that it makes, which "
@@ -154,7 +167,8 @@ def refuse_unknown_origin(program: CalledProgram, seen: Observations, tensor: Te
 
 
 def refuse_without_memory(program: CalledProgram, tensors: Mapping[str, Tensor], how: str) -> None:
-    """Refuse tensors without values to read: on the meta device, or with a storage of less than they need."""
+    """Refuse tensors that have no values: on the meta device, or with a storage of fewer bytes than they need. `how` is
+    the verb of the message: what the program does with them (`returns`)."""
     for name, tensor in tensors.items():
         if tensor.is_meta and program.world is None:
             raise CaptureError(
@@ -178,15 +192,17 @@ def _sharing_address(program: CalledProgram, tensor: Tensor) -> str:
     storage = tensor.untyped_storage()
     for name, own in real_own_tensors(program).items():
         for other in storages(own) if not own.is_meta else ():
-            # Two storages whose addresses overlap, although they are different objects.
-            begin, shared = storage.data_ptr() - other.data_ptr(), storage_id(storage) == storage_id(other)
-            if not shared and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
+            # Two storages whose addresses overlap, although they are different objects. `distance` is how many bytes
+            # after the other one this storage begins.
+            distance, same = storage.data_ptr() - other.data_ptr(), storage_id(storage) == storage_id(other)
+            if not same and -storage.nbytes() < distance < other.nbytes() and other.nbytes():
                 return name
     return ""
 
 
 def refuse_untraced_effects(program: CalledProgram, seen: Observations, left_behind: Collection[str]) -> None:
-    """Refuse a program that assigns `.data`, hooks saved tensors, or leaves gradients or new state."""
+    """Refuse a program that assigns to `.data`, hooks saved tensors, goes on after an error of an operator, reads a
+    tensor's memory, or leaves gradients or optimizer states, whose names are `left_behind`."""
     if seen.assigned:
         raise CaptureError(
             f"{program.title} assigns to a tensor's .data{frames.place(seen.assigned[0])}: tracing would lose "
@@ -203,9 +219,13 @@ def refuse_untraced_effects(program: CalledProgram, seen: Observations, left_beh
             f"{operator} raises{frames.place(source)} and {program.title} goes on: tracing would lose what that "
             "depends on; engine 'eager' keeps it as a guard"
         )
-    addressed = [read for read in seen.reads_without_operator if read[0] in ("storage", "untyped_storage", "data_ptr")]
-    if addressed:  # a traced tensor has no memory to read: torch would end the process
-        function, source = addressed[0]
+    memory_reads = [
+        (function, source)
+        for function, source in seen.reads_without_operator
+        if function in ("storage", "untyped_storage", "data_ptr")
+    ]
+    if memory_reads:  # a traced tensor has no memory to read: torch would end the process
+        function, source = memory_reads[0]
         raise CaptureError(
             f"Tensor.{function} returns the tensor's memory{frames.place(source)}, and a traced tensor has none: "
             "engine 'eager' keeps what it reads as a guard"
@@ -226,6 +246,7 @@ def refuse_layouts(program: CalledProgram, outputs: Mapping[str, Tensor]) -> Non
             or tensor.layout is not torch.strided
             or type(tensor) not in (Tensor, nn.Parameter, FakeTensor)
         ):
+            # Without the `torch.` of `torch.sparse_coo`.
             kind = str(tensor.layout)[6:] if tensor.layout is not torch.strided else type(tensor).__name__
             raise CaptureError(
                 f"{program.title} returns {name} as a {kind} tensor: tracing keeps plain strided tensors; "

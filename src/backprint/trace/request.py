@@ -16,7 +16,8 @@ from backprint.values.results import ResultTree
 
 
 class HasCheckpoints(CaptureError):
-    """A fake program checkpoints, which AOTAutograd does not trace; engine `eager` is asked first."""
+    """A program without values (`fake=True`) uses activation checkpoints, which AOTAutograd does not trace. Engine
+    `eager` is asked before any other engine then."""
 
 
 CONTROL_FLOW = "control flow"
@@ -27,7 +28,8 @@ VIEW_UPDATE = "view update"
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why another engine may capture a program better: the cause, and the reason as a text with its place."""
+    """Why another engine may capture a program better: the cause (CONTROL_FLOW, VIEW_UPDATE), and the reason as a text
+    for the user, with the line."""
 
     cause: str
     reason: str
@@ -35,13 +37,16 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class EngineResult:
-    """The result of an engine.
+    """The result of an engine: the Pairs of a program, and what a Capture needs besides.
 
-    `outputs` names the result's tensors in order, and `differentiable` the outputs that have tangents. `tree` and
-    `leaves` are the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each
-    sparse output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
-    no guard checks. `doubts` name parts that another engine may express better. `notes` say how the graphs were made.
-    `groups` has the ranks of each process group in which a collective of the graphs runs.
+    The result's tensors are those that the program returns. `outputs` names them in order, and `differentiable` the
+    outputs that have tangents. `tree` and `leaves` are the structure of what it returns, with `A_TENSOR` in the place
+    of each tensor. `constants` are the tensors of constant ports. `tangents` has an example for each sparse output with
+    a tangent, because a spec does not say where its values are. `guards`, `opaque` (edges), `links` and `breaks` (graph
+    breaks) are as in a Capture. `parts` has the program of each Pair, if there are several. `outcome` is the Outcome of
+    the recorded run, if there was one. `unguarded` are reads of values that no guard checks. `doubts` name parts that
+    another engine may express better. `notes` say how the graphs were made. `groups` has the ranks of each process
+    group in which a collective of the graphs runs.
     """
 
     program: ObservedProgram
@@ -66,15 +71,17 @@ class EngineResult:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The program behind one of several Pairs, as the reference of that Pair alone; `outputs` are the port names of its
-    results."""
+    """The program behind one of several Pairs, as the reference of that Pair alone. `outputs` are the port names of
+    what it returns, in order. `partial` is as in `Origin`: it runs on any values, not on recorded ones only."""
 
     program: ObservedProgram
     outputs: tuple[str, ...]
     partial: ClassVar[bool] = False
 
     def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """Run one eager step on these values; without tangents, from ones."""
+        """Run one eager step on these values, which have port names; without tangents, the backward starts from
+        ones."""
+        # A part returns a tuple, so its program names outputs by number: `output.0`.
         numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
         named_tangents = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
         known = {named.name for named in self.program.tensors}

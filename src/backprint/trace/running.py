@@ -2,8 +2,8 @@
 
 The values of a run are written into the caller's own tensors, because a program may depend on their identity,
 attributes, hooks and aliases. A program that has no tensors of the caller's (it runs on fake tensors, or is a graph of
-Dynamo's) runs on stand-ins. `staged` prepares a run. `call_program` and `result_of` run the forward, and `run_backward`
-runs autograd's backward.
+Dynamo's) runs on stand-ins: other tensors in their place. `staged` prepares a run. `call_program` and `result_of` run
+the forward, and `run_backward` runs autograd's backward.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def _write_values(
     stack: contextlib.ExitStack,
     written: frozenset[str],
 ) -> None:
-    """Write values into the caller's tensors; the Snapshot and `stack` restore them.
+    """Write values into the caller's tensors (`own`), both by name. The Snapshot, and callbacks that are pushed on
+    `stack`, restore the tensors. `written` names the tensors that the program is known to write to.
 
     A large parameter would need a copy of its content to be restored. If it has memory of its own and the program does
     not write to it, its content is swapped with the value instead, and back at the end: no memory is needed.
@@ -72,6 +73,7 @@ def _write_values(
     with untraced():
         for name, value in values.items():
             tensor = own.get(name)
+            # A tensor that has the value already is not written to.
             if tensor is None or same_memory(tensor, value) or same_content(tensor, value):
                 continue
             kept_tensor = snapshot.tensors_by_id.get(id(tensor))
@@ -95,12 +97,13 @@ def _write_values(
 
 
 def same_memory(tensor: Tensor, value: Tensor) -> bool:
-    """Whether a value is the tensor itself."""
+    """Whether a value is the tensor itself, or is in the same memory with the same shape and strides."""
     return tensor is value or (tensor.layout is torch.strided and has_same_placement(tensor, value))
 
 
 def same_content(tensor: Tensor, value: Tensor) -> bool:
-    """Whether a tensor already has these values, bit for bit."""
+    """Whether a tensor already has these values, bit for bit. For some tensors, such as complex ones, the answer is
+    always False."""
     if tensor.shape != value.shape or tensor.dtype is not value.dtype or tensor.layout is not value.layout:
         return False
     # False is always safe here: it costs a write. Conjugate and negative bits are not in the memory that `bits_of`
@@ -115,7 +118,8 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
 
 
 def _can_swap(tensor: Tensor, value: Tensor) -> bool:
-    """Whether two tensors have the same geometry in memory of their own, so that they can be swapped."""
+    """Whether the contents of two tensors, each in memory of its own, can be swapped: both are contiguous, and have the
+    same shape and dtype."""
     return (
         tensor.is_contiguous()
         and value.is_contiguous()
@@ -126,7 +130,7 @@ def _can_swap(tensor: Tensor, value: Tensor) -> bool:
 
 
 ELEMENTS_PER_SWAP = 2**22
-"""How many elements are swapped at a time. The temporary copy of a swap has no more."""
+"""How many elements are swapped at a time. A swap needs a temporary copy of so many."""
 
 
 def _swap_contents(tensor: Tensor, value: Tensor) -> None:
@@ -140,7 +144,8 @@ def _swap_contents(tensor: Tensor, value: Tensor) -> None:
 
 
 def _swap_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
-    """Swap a tensor's own content back; raise if the run wrote to it, which its first run did not."""
+    """Swap a tensor's own content back; raise if the run wrote to the tensor, which the program's first run did not.
+    `version` is the tensor's version before the run."""
     if version_of(tensor) == version:
         with untraced():
             _swap_contents(tensor, value)
@@ -176,7 +181,8 @@ def write_value(tensor: Tensor, value: Tensor) -> None:
 
 
 class SubstituteTensors(TorchFunctionMode):
-    """Replaces tensors that a program reads from outside its call, while it runs."""
+    """Replaces tensors that a program reads from outside its call, while it runs. `table` has the tensor that replaces
+    another one, by the id of the other."""
 
     def __init__(self, table: Mapping[int, Tensor]) -> None:
         super().__init__()
@@ -188,16 +194,17 @@ class SubstituteTensors(TorchFunctionMode):
 
 
 def replace_tensors(table: Mapping[int, Tensor], value: Any) -> Any:
-    """Return nested arguments with the tensors that are in the table, by identity, replaced."""
+    """Return nested arguments in which each tensor whose id is in the table is replaced by the tensor there."""
     return _map_leaves(functools.partial(_replacement_or_self, table), value)
 
 
 def _replacement_or_self(table: Mapping[int, Tensor], value: Any) -> Any:
+    """Return the tensor in the table for the id of a value; without one, the value."""
     return table.get(id(value), value)
 
 
 def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to the leaves of plain nested arguments."""
+    """Return nested arguments with a function applied to their leaves: to everything but tuples, lists and dicts."""
     # Exact types: the constructor of a namedtuple does not take a list.
     kind = type(value)
     if kind in (tuple, list):
@@ -229,10 +236,11 @@ def passed_values(
     alias: Alias = Tensor.detach,
     note: Callable[[str, str], None] = lambda name, text: None,
 ) -> dict[str, Tensor]:
-    """Return the tensors that the program takes in a run on stand-ins. Where the program knows a tensor as the inside
-    of a wrapper (a DTensor), the stand-in is wrapped again, by an operation that autograd records.
+    """Return the tensors that the program takes in a run on stand-ins, which are `ready` without wrappers. A stand-in
+    for the tensor inside of a wrapper (a DTensor) is wrapped again, by an operation that autograd records.
 
-    In the backward, `note` is told which part of the whole gradient a tensor's gradient is.
+    `alias` makes the other tensor in the same memory that the wrapper holds. In the backward, `note` is called with the
+    tensor's name and the sharding of its gradient, as text.
     """
     passed = dict(ready)
     for name, wrapping in program.wrappings.items():
@@ -248,13 +256,14 @@ def with_values(
     table: dict[int, Tensor] | None = None,
     passed: Mapping[str, Tensor] | None = None,
 ) -> Iterator[None]:
-    """Set the program's state and external tensors to these values while its forward and backward run.
+    """Set the program's parameters, buffers and external tensors to these values (stand-ins) in this block.
 
-    A backward may recompute parts of the forward (checkpointing), so this spans both. With a `table`, the caller has
-    already entered a SubstituteTensors mode that reads it. `passed` has the wrapper for each tensor that is known by
-    the tensor inside.
+    A backward may recompute parts of the forward (checkpointing), so the block has to span both. With a `table`, the
+    caller of this function has already entered a mode that replaces tensors by it, as SubstituteTensors does, and the
+    table is filled here. `passed` has the same tensors as `values`, but wrappers where the program takes wrappers.
     """
     target, passed = program.target(), values if passed is None else passed
+    # By the id of the program's own tensor, the one that replaces it.
     replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
     replacements |= {id(tensor): passed[name] for name, tensor in program.wrappers().items() if name in passed}
     with contextlib.ExitStack() as stack:
@@ -279,8 +288,8 @@ def modes_reach_backward() -> Iterator[None]:
 
     `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles a function.
     """
-    # `grad` asks `has_torch_function` whether to hand the call to a mode. The answer is no in this thread; other
-    # threads of the user's get torch's own answer.
+    # `grad` calls `has_torch_function` to know whether it is handed to a mode first. In this thread the answer is no,
+    # so `grad` runs with the modes on. Other threads get torch's own answer.
     original, thread = torch.autograd.has_torch_function, threading.get_ident()
     torch.autograd.has_torch_function = lambda arguments: threading.get_ident() != thread and original(arguments)
     try:
@@ -291,7 +300,7 @@ def modes_reach_backward() -> Iterator[None]:
 
 @frames.calls_program
 def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """Return the program's result on these values."""
+    """Call the program on these values, which have one for each tensor among its arguments, and return its result."""
     target = program.target()
     args, kwargs = own_arguments(program, values)
     # The program sets ContextVars in a copy, which its backward runs in too. The caller's context stays as it is.
@@ -301,10 +310,10 @@ def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """Return the call's own containers, if they hold these tensors; else new ones."""
+    """Return the arguments and keyword arguments of the program's call with these values: the very containers that the
+    caller passed, if they hold these very tensors; else new containers."""
     held = program.target
     if isinstance(held, CallersObjects):
-        # The same objects in the same containers: then the caller's containers can be passed.
         own_leaves, structure = pytree.tree_flatten(held.call)
         wanted = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
         if (
@@ -317,7 +326,7 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """Return the arguments and keyword arguments of the program's call, with these values."""
+    """Return the arguments and keyword arguments of the program's call with these values, in new containers."""
     leaves = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
     return pytree.tree_unflatten(leaves, program.structure)
 
@@ -325,9 +334,10 @@ def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 def with_clones(
     program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Return the values with copies, made by `mark`, of tensors that the program writes to or that have hooks.
+    """Return the values, with copies made by `mark` of the tensors that the program writes to or that have hooks.
 
-    Autograd refuses writes to leaves that require grad. Gradients still arrive at the leaves, through the copies.
+    Autograd refuses writes to leaves that require grad. Autograd records the copying, so gradients arrive at the leaves
+    through the copies. The user's hooks are registered on the copies.
     """
     ready = dict(values)
     for name in program.cloned_when_traced:
@@ -339,9 +349,10 @@ def with_clones(
 
 
 def with_loss(program: CalledProgram, result: Any) -> Any:
-    """Return the loss and the detached result; without a loss, the result."""
+    """Return the program's loss and its detached result, in a dict; for a program without a loss, the result."""
     if program.loss is None:
         return result
+    # In the context of the program, which has the ContextVars that it set (`call_program`).
     loss = check_loss(for_program(program.foreign_random.context.run, program.loss, result))
     named, tree = outputs_of(result)
     # Only the loss is differentiated: the tangents of a step are the loss's.
@@ -357,15 +368,17 @@ def check_loss(loss: Any) -> Tensor:
 
 
 def _describe_result(value: Any) -> str:
-    """Describe a value for a message."""
+    """Return a description of what a loss has returned, for a message."""
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
-    """Return the program's result with its loss, and for order=2 the gradients of both too."""
+    """Call the program on the tensors `ready` and return its result, with its loss if it has one. For order=2, where
+    the tangents of its outputs are inputs too, return its gradients with them, which can be differentiated again."""
     result = with_loss(program, call_program(program, ready))
     if not program.tangents:
         return result
+    # As a program of order=1 names them.
     named, _ = named_outputs(replace(program, tangents=()), result)
     tangents = {name: ready[f"tangent.{name}"] for name in program.tangents}
     roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
@@ -385,7 +398,8 @@ def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
 
 
 def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
-    """Return `outputs_of` a program's result; a loss is named `loss`, gradients `gradient.NAME`."""
+    """Return the named leaves and the ResultTree of what `result_of` has returned (`outputs_of`). A loss is named
+    `loss` and a gradient `gradient.NAME`. The ResultTree is without the loss."""
     if program.tangents:
         named, _ = named_outputs(
             replace(program, tangents=()), result if program.loss is not None else result["output"]
@@ -401,7 +415,8 @@ def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, 
 def _leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return new leaves with these values that require grad as the program's tensors do.
 
-    All are copies, except for parameters that no run is known to change, and for fake tensors, which are new already.
+    They are copies, except for parameters that no run is known to change, which are other tensors in the same memory,
+    and for fake tensors, which are new already.
     """
     not_copied = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
     not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
@@ -422,10 +437,12 @@ def run_backward(
     shards: dict[str, str] | None = None,
     retain_graph: bool = False,
 ) -> dict[str, Tensor | None]:
-    """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones).
+    """Run autograd's own backward and return the gradients of `leaves`, by the name of the tensor; an empty dict if
+    nothing is to be differentiated, or if the program has run this backward itself.
 
-    An output whose tangent is None takes no part, like an output that a loss does not depend on. For a gradient that is
-    a DTensor, its sharding is put into `shards`. With `retain_graph`, another backward may follow.
+    `tangents` has the tangent of each output that requires grad; without `tangents`, or for an output that it does not
+    name, it is ones. An output whose tangent is None takes no part, like an output that a loss does not depend on. For
+    a gradient that is a DTensor, its sharding is put into `shards`. With `retain_graph`, another backward may follow.
     """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
     wanted = [
@@ -436,7 +453,7 @@ def run_backward(
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in left_out}
     if not roots or not requiring_grad:
         return {}
-    if not wanted:  # the program has frozen them all, after their last use
+    if not wanted:  # the program has frozen all of them, after their last use
         return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.other_names)), None)
     grad_outputs = [tangent_of(tensor, tangents_given.get(name)) for name, tensor in roots.items()]
     with (
@@ -461,15 +478,15 @@ def run_backward(
         for name in (named.name, *named.other_names):
             if shards is not None and gradient is not None and (text := sharding_text(gradient)):
                 shards[name] = text
-            # DDP may accumulate gradients in its buckets, which the next step fills again
+            # DDP may accumulate gradients in its buckets, which the next step fills again, so they are copied.
             kept = None if gradient is None else opened(gradient).detach()
             gradients[name] = kept.clone() if kept is not None and reduces_gradients else kept
     return gradients
 
 
 def accumulates(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
-    """Whether the gradients are read from `.grad`, because they are only there or because hooks may change them
-    there."""
+    """Whether the gradients of these leaves are read from `.grad` after a backward, because they are only there
+    (`CalledProgram.accumulates`), or because hooks after accumulation may change them there."""
     if program.accumulates:
         return True
     return program.runs_hooks_after and any(leaf.is_leaf and post_accumulate_hooks(leaf) for leaf in leaves)
@@ -490,8 +507,8 @@ def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
 
 
 def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
-    """Return a tangent in the form that autograd takes for an output. The default is ones; the tangent of a wrapper is
-    a wrapper."""
+    """Return the tangent of an output in the form that autograd takes: for an output that is a wrapper (a DTensor), a
+    wrapper around it. None stands for ones."""
     wrapping = wrapping_of(output)
     inner = ones_tangent(opened(output)) if tangent is None else tangent
     return inner if wrapping is None else wrapping.around(inner, tangent=True)
@@ -501,13 +518,15 @@ def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
 def _gradients_by_autograd(
     program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor], retain_graph: bool
 ) -> Sequence[Tensor | None] | None:
-    """Return the leaves' gradients; None if the program has already run backward from these outputs itself."""
+    """Run backward from `roots`, the outputs, and return the leaves' gradients; None if the program has already run
+    backward from these outputs itself, which has freed their autograd graph."""
     try:
         if not accumulates(program, leaves):
             return for_program(
                 torch.autograd.grad, roots, leaves, tangents, allow_unused=True, retain_graph=retain_graph
             )
-        # An empty `.grad` receives the gradient of this backward alone. The caller's is set again afterwards.
+        # An empty `.grad` receives the gradient of this backward alone. The caller's own `.grad` is set again
+        # afterwards.
         own_gradients = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
@@ -528,8 +547,10 @@ def _gradients_by_autograd(
 
 @contextlib.contextmanager
 def restoring_state(program: CalledProgram) -> Iterator[None]:
-    """Take a Snapshot of everything that the program reaches, unless one is open, and restore it at the end."""
+    """Take a Snapshot (the state) of everything that the program reaches, unless an enclosing block has taken one, and
+    restore all of it at the end. The HeldTarget has the Snapshot meanwhile."""
     target = program.target
+    # `target.target` is None once the program is released.
     if target.snapshot is not None or target.target is None:
         yield
         return
@@ -577,7 +598,7 @@ def _settings_as_captured(program: CalledProgram) -> Iterator[None]:
 
 
 def _set_globals(wanted: Mapping[str, Any]) -> None:
-    """Set the settings that differ."""
+    """Set the process-wide settings in `wanted`, by name (a key of GLOBALS), that have another value now."""
     for name, value in wanted.items():
         read, set_value = GLOBALS[name]
         if read() != value:
@@ -589,14 +610,16 @@ def _set_globals(wanted: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class TensorMark:
-    """The state of a tensor when a run began: its version, its memory, and its content, unless the tensor is large."""
+    """The state of a tensor when a run began. `version` is its version counter, and `alias` a detached tensor in its
+    memory then. `content` are copies of its storages, or None for a tensor that is too large to copy."""
 
     version: int
     alias: Tensor
     content: tuple[Any, ...] | None
 
     def touched(self, tensor: Tensor) -> bool:
-        """Whether the tensor has changed since."""
+        """Whether the tensor has changed since the mark was made. A tensor without `content` may have changed
+        unseen."""
         if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
             return True
         # Writes through `.data`, NumPy or a kernel do not bump the version, so the bytes are compared too.
@@ -608,11 +631,13 @@ class TensorMark:
 
 @dataclass(slots=True)
 class Staged:
-    """A program ready to run: its tensors, the leaves of its gradients, and the state before the run.
+    """A program ready to run: its tensors, and the state before the run. All dicts of tensors are by name.
 
-    `passed` has the tensors that the program takes, and `ready` the same tensors without wrappers. `marks` has the
-    state of each before the run, and `aliases` other tensors in the same memory, with theirs. `reached` are the tensors
-    that modules and containers held before the run, `gradients` the leaves' `.grad` by id, and `states` the ids of the
+    `passed` has the tensors that the program takes, and `ready` the same tensors without wrappers (the tensor inside of
+    a DTensor). `leaves` are the tensors whose gradients autograd computes: those in `passed`, except where the program
+    takes a clone or, on stand-ins, a wrapper. `marks` has the state of each tensor in `ready` before the run. `aliases`
+    are other tensors of the program in the same memory, each with its state. `reached` are the tensors that modules and
+    containers held before the run, `gradients` the `.grad` of each leaf by the leaf's id, and `states` the ids of the
     tensors in the states of `optimizers`.
     """
 
@@ -628,32 +653,36 @@ class Staged:
     states: frozenset[int]
 
     def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return the tensors that modules and containers hold now and did not hold before. Tensors that changed because
-        they share memory with the program's tensors, or with tensors from `outside`, are returned too."""
+        """Return the tensors that modules and containers hold now and did not hold before the run. Tensors that changed
+        because they share memory with the program's tensors, or with the external tensors in `outside`, are returned
+        too."""
         new: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
         reducing = self.program.reduces_gradients
+        # The wrappers that FSDP2 replaces while it gathers parameters, by id.
         gathered = {id(self.passed[name]) for name in self.program.wrappings if name in self.passed and reducing}
         for name, tensor in tensors_of(self.program.target()):
             before = self.reached.get(name)
             if id(before) in gathered:
-                continue  # FSDP2 puts the gathered parameter in the place of the shard until the backward has ended
+                continue  # until the backward has ended, the gathered parameter is in the place of the shard
             if before is not tensor and name not in new:
                 # An attribute that held one of the program's own tensors is a new value of that tensor.
                 new[own.get(id(before), name) if before is not None else name] = opened(tensor)
         with untraced():
             touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
-            touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.since_picture(tensor)}
+            touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.has_changed(tensor)}
         return {**touched, **new}
 
     def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the program's other tensors that share memory with external tensors."""
+        """Yield the other tensors that the program reached before the run and that share memory with external tensors,
+        but not with its own: those are in `aliases`."""
         memories = _storage_ids(outside.values()) - _storage_ids(self.ready.values())
         known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
         yield from _tensors_in_storages(memories, self.reached, known)
 
-    def since_picture(self, tensor: Tensor) -> bool:
-        """Whether a tensor has changed since the program's Snapshot was taken, just before the run."""
+    def has_changed(self, tensor: Tensor) -> bool:
+        """Whether a tensor has changed since the program's Snapshot was taken, before the run. It has no mark, because
+        it was not known before the run that an external tensor shares its memory."""
         target = self.program.target
         snapshot = target.snapshot if isinstance(target, CallersObjects) else None
         kept_tensor = snapshot.tensors_by_id.get(id(tensor)) if snapshot is not None else None
@@ -665,7 +694,8 @@ class Staged:
         return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).touched(tensor)
 
     def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return new gradients of leaves, and new state of optimizers."""
+        """Return the gradients (`NAME.grad`) that the run has set on leaves, also on the external tensors in `outside`,
+        and the tensors that it has put into the states of optimizers (`NAME.state.KEY`)."""
         new = {}
         for name, tensor in {**self.passed, **(outside or {})}.items():
             if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
@@ -677,7 +707,8 @@ class Staged:
         return new
 
     def changed(self, new: Mapping[str, Tensor]) -> set[str]:
-        """Return the names of the tensors that the run wrote to, and of the tensors that share memory with them."""
+        """Return the names of the program's tensors that the run wrote to, or that share memory with one to which it
+        wrote. Tensors in `new`, which modules got in the run, are left out."""
         known = self.program.changed
         with untraced():
             written = {
@@ -691,9 +722,10 @@ class Staged:
 
 @contextlib.contextmanager
 def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
-    """Prepare the program to run on these values (None: its own as captured), and restore everything afterwards.
+    """Prepare the program to run on these values by name (None: its own as captured), and restore everything
+    afterwards.
 
-    With `anew`, other tensors replace the arguments even if the values are the same.
+    With `anew`, other tensors replace the caller's arguments even if the values are the same.
     """
     if isinstance(program.target, CallersObjects):
         with (
@@ -719,20 +751,23 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
 
 @contextlib.contextmanager
 def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
-    """Prepare the caller's own tensors: with these values, and requiring grad as the program's tensors do."""
+    """Prepare the caller's own tensors for a run: write the values into them, and let them require grad as the
+    program's NamedTensors say. With `anew`, other tensors replace the arguments."""
     assert isinstance(program.target, CallersObjects)
     snapshot = program.target.snapshot
     assert snapshot is not None
     own, wrappers = program.own(), program.wrappers()
     written = program.changed
-    # Remember every tensor before it is written to; all content of those that the program is known to change.
+    # Remember every tensor before it is written to. `whole`: the content of a tensor that the program is known to write
+    # to is copied, whatever its size.
     for name, tensor in own.items():
         snapshot.add(name, tensor, whole=name in written)
     values_given = values if values is not None else {**program.outside, **program.values}
     with contextlib.ExitStack() as stack:
         # Entered first, so it runs last: after `_swap_back` has returned the large contents.
         stack.callback(snapshot.restore)
-        # Replace the arguments that cannot hold their new values, or must not.
+        # Replace the arguments that cannot hold their new values (another shape), or must not. `joined` are the tensors
+        # that share memory with another.
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
             if name in values_given and _needs_other_tensor(own[name], values_given[name], name in joined, anew):
@@ -758,10 +793,10 @@ def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None,
 
 
 def _needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
-    """Whether another tensor must replace an argument, as in a call with other values."""
+    """Whether another tensor must replace an argument to give it this value, as in a call with other values. `joined`
+    says that the argument shares memory with another tensor of the call, which another tensor would not."""
     if anew:
-        # A view of a tensor, or one that shares memory with another argument, is replaced by none: the new tensor would
-        # share no memory.
+        # A view, or a tensor that shares memory with another argument, stays: a new tensor would share no memory.
         return not joined and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
     if value.shape != tensor.shape:
         return True
@@ -792,10 +827,10 @@ def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
 
 
 def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
-    """Return the stage of another call of the program: new tensors with these values as arguments, and everything else
-    as it is.
+    """Return the Staged of another call of the program: new tensors with these values as arguments, and everything else
+    as in `stage`.
 
-    Arguments that share memory with others, or that a wrapper holds, stay.
+    Arguments that share memory with others, or that are inside of a wrapper, stay the same tensors.
     """
     program = stage.program
     own = program.own()
@@ -831,9 +866,10 @@ def write_parameters(stage: Staged, values: Mapping[str, Tensor]) -> None:
 
 
 def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
-    """Whether an argument requires grad by default only, the program reaches it in no other way, and threads run.
+    """Whether an argument requires grad in the capture by default only, the program reaches it in no other way than as
+    an argument, and other threads run in this process.
 
-    An alias replaces such an argument: the other threads must not see that it requires grad.
+    An alias replaces such an argument: the other threads, which may use it, must not see that it requires grad.
     """
     assert isinstance(program.target, CallersObjects)
     plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
@@ -841,7 +877,7 @@ def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
 
 
 def _alias_of(tensor: Tensor) -> Tensor:
-    """Return another tensor with the same memory and the same attributes."""
+    """Return another tensor with the same memory and the same Python attributes."""
     # `detach` returns a plain Tensor without the attributes that a user has set on this one.
     alias = tensor.detach()
     alias.__dict__.update(tensor.__dict__)
@@ -855,19 +891,20 @@ def _staged_now(
     leaves: dict[str, Tensor],
     gradients: dict[int, Tensor | None],
 ) -> Staged:
-    """Return a Staged of these tensors, with marks of their current state."""
-    # The objects of the program that the run may change.
+    """Return a Staged of these tensors, with their current state, just before the run. The parameters are fields of
+    Staged."""
+    # The other tensors and the optimizers of the program, which the run may change.
     reached = dict(tensors_of(program.target()))
     optimizers = {
-        n: optimizer
-        for n, optimizer in stateful_objects(program.target()).items()
+        name: optimizer
+        for name, optimizer in stateful_objects(program.target()).items()
         if isinstance(optimizer, torch.optim.Optimizer)
     }
     states = frozenset(id(t) for optimizer in optimizers.values() for t in state_of_optimizer(optimizer).values())
     known = {id(tensor) for tensor in (*program.own().values(), *ready.values(), *passed.values())}
     with untraced():
         snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
-        # The state of its tensors, and of others in the same memory.
+        # The state of the tensors in `ready`, and of others in the same memory.
         marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
         memories = _storage_ids(ready.values())
         aliases = {
@@ -877,7 +914,7 @@ def _staged_now(
 
 
 def _storage_ids(tensors: Iterable[Tensor]) -> set[int]:
-    """Return the identities of the storages of tensors."""
+    """Return the ids of the storages of tensors that have ordinary memory."""
     parts = (part for tensor in tensors for part in strided_parts(tensor) if has_ordinary_memory(tensor))
     return {storage_id(part.untyped_storage()) for part in parts}
 
@@ -885,7 +922,8 @@ def _storage_ids(tensors: Iterable[Tensor]) -> set[int]:
 def _tensors_in_storages(
     memories: Collection[int], reached: Mapping[str, Tensor], known: Collection[int]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors and gradients that use one of these storages, except those in `known` (by identity)."""
+    """Yield the tensors of `reached`, and their gradients, that use one of the storages whose ids are `memories`, each
+    with its name. Tensors whose ids are in `known` are left out."""
     grads = {
         f"{name}.grad": tensor.grad for name, tensor in reached.items() if tensor.is_leaf and tensor.grad is not None
     }
@@ -898,13 +936,14 @@ def _tensors_in_storages(
 
 
 def has_ordinary_memory(tensor: Tensor) -> bool:
-    """Whether a tensor has ordinary memory: it is not on the meta device, nested, or a subclass."""
+    """Whether a tensor has ordinary memory: it is not on the meta device, not nested, and of no subclass but Parameter
+    and Buffer (so it is not fake)."""
     return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
 
 
 def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
-    """Return the current state of a tensor. A large parameter's content is left out, unless the Snapshot has a copy of
-    it."""
+    """Return the current state of a tensor. The content of a large parameter is copied only if the Snapshot has a copy
+    of it too, because the program is known to write to it."""
     plain = has_ordinary_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
     copied = (
@@ -918,12 +957,15 @@ def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
 
 
 def _leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tuple[Tensor, Tensor]:
-    """Return the tensor whose gradient is taken, and the tensor that the program takes."""
+    """Return the tensor whose gradient is taken, and the tensor that the program takes, made from the caller's own.
+    They require grad as `named` says. They differ if `is_cloned`: the program then takes a clone, which it may write
+    to."""
     # Autograd lets only leaves change `requires_grad`; a detached tensor has the same memory.
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         detached = tensor.detach()
         return detached, detached
-    is_view_requiring_grad = named.requires_grad and is_view(tensor)  # a view requires grad as soon as its base does
+    # A view reads as requiring grad as soon as its base does, so its own flag is set in any case.
+    is_view_requiring_grad = named.requires_grad and is_view(tensor)
     if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or is_view_requiring_grad):
         tensor.requires_grad_(named.requires_grad)
     if not is_cloned:
@@ -934,7 +976,8 @@ def _leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> t
 
 
 def _set_gradients_of_stand_ins(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
-    """Set `.grad` of each stand-in to the program's tensor named `NAME.grad`; return these by id of the stand-in."""
+    """Set `.grad` of each stand-in to the stand-in named `NAME.grad`, if there is one: the program reads its gradient.
+    Return the gradients that were set, by the id of the tensor."""
     gradients: dict[int, Tensor | None] = {}
     for name, tensor in ready.items():
         gradient = ready.get(f"{name}.grad")
