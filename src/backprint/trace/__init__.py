@@ -20,10 +20,10 @@ aten.mul.Tensor
 The rest of the room makes the recording true of the program:
 
 - *Names.* The tape has tensors; a person wants `layer1.0.conv1.weight`. Before the run, `program` and `reach` name
-  every tensor that the call can reach. A tensor that turns up and has no name is read from outside, and is named by
-  the code that holds it.
+  every tensor that the call can reach. A tensor that an operator uses, and that has no name, is a tensor from outside
+  the call. It is named by the closure, global or attribute that holds it.
 - *In place.* `x.add_(1)` changes what every later read of that memory sees. The engine `eager` records operators on
-  storages and writes the graph of values that it comes to.
+  storages, and then writes the graph of values that they compute.
 - *Nothing but operators.* Whatever changes a gradient without an operator, such as a hook that replaces it, a
   `no_grad` island or a custom `autograd.Function`, is noted as an opaque edge. Autograd of the recorded forward would
   not give this backward. A computation without any operator is refused.
@@ -31,8 +31,8 @@ The rest of the room makes the recording true of the program:
 - *The caller notices nothing.* `state/` remembers what a run can change and puts it back.
 
 The other engines trace instead of run: `aot` where values must not be computed, or sizes are symbolic, and `dynamo`
-where control flow is to stay in the graph. Whichever it was, a capture counts only when its graphs give what the
-untouched program gives, bit for bit (room `prove`).
+where control flow is to stay in the graph. Whichever engine made a capture, it counts only when its graphs return the
+same results and gradients as the untouched program, bit for bit (room `prove`).
 
 Refused, each with what to do instead: a program under a TorchDispatchMode of the user's own, one that needs a loop over
 data as *one* graph, a write that PyTorch does not see, an iterator within reach.

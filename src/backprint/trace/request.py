@@ -17,7 +17,7 @@ from backprint.values.results import ResultTree
 
 class HasCheckpoints(CaptureError):
     """A program without values (`fake=True`) uses activation checkpoints, which AOTAutograd does not trace. Engine
-    `eager` is asked before any other engine then."""
+    `eager` is asked next."""
 
 
 CONTROL_FLOW = "control flow"

@@ -1,7 +1,8 @@
 """Writes that PyTorch does not know of: contents changed, and no operator wrote them (numpy, ctypes, a kernel).
 
 Autograd does not see such a write, and neither does a capture: `_version` does not count it. A capture of such a
-program differs from it, and `silent_write` runs the program once more to name the tensor and the line.
+program differs from it, and `silent_write` runs the program once more to name the tensor and the line. Memory is known
+by the id of its storage.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from backprint.values.settings import preserving_random_states, seed_torch
 from backprint.values.tree import plain_leaves
 
 MOST_BYTES, SMALL_BYTES = 2**28, 2**22
-"""The most bytes that are compared at all, and the most that are compared at each operator, to find the line of a
-write."""
+"""The most bytes of which the content is remembered and compared, and the most that are compared at each operator, to
+find the line of a write."""
 
 ADVICE = (
     "Neither autograd nor a capture sees a write that no operator of PyTorch makes. Write with one (`copy_`), into a "
@@ -36,12 +37,14 @@ ADVICE = (
 
 
 def contents_of(args: Any, kwargs: Any) -> list[tuple[Tensor, torch.UntypedStorage]]:
-    """Return the contents of a call's arguments before it runs."""
+    """Return the dense tensors among the arguments of an operator call, each with a copy of its storage as it is now,
+    before the operator runs."""
     return [(tensor, tensor.untyped_storage().clone()) for tensor in tensors_in(args, kwargs)]
 
 
 def refuse_silent_operator(func: Any, before: Sequence[tuple[Tensor, torch.UntypedStorage]]) -> None:
-    """Refuse a custom operator that has written into an argument that its schema does not name."""
+    """Refuse a custom operator that has written into an argument, although its schema does not name the argument as
+    written. `before` are the `contents_of` its call."""
     for tensor, content in before:
         if not same_bytes(tensor.untyped_storage(), content):
             raise CaptureError(
@@ -52,7 +55,7 @@ def refuse_silent_operator(func: Any, before: Sequence[tuple[Tensor, torch.Untyp
 
 
 def tensors_in(*values: Any) -> Iterator[Tensor]:
-    """Yield the dense tensors with memory of their own among arguments."""
+    """Yield the strided tensors with ordinary memory (not fake, not on the meta device) among arguments."""
     for leaf in plain_leaves(*values):
         if isinstance(leaf, Tensor) and leaf.layout is torch.strided and has_ordinary_memory(leaf):
             yield leaf
@@ -82,7 +85,13 @@ def silent_write(program: CalledProgram) -> str:
 
 
 class _Contents(Observer):
-    """Keeps the content of each tensor as operators leave it, and compares it before the next operator."""
+    """Keeps a copy of the content of each tensor as the last operator has left it, and compares the tensor with it
+    before the next operator.
+
+    `text` says which tensor was written to silently, and where; '' if none was. `_kept` has, by the id of a storage, a
+    tensor that keeps it alive, the copy of its content, and the tensor's name for the message. `_bytes` counts the
+    bytes of these copies.
+    """
 
     def __init__(self) -> None:
         self.text = ""
@@ -93,8 +102,8 @@ class _Contents(Observer):
         place = frames.place(frames.here({}))
         with untraced():
             tensors = list(tensors_in(call.args, call.kwargs))
-            # With little memory, all of it is compared at each operator. Otherwise only the operator's own arguments
-            # are.
+            # Up to SMALL_BYTES, all contents are compared at each operator. Otherwise only the operator's own arguments
+            # are, because it would take too long.
             if self._bytes <= SMALL_BYTES:
                 self.compare_all(f"before {call.func} runs{place}")
             for tensor in tensors:
@@ -107,14 +116,15 @@ class _Contents(Observer):
             if facts_of(func).may_write_silently:
                 for tensor in tensors:
                     self._compare(storage_id(tensor.untyped_storage()), f"while {func} runs{place}")
-            # What an operator of PyTorch writes is known; the new content is kept.
+            # What an operator writes by its schema is no silent write: the new content replaces the copy. A
+            # higher-order operator has no schema, and may have written to any of its arguments.
             is_written = not isinstance(func, OpOverload) or writes(func)
             for tensor in [*(tensors if is_written else ()), *tensors_in(result)]:
                 self.remember(tensor, f"the result of {func}{place}")
 
     def remember(self, tensor: Tensor, label: str) -> None:
-        """Keep the content of a tensor's memory as it is now. The memory is kept too, so that no other tensor is given
-        it."""
+        """Keep a copy of the content of a tensor's memory as it is now. `label` is the tensor's name for the message,
+        if its memory has none yet. The memory is kept alive, so that no other tensor is given it."""
         if not has_ordinary_memory(tensor) or tensor.layout is not torch.strided:
             return
         storage = tensor.untyped_storage()
@@ -126,12 +136,13 @@ class _Contents(Observer):
         self._kept[storage_id(storage)] = (tensor.detach(), storage.clone(), label)
 
     def compare_all(self, when: str) -> None:
-        """Compare all contents."""
+        """Compare all memory with the copies of its content. `when` says in the message by when it has changed."""
         for key in self._kept:
             self._compare(key, when)
 
     def _compare(self, key: int, when: str) -> None:
-        """Note the first memory whose content has changed since an operator wrote it."""
+        """Compare the memory of an id with the copy of its content. Note in `text` if it has changed, unless an earlier
+        change was noted."""
         if self.text or key not in self._kept:
             return
         tensor, content, label = self._kept[key]

@@ -1,4 +1,10 @@
-"""Observe one eager run before a program is traced, for facts that tracing needs."""
+"""Observe one eager run before a program is traced, for facts that tracing needs.
+
+A trace runs the program on stand-ins. Before it, one forward on real values (on fake tensors, for a program without
+values) shows which tensors the program uses from outside its call, which it writes to, where it reads values, and what
+it does that no operator shows. The run is a warm-up, and its findings make the ObservedProgram that the engines trace.
+A tensor from outside is neither a parameter nor a buffer nor an argument (`external.py`).
+"""
 
 from __future__ import annotations
 
@@ -64,11 +70,13 @@ from backprint.values.tree import alias_groups, plain_leaves
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings of a watched run.
+    """The findings of a warm-up, besides the ObservedProgram.
 
     `readings` are reads of values by operators, and `reads_without_operator` other reads, each by function and line.
-    `casts` counts the leaves that autocast casts. `checkpoints` says whether the program packs the tensors that
-    autograd saves, as checkpoints do, and `nodes` whether it reads `grad_fn`.
+    `opaque` are the opaque edges. `flags` are the tensor flags (`requires_grad`, `is a view`) that the user's code has
+    read: the value and the line, by tensor name and flag. `casts` counts the leaves that autocast casts. `checkpoints`
+    says whether the program packs the tensors that autograd saves (`saved_tensors_hooks`), as checkpoints do, and
+    `nodes` whether it reads `grad_fn`.
     """
 
     outcome: Outcome
@@ -82,8 +90,8 @@ class Findings:
 
 
 def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram, Findings]:
-    """Run a program once, observed also by `others`; return the program with its outside and changed tensors, and the
-    other findings."""
+    """Run a program once, observed also by `others`. Return the program with the tensors that it uses from outside and
+    that it changes, and the other findings. Refuse a program of which a trace would lose a part."""
     seen, outcome = _observed_step(program, *others)
     with_outside_tensors = with_outside(program, seen)
     # Refuse the effects that a trace would lose.
@@ -91,12 +99,14 @@ def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram,
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
     shared = shared_and_written(with_outside_tensors, outcome.mutations)
-    # Requiring grad by default would separate shared memory: run again without it.
-    if fewer := without_gradients_of_shared(program, shared):
-        return warm_up(fewer, *others)
+    # A trace would clone the tensors that share written memory if they require grad, and the clones share no memory. If
+    # they require grad only by default, they do not have to: run again without that default.
+    if without_default := without_gradients_of_shared(program, shared):
+        return warm_up(without_default, *others)
     wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
-    # The program with its findings.
+    # The program with its findings. `changed` are the tensors that require grad and are written to. Autograd refuses
+    # such writes to leaves, so later runs pass clones.
     changed = frozenset(name for name in outcome.mutations if name in wanted)
     written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
     observed = replace(
@@ -107,6 +117,7 @@ def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram,
         changed=frozenset(outcome.mutations) | written,
         written_alias_groups=tuple(group for group in alias_groups(program.values) if set(group) & shared),
     )
+    # During the run a tensor from outside has the name `outside N`. They follow the program's own tensors.
     names = {
         f"outside {index}": named.name
         for index, named in enumerate(with_outside_tensors.tensors[len(program.tensors) :])
@@ -124,14 +135,15 @@ def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram,
 
 
 def shared_and_written(program: CalledProgram, changed: Collection[str]) -> set[str]:
-    """Return the names of the program's tensors that share memory with a tensor in `changed`."""
+    """Return the names of the program's tensors that share memory with others, one of which is in `changed`."""
     groups = [group for group in alias_groups(real_own_tensors(program)) if set(group) & set(changed)]
     return {name for group in groups for name in group}
 
 
 def without_gradients_of_shared(program: CalledProgram, shared: Collection[str]) -> CalledProgram | None:
-    """Return the program without the default `requires_grad` of tensors that share memory to which it writes; None if
-    no such tensor has it. Leaves that require grad would be cloned, and the clones would share no memory."""
+    """Return the program without the default `requires_grad` of the tensors in `shared`, which share memory to which it
+    writes; None if none of them requires grad by default. Leaves that require grad would be cloned, and the clones
+    would share no memory."""
     losing = {named.name for named in program.tensors if named.requires_grad} & set(shared)
     if not program.grad_by_default or not losing:
         return None
@@ -145,17 +157,19 @@ def without_gradients_of_shared(program: CalledProgram, shared: Collection[str])
 
 
 def _with_names_of_outside(reading: Reading, names: Mapping[str, str]) -> Reading:
-    """Return a reading with the names of its inputs from outside."""
+    """Return a reading in which the inputs from outside have their names in the program. `names` has these by the names
+    `outside N` of the run."""
     return replace(reading, inputs=tuple(names.get(name, name) for name in reading.inputs))
 
 
 def hooks_as_edges(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
-    """Return the hooks on a program's own tensors as opaque edges."""
+    """Return the gradient hooks on a program's tensors as opaque edges."""
     return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
 
 
 def _observed_step(program: CalledProgram, *others: Observer) -> tuple[Observations, Outcome]:
-    """Observe one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
+    """Observe one run. If the program writes to leaves that require grad, which autograd refuses, run again on clones
+    of these leaves."""
     try:
         with restoring_gradients(program.target()):
             return run_observed(program, *others)
@@ -176,9 +190,10 @@ def _observed_step(program: CalledProgram, *others: Observer) -> tuple[Observati
 
 
 def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observations, Outcome]:
-    """Run the forward, observed by a WarmUp and by `others`; no backward runs."""
+    """Run the forward of a program, observed by a WarmUp and by `others`; no backward of the capture runs."""
     paths = module_paths(program.target())
-    # Dynamo runs higher-order operators in eager mode; it is let in unless code of the user's is compiled.
+    # Dynamo runs higher-order operators in eager mode, so it may run under the mode, unless the user has compiled a
+    # part of the program: that part then runs eagerly (`watching_program`).
     compiled = any(compiled_parts(program.target(), program.title))
     own = WarmUp(paths, program.world)
     mode = ObservingMode(
@@ -216,12 +231,13 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
 
 
 def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
-    """Add the external tensors to the program's named tensors; they require grad as before the run."""
+    """Return the program with the external tensors of a run among its tensors, after its own, in the order of
+    `seen.outside`. They require grad as before the run. A tensor whose origin is unknown is refused."""
     # An update may have made an external tensor require grad: the flags from before the run count.
     outside, requires_grad = seen.outside, seen.requires_grad_before
     tensors = list(program.tensors)
     outside_by_name: dict[str, Tensor] = {}
-    # Inputs require grad by default only where no tensor of the program requires grad.
+    # Inputs require grad by default only where no tensor of the program requires grad. An external tensor does here.
     if program.grad_by_default and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
     names = names_of_outside(program.target())
@@ -244,14 +260,15 @@ def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
 
 
 class WarmUp(Observer):
-    """Notes which external tensors a run uses and changes, which values it reads, and its opaque edges."""
+    """The observer of a warm-up. It notes, in `seen`, which external tensors the run uses and changes, which values it
+    reads, and its opaque edges. `paths` has the path of each module, by id."""
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
         self.seen = Observations()
         self.external = ExternalTensors(self.seen, paths, world)
         self.edges = OpaqueEdges(self.seen, paths, world)
         self._paths, self._world = paths, world
-        # The inputs that the content of each storage depends on.
+        # The names of the inputs that the content of each storage depends on, by the storage's id.
         self._dependencies: dict[int, frozenset[str]] = {}
         # Weak references keep a storage's identity from being given to a new storage; they do not keep its bytes.
         self._alive: list[StorageWeakRef] = []
@@ -264,7 +281,7 @@ class WarmUp(Observer):
     def before(self, call: Call) -> None:
         func, tensors = call.func, call.tensors()
         if self._world is None and any(tensor.is_meta for tensor in tensors):
-            return  # a higher-order operator computes shapes: no value of the program
+            return  # a higher-order operator computes shapes on meta tensors, which are no values of the program
         names = self._dependencies_of(func, tensors)
         if not isinstance(func, HigherOrderOperator):
             if facts_of(func).draws:
@@ -275,7 +292,7 @@ class WarmUp(Observer):
 
     def after(self, call: Call, result: Any) -> None:
         func, names = call.func, call.kept.get(self)
-        if names is None:
+        if names is None:  # `before` has left the call out
             return
         if isinstance(func, HigherOrderOperator):
             for leaf in pytree.tree_leaves(result):
@@ -306,22 +323,24 @@ class WarmUp(Observer):
                 f"{call.func} has no fake kernel{frames.place(where)}, so it cannot run without values: "
                 "register one with torch.library.register_fake, or capture without fake=True"
             ) from error
+        # The program may catch the error and go on.
         if isinstance(error, RuntimeError):
             self.seen.raised.append((str(call.func), where))
 
     def _add_dependencies(self, tensor: Tensor, names: frozenset[str]) -> None:
-        """Remember a tensor's memory, and the inputs that it depends on."""
+        """Add `names` to the inputs that the content of a tensor's memory depends on."""
         storage = tensor.untyped_storage()
         self._alive.append(StorageWeakRef(storage))
         key = storage_id(storage)
         self._dependencies[key] = self._dependencies.get(key, frozenset()) | names
 
     def _add_stand_in(self, fake: Tensor, real: Tensor) -> None:
-        """Remember the fake tensor that replaces one from outside."""
+        """Remember the fake tensor that replaces a real one from outside: it depends on the same inputs."""
         self._add_dependencies(fake, self._dependencies[storage_id(real.untyped_storage())])
 
     def _dependencies_of(self, func: Any, tensors: list[Tensor]) -> frozenset[str]:
-        """Return the names of the inputs that an operator's tensors depend on; enter those of unknown memory."""
+        """Return the names of the inputs that the tensors of a call depend on. A tensor in unknown memory is from
+        outside: it is entered as an input."""
         names: frozenset[str] = frozenset()
         for tensor in tensors:
             if tensor.layout in SPARSE:
@@ -333,7 +352,8 @@ class WarmUp(Observer):
         return names
 
     def _enter_outside_tensor(self, func: Any, tensor: Tensor) -> None:
-        """Enter a tensor of unknown memory as one from outside; copy its memory before the first write to it."""
+        """Enter a tensor, an argument of a call of `func`, as one from outside if its memory is unknown. If the call
+        writes, copy memory of the caller's before the first write to it."""
         key = storage_id(tensor.untyped_storage())
         if self._world is not None and key in self._dependencies and key not in self.external.callers:
             return  # the run has made it
@@ -346,7 +366,9 @@ class WarmUp(Observer):
             self.external.keep_content(key)
 
     def _note_call(self, call: Call, tensors: list[Tensor]) -> None:
-        """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves."""
+        """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves. `tensors` are the
+        tensors among the arguments of the call."""
+        # The autograd node that runs, if the program runs a backward itself.
         node = current_node()
         if not torch.is_grad_enabled():
             self.edges.note_edges_without_grad(call.func, call.args, call.kwargs, tensors)
@@ -357,14 +379,16 @@ class WarmUp(Observer):
         self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
 
     def _note_reading(self, call: Call, result: Any, names: frozenset[str]) -> None:
-        """Note that the program reads values; a size depends only on the arguments that determine it."""
+        """Note that an operator reads values. `names` are the inputs that its arguments depend on. If it is the size of
+        the result that is read (SIZED), only the inputs count that the argument which determines the size depends
+        on."""
         if call.func in SIZED:
             sizing = [leaf for leaf in plain_leaves(call.args[SIZED[call.func]]) if isinstance(leaf, Tensor)]
             names = frozenset().union(*(self._dependencies[storage_id(leaf.untyped_storage())] for leaf in sizing))
         self.seen.readings.append(Reading(str(call.func), frames.here(self._paths), tuple(sorted(names)), result))
 
     def _sparse_refusal(self, func: Any, tensor: Tensor, verb: str) -> str:
-        """Return the message for a program with sparse tensors, with the line."""
+        """Return the message for an operator that takes or returns (`verb`) a sparse tensor, with the line."""
         where = frames.here(self._paths)
         place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
         kind = str(tensor.layout)[6:]

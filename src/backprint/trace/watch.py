@@ -1,7 +1,8 @@
 """What is noted of an observed run (`Observations`), and facts about the operators that it calls.
 
 `observe` has the mode under which the program runs, `external` the tensors that it uses from outside, and `edges` its
-opaque edges. `non_operator_effects` sees everything that is no operator.
+opaque edges. `non_operator_effects` sees everything that is no operator. `func` is always an operator as a dispatch
+mode gets it: an OpOverload (`torch.ops.aten.add.Tensor`) or a higher-order operator.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from backprint.values.tree import plain_leaves, strided_parts
 # ---- Facts about operators
 
 RANDOM = "the random seed"
-"""The name under which a guard depends on a random draw."""
+"""Stands for a random draw among the names of the inputs that a guard depends on."""
 
 SEED = 0
 """The seed of every run while a program is captured and proved: guards on random values hold under it."""
@@ -38,7 +39,7 @@ SILENT_WRITERS = tuple(
 """Kernels that change running statistics, although neither their schema nor the tensors' version says so."""
 
 CHECK = torch.ops.aten._linalg_check_errors.default
-"""The operator that raises if a decomposition failed."""
+"""The operator that raises if a matrix decomposition failed (`torch.linalg`)."""
 
 CHECKS = frozenset({CHECK, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
 """Operators without a result that raise if a value is not as expected."""
@@ -48,21 +49,23 @@ SIZED = {
     torch.ops.aten.masked_select.default: 1,
     torch.ops.aten._ctc_loss.Tensor: 3,
 }
-"""Operators whose result has a size that depends on one argument only: a mask, or lengths."""
+"""Operators whose result has a size that depends on one argument only, a mask or lengths, each with the index of that
+argument."""
 
 
 NUMBER = torch.ops.aten._local_scalar_dense.default
-"""The operator that reads a number."""
+"""The operator that reads a number from a tensor, as `.item()` does."""
 
 
 @functools.cache
 def reads_values(func: Any) -> bool:
-    """Whether an operator's result, or its error, depends on more than its arguments' shapes."""
+    """Whether an operator reads values in a way that fake tensors cannot follow: its result is a number, or has a size
+    that depends on values, or it raises if a value is not as expected."""
     return func in CHECKS or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
 
 
 def writes(func: Any) -> bool:
-    """Whether an operator changes an argument in place."""
+    """Whether an operator changes an argument in place, by its schema or as one of SILENT_WRITERS."""
     return bool(schema_of(func).is_mutable or schema_of(func).name in SILENT_WRITERS)
 
 
@@ -78,25 +81,30 @@ def _written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
 
 
 def written_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """Return the tensors among a call's arguments that it writes to."""
+    """Return the tensors among a call's arguments that it writes to, by the operator's schema."""
     arguments = [
-        args[place] if place < len(args) else kwargs.get(name) for place, name in _written_argument_positions(func)
+        args[position] if position < len(args) else kwargs.get(name)
+        for position, name in _written_argument_positions(func)
     ]
     return [leaf for leaf in plain_leaves(arguments) if isinstance(leaf, Tensor)]
 
 
 def is_number_read(func: Any, args: Any) -> bool:
-    """Whether an operator reads a number that TorchScript keeps in a tensor: modes see the number itself."""
+    """Whether an operator reads a number that TorchScript keeps in a tensor: a dispatch mode gets the number itself as
+    the argument, and no tensor."""
     return func is NUMBER and not isinstance(args[0], Tensor)
 
 
 class Facts(NamedTuple):
     """The facts about an operator that observing and recording need.
 
-    `special` operators may read a number, or run as other operators: composites, and collectives with a `form` that
-    returns the result. `computes` is false where an operator has no value: marks of a profiler, reads of a tensor's
-    attributes, and where a tensor lies. Torch does not count what it writes below a mode if `counts_no_writes`.
-    `may_write_silently` says that an operator of a library writes to no argument by its schema, which may be wrong.
+    `special` operators may read a number that is no tensor's, or may run as other operators: composite operators, and
+    collectives with a `form`, a function that calls operators which return their result. `computes` is false for
+    operators that a graph has no step for: marks of a profiler, and reads of a tensor's attributes or of where it lies.
+    `writes` says that it changes an argument in place, and `draws` that it draws random numbers. `counts_no_writes`
+    says that torch does not bump the versions of the tensors that it writes to while a mode is active.
+    `may_write_silently` says that an operator of a library writes to no argument by its schema, and that the schema may
+    be wrong.
     """
 
     special: bool = False
@@ -112,11 +120,12 @@ class Facts(NamedTuple):
 @functools.cache
 def facts_of(func: Any) -> Facts:
     """Return the facts about an operator."""
-    if isinstance(func, HigherOrderOperator):
+    if isinstance(func, HigherOrderOperator):  # it has no schema
         return Facts()
     schema, form = schema_of(func), form_of(func)
     return Facts(
-        special=func is NUMBER or form is not None or is_composite(func, (), {}),
+        # Without arguments, on the CPU: `observe` asks again for the devices of a call's arguments.
+        special=func is NUMBER or form is not None or is_composite(func, args=(), kwargs={}),
         form=form,
         computes=func.namespace not in ("profiler", "_profiler", "prim") and schema.name != "aten::is_pinned",
         writes=writes(func),
@@ -137,7 +146,8 @@ FLAGS_CHANGED_BY_PROGRAMS = ("has a gradient", "version")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A place where the program read values: an operator whose result's value or size does not follow from shapes."""
+    """A read of values by an operator (`reads_values`): the operator, its line, the names of the inputs that it depends
+    on, and its result."""
 
     operator: str
     source: Source | None
@@ -149,14 +159,17 @@ class Reading:
 class Observations:
     """The observations of a watched run.
 
-    `outside` are external tensors, `requires_grad_before` their flags by identity, and `written` the identities of the
-    external tensors that the run wrote to. `readings` are reads of values by operators, `reads_without_operator` other
-    reads, by function and line. `threads`, `assigned` and `packs` are the lines that start a thread, assign to `.data`
-    and hook saved tensors. `accumulates` says that autograd accumulated into a leaf, `reentrant` that a reentrant
-    checkpoint runs, and `nodes` that the program reads `grad_fn`. `raised` are operators that raised, and `opened`
-    higher-order operators whose bodies were recorded. `flags` are the tensor flags that the user's code has read, with
-    their values. `names_by_id` and `memory` have the names of the program's tensors by identity and by storage, and
-    `flags_before` the flags that the run may change.
+    `outside` are the tensors from outside the call (`external.py`), `requires_grad_before` their flags before the run
+    by id, and `written` the ids of those that the run wrote to. `readings` are reads of values by operators,
+    `reads_without_operator` other reads, by function and line. `opaque` are the opaque edges. `threads`, `assigned` and
+    `packs` are the lines that start a thread, assign to `.data` and hook saved tensors (`saved_tensors_hooks`).
+    `accumulates` says that autograd accumulated a gradient into a leaf during the forward, `reentrant` that a reentrant
+    checkpoint runs, `casts` counts the casts of leaves that require grad, `checkpoints` says that saved tensors are
+    hooked, by a checkpoint or otherwise, and `nodes` that the program reads `grad_fn`. `raised` are operators that
+    raised, and `opened` higher-order operators whose bodies were recorded, each with its line. `flags` are the tensor
+    flags that the user's code has read: the value and the line, by tensor name and flag. `names_by_id` and `memory`
+    have the names of the program's tensors by the id of the tensor and of the storage, and `flags_before` the values
+    before the run of flags that it may change.
     """
 
     outside: list[Tensor] = field(default_factory=list)
@@ -195,7 +208,7 @@ def describe_reading_without_values(reading: Reading) -> str:
 
 
 def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
-    """Refuse an operator that returns a nested tensor."""
+    """Refuse an operator that returns a nested tensor. `paths` has the path of each module, by id, for the message."""
     if isinstance(result, Tensor) and result.is_nested and result.layout is torch.strided:
         raise CaptureError(
             f"{func} returns a nested tensor{frames.place(frames.here(paths))}, which no engine takes: pad it, or keep "
@@ -204,8 +217,8 @@ def refuse_nested(func: Any, result: Any, paths: Mapping[int, str]) -> None:
 
 
 def requires_grad_of(tensor: Tensor) -> bool:
-    """Whether a tensor, or the base of a view, requires grad. Reading the flag of a changed view would make a new
-    autograd node."""
+    """Whether a tensor requires grad; for a view, whether its base does. The flag of a view is not read: if its base
+    was changed in place, that would make a new autograd node."""
     return bool((base_of(tensor) if is_view(tensor) else tensor).requires_grad)
 
 
@@ -216,14 +229,16 @@ def storages(tensor: Tensor) -> list[Any]:
 
 
 def bytes_used(tensor: Tensor) -> tuple[int, int]:
-    """Return the range of bytes of its storage that a tensor uses."""
+    """Return the range of bytes of its storage that a strided tensor uses: the first byte, and the one after the
+    last."""
     size = tensor.element_size()
+    # How many elements after the first the last one lies.
     reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     first = tensor.storage_offset() * size
     return first, first + (reach + 1) * size if tensor.numel() else first
 
 
 def overlap(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors in one storage may have elements in common."""
+    """Whether two tensors in one storage may have elements in common: the ranges of their bytes overlap."""
     (low, high), (other_low, other_high) = bytes_used(left), bytes_used(right)
     return low < other_high and other_low < high

@@ -1,4 +1,7 @@
-"""One run of the untouched program: the witness, which is the reference of every proof."""
+"""One run of the untouched program: the witness, the run with whose results a proof compares the results of graphs.
+
+`run_forward` is also how engines run a program that they record or trace, under their modes.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ from backprint.values.wrappers import opened, waited
 class Effects:
     """The side effects of a forward.
 
-    `made` are tensors that modules and containers hold now and did not hold before, `left` are new gradients and
-    optimizer states, and `new` has both, in the order in which they are reached. `changed` names the program's tensors
-    that were written to.
+    `made` are tensors that modules and containers hold now and did not hold before, `left` are gradients and optimizer
+    states that the forward has set and left behind, and `new` has both. All are by name. `changed` names the program's
+    tensors that were written to.
     """
 
     made: dict[str, Tensor]
@@ -47,7 +50,8 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class ForwardRun:
-    """A forward that has run: its result's leaves by name, with their structure, and the tensors among them."""
+    """A forward that has run: the Staged program, the leaves of its result by name (`named`), the structure of the
+    result (`tree`), and the tensors among the leaves by name."""
 
     stage: Staged
     named: tuple[tuple[str, Any], ...]
@@ -60,9 +64,10 @@ class ForwardRun:
         return tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
 
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
-        """Return the effects of the forward, also on tensors from `outside`. The tensors in `had` had their gradients
-        before it."""
-        # An external tensor keeps its name where an object that holds it is reached by another.
+        """Return the effects of the forward, also on the external tensors in `outside`. Those named in `had` have the
+        `.grad` that they had before it.
+        """
+        # A tensor in the place where an external tensor was has that tensor's name, and not the name of the place.
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
         left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
         new = {
@@ -73,14 +78,15 @@ class ForwardRun:
         return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed(tensors_made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
-        """Return copies of the tensors that the forward wrote to, and of those that it made or left behind."""
+        """Return copies of the tensors that the forward wrote to, made or left behind (`Effects`), by name."""
         written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
         tensors = {**written, **effects.made, **effects.left}
         refuse_without_memory(self.stage.program, tensors, "leaves")
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
-        """Return all results of the step as an Outcome."""
+        """Return all results of the step as an Outcome. `effects` are those of the forward, `mutations` their
+        copies."""
         ready = self.stage.ready
         return Outcome(
             outputs={name: _detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
@@ -101,7 +107,8 @@ def run_forward(
 ) -> ForwardRun:
     """Run one eager forward of a staged program; its backward may run after it, while the program is still staged.
 
-    `modes` takes the program's tensors and returns a context manager that is entered while the forward runs.
+    `modes` takes the program's tensors by name, and returns a context manager that is entered while the forward runs:
+    the modes under which it is recorded or observed.
     """
     with torch.enable_grad(), modes(stage.ready):
         result = result_of(stage.program, stage.passed)
@@ -120,23 +127,29 @@ def run_step(
     tangents: Mapping[str, Tensor | None] | None = None,
     anew: bool = False,
 ) -> Outcome:
-    """Run one eager step on these values (None: as captured), the reference of every proof. Everything is restored."""
+    """Run one eager step (a forward and its backward), the reference of every proof, and restore everything afterwards.
+
+    `values` are by name (None: as captured). Without `tangents`, the backward starts from ones. With `anew`, other
+    tensors replace the caller's arguments.
+    """
     with preserving_random_states(), staged(program, values, anew) as stage:
         forward = run_forward(stage)
-        # Read before the backward runs: what it writes is not an effect of the forward.
+        # Read before the backward runs: what the backward writes is not an effect of the forward.
         effects = forward.effects()
         mutations = forward.mutations(effects)
         with torch.enable_grad():
             gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
         in_grad = accumulates(program, stage.leaves.values())
-        if in_grad and not program.reduces_gradients:  # hooks may leave them in a buffer that is restored
+        # Hooks may have put other tensors into `.grad`, in memory that is restored at the end of this block. Gradients
+        # that are reduced are copies already (`run_backward`).
+        if in_grad and not program.reduces_gradients:
             gradients = {name: None if value is None else value.clone() for name, value in gradients.items()}
         return forward.outcome(effects, mutations, gradients)
 
 
 def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
-    """Return a result detached from autograd. It is a copy if it uses the caller's memory, which is restored after the
-    run."""
+    """Return a tensor of the result, or the one inside of a wrapper, detached from autograd. It is a copy if it uses
+    the memory of the program's tensors, which are restored after the run."""
     tensor = opened(tensor)
     memories = {
         storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
@@ -147,7 +160,9 @@ def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
 
 
 def second_order(program: CalledProgram) -> CalledProgram:
-    """Return the program that also returns its gradients. The tangents of its outputs are inputs of that program."""
+    """Return the program of order=2, which returns the gradients of a program besides its outputs. The tangents of
+    these outputs, `tangent.NAME`, are inputs of that program. The forward runs once, to know which outputs require
+    grad."""
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
         named, _ = named_outputs(program, with_loss(program, call_program(program, stage.ready)))
@@ -166,8 +181,10 @@ def second_order(program: CalledProgram) -> CalledProgram:
 
 
 def drawn_like(tensor: Tensor, seed: int) -> Tensor:
-    """Return a random tangent away from 0, where products and quotients by it differ; ones if there are no values."""
+    """Return a random tangent for an output; ones if the output has no values (is fake), or is sparse. No element is
+    near 0, so that a product by the tangent differs from a quotient by it."""
     tangent = torch.ones_like(tensor).detach()
+    # A FakeTensor has its mode in this attribute.
     if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
         return tangent
     dtype = torch.complex128 if tensor.is_complex() else torch.float64
