@@ -8,7 +8,7 @@ restored. Memory is known by the id of its storage.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,15 @@ from backprint.values.memory import has_memory
 from backprint.values.tree import FLAGS
 
 
+class _GradBefore(NamedTuple):
+    """The `.grad` of a leaf when it was first seen, and a copy of the content of that gradient, if it had one with
+    values."""
+
+    leaf: Tensor
+    gradient: Tensor | None
+    content: Tensor | None
+
+
 class ExternalTensors:
     """The tensors from outside that a run has used, and the caller's memory, which is restored after it.
 
@@ -35,8 +44,8 @@ class ExternalTensors:
     which memory the run has made.
 
     What is noted for others goes into `seen`. `_stand_ins` has the fake tensor for each tensor from outside, by id, in
-    a run without values. `_versions` has the version of each before the run. `_grads` has, for each leaf among them,
-    its `.grad` and a copy of the content of that gradient.
+    a run without values. `_versions` has the version of each before the run. `_grads` has the `.grad` of each leaf
+    among them.
     """
 
     def __init__(self, seen: Observations, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
@@ -47,7 +56,7 @@ class ExternalTensors:
         self._ids: set[int] = set()
         self._stand_ins: dict[int, Tensor] = {}
         self._versions: list[tuple[Tensor, int]] = []
-        self._grads: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+        self._grads: list[_GradBefore] = []
 
     # ---- The program's own tensors
 
@@ -110,7 +119,7 @@ class ExternalTensors:
         if tensor.is_leaf:
             # Without values, there is no content to restore.
             not_copied = tensor.grad is None or self._world is not None
-            self._grads.append((tensor, tensor.grad, None if not_copied else tensor.grad.clone()))
+            self._grads.append(_GradBefore(tensor, tensor.grad, None if not_copied else tensor.grad.clone()))
         return f"outside {len(self._seen.outside) - 1}"
 
     def keep_content(self, key: int) -> None:

@@ -96,8 +96,13 @@ MACHINERY = tuple(
 of a frame costs as much as reading all of them."""
 
 
-Place = tuple[str, int, str]
-"""A file, a line and a function."""
+class Place(NamedTuple):
+    """The place of a frame: a file, a line in it, and the function there."""
+
+    file: str
+    line: int
+    function: str
+
 
 _sources_set: list[Source | None] = []
 """The lines that `at` has set, the innermost last."""
@@ -182,10 +187,10 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
             if module is None and paths and kind.may_be_modules:
                 module = paths.get(id(frame.f_locals.get("self")))
             if user is None and kind.is_users:
-                user = (code.co_filename, frame.f_lineno, code.co_name)
+                user = Place(code.co_filename, frame.f_lineno, code.co_name)
             # A frame farther out replaces one of torch's own only if it locates the call better.
-            elif user is None and kind.rank > (0 if library is None else frame_rank(library[0])):
-                library = (code.co_filename, frame.f_lineno, code.co_name)
+            elif user is None and kind.rank > (0 if library is None else frame_rank(library.file)):
+                library = Place(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     if user is None and SOURCE_KEY in fx_traceback.current_meta:
         return fx_traceback.current_meta[SOURCE_KEY]
@@ -207,7 +212,7 @@ def line_in_backward() -> Source | None:
         if code is _APPLY:
             return source(*user, "") if user is not None else None
         if user is None and is_users(code.co_filename):
-            user = (code.co_filename, frame.f_lineno, code.co_name)
+            user = Place(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None
 
@@ -398,8 +403,8 @@ def relative_path(file: str) -> str:
 def place_in_trace(trace: str) -> Place | None:
     """Return the Place of the user's innermost line in a printed stack, else of torch's own modules; None if the stack
     has neither."""
-    frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
-    users = [frame for frame in frames if is_users(frame[0])]
+    frames = [Place(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
+    users = [frame for frame in frames if is_users(frame.file)]
     return users[-1] if users else place_in_library(frames)
 
 
@@ -413,7 +418,7 @@ def place_in_library(frames: Sequence[Place]) -> Place | None:
     other library code."""
     best: Place | None = None
     for frame in reversed(frames):
-        best = frame if frame_rank(frame[0]) > (frame_rank(best[0]) if best is not None else 0) else best
+        best = frame if frame_rank(frame.file) > (frame_rank(best.file) if best is not None else 0) else best
     return best
 
 
@@ -430,7 +435,7 @@ def place_in_module(kind: type | str, target: Any) -> Place | None:
     last = max((line for _, _, line in code.co_lines() if line), default=first)
     # The first line of the forward that calls a function of this name, or else its first line.
     calls = (line for line in range(first, last + 1) if f"{name}(" in linecache.getline(code.co_filename, line))
-    return code.co_filename, next(calls, first), code.co_name
+    return Place(code.co_filename, next(calls, first), code.co_name)
 
 
 def class_named(kind: str) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -355,7 +355,7 @@ def _read_arguments(
     remaining_names = iter(names)
     passed: dict[str, list[tuple[Any, Like]]] = {}
     describing: dict[str, DescribeState] = {}
-    for name, key, value in _arguments_by_parameter(parameters, args, kwargs):
+    for name, key, value in _passed_values(parameters, args, kwargs):
         # Values are described in the order of the leaves, so the next tensor has the next name.
         state = describing.setdefault(name, DescribeState(name=lambda _: next(remaining_names)))
         passed.setdefault(name, []).append((key, describe_value(value, state).like))
@@ -387,11 +387,19 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 """Kinds of parameters that accept a positional argument."""
 
 
-def _arguments_by_parameter(
+class _PassedValue(NamedTuple):
+    """A value of a call: the name of its parameter, its key in `*args` or `**kwargs` (None for any other parameter),
+    and the value."""
+
+    parameter: str
+    key: int | str | None
+    value: Any
+
+
+def _passed_values(
     parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield, for each value of a call, the name of its parameter, its key in `*args` or `**kwargs` (None for any other
-    parameter), and the value."""
+) -> Iterator[_PassedValue]:
+    """Yield the values of a call, in the order in which they are passed."""
     var_positional = next(
         (name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), ""
     )
@@ -399,11 +407,12 @@ def _arguments_by_parameter(
     positional = [name for name, parameter in parameters.items() if parameter.kind in POSITIONAL]
     for index, value in enumerate(args):
         if index < len(positional):
-            yield positional[index], None, value
+            yield _PassedValue(positional[index], None, value)
         else:
-            yield var_positional or input_name(index, len(args)), index, value
+            yield _PassedValue(var_positional or input_name(index, len(args)), index, value)
     for key, value in kwargs.items():
-        yield (key, None, value) if key in parameters or not var_keyword else (var_keyword, key, value)
+        is_named = key in parameters or not var_keyword
+        yield _PassedValue(key, None, value) if is_named else _PassedValue(var_keyword, key, value)
 
 
 def input_name(index: int, count: int) -> str:

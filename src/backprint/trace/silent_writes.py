@@ -8,7 +8,7 @@ by the id of its storage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,18 +84,26 @@ def silent_write(program: CalledProgram) -> str:
     return contents.text
 
 
+class _Kept(NamedTuple):
+    """The content of a storage: a tensor that keeps the storage alive, a copy, and the tensor's name for the
+    message."""
+
+    tensor: Tensor
+    content: torch.UntypedStorage
+    label: str
+
+
 class _Contents(Observer):
     """Keeps a copy of the content of each tensor as the last operator has left it, and compares the tensor with it
     before the next operator.
 
-    `text` says which tensor was written to silently, and where; '' if none was. `_kept` has, by the id of a storage, a
-    tensor that keeps it alive, the copy of its content, and the tensor's name for the message. `_bytes` counts the
-    bytes of these copies.
+    `text` says which tensor was written to silently, and where; '' if none was. `_kept` has the content of each
+    storage by the storage's id, and `_bytes` counts the bytes of these copies.
     """
 
     def __init__(self) -> None:
         self.text = ""
-        self._kept: dict[int, tuple[Tensor, torch.UntypedStorage, str]] = {}
+        self._kept: dict[int, _Kept] = {}
         self._bytes = 0
 
     def before(self, call: Call) -> None:
@@ -132,8 +140,8 @@ class _Contents(Observer):
         if before is None and self._bytes + storage.nbytes() > MOST_BYTES:
             return
         self._bytes += 0 if before is not None else storage.nbytes()
-        label = label if before is None else before[2]
-        self._kept[storage_id(storage)] = (tensor.detach(), storage.clone(), label)
+        label = label if before is None else before.label
+        self._kept[storage_id(storage)] = _Kept(tensor.detach(), storage.clone(), label)
 
     def compare_all(self, when: str) -> None:
         """Compare all memory with the copies of its content. `when` says in the message by when it has changed."""

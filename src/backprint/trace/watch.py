@@ -163,7 +163,7 @@ class Observations:
     by id, and `written` the ids of those that the run wrote to. `readings` are reads of values by operators,
     `reads_without_operator` other reads, by function and line. `opaque` are the opaque edges. `threads`, `assigned` and
     `packs` are the lines that start a thread, assign to `.data` and hook saved tensors (`saved_tensors_hooks`).
-    `accumulates` says that autograd accumulated a gradient into a leaf during the forward, `reentrant` that a reentrant
+    `accumulates` says that autograd accumulated a gradient into a leaf, `reentrant` that a reentrant
     checkpoint runs, `casts` counts the casts of leaves that require grad, `checkpoints` says that saved tensors are
     hooked, by a checkpoint or otherwise, and `nodes` that the program reads `grad_fn`. `raised` are operators that
     raised, and `opened` higher-order operators whose bodies were recorded, each with its line. `flags` are the tensor

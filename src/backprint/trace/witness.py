@@ -85,8 +85,8 @@ class ForwardRun:
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
-        """Return all results of the step as an Outcome. `effects` are those of the forward, `mutations` their
-        copies."""
+        """Return all results of the step as an Outcome. `effects` and `mutations` are those of the
+        forward."""
         ready = self.stage.ready
         return Outcome(
             outputs={name: _detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
