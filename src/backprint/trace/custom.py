@@ -326,7 +326,7 @@ def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[_BodyCaptur
     BODY_CAPTURES.append(body_capture)
     try:
         body_capture.register_kernels()
-        with marking_thread(True):
+        with marking_thread(on=True):
             yield body_capture
     finally:
         body_capture.remove_kernels()
@@ -335,7 +335,7 @@ def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[_BodyCaptur
 
 def without_operator_bodies() -> contextlib.AbstractContextManager[None]:
     """Run custom operators as single calls in this thread, as if no program were captured."""
-    return marking_thread(False)
+    return marking_thread(on=False)
 
 
 @contextlib.contextmanager

@@ -165,7 +165,8 @@ class ExternalTensors:
     def restore(self) -> None:
         """Restore the caller's memory that the run wrote to, and the gradients of tensors from outside."""
         for key, content in self.content_before.items():
-            if not is_copied(key):  # a Snapshot has put it back, and knows it from before the run
+            # A Snapshot that has the content of a storage, as it was before the run, restores it itself.
+            if not is_copied(key):
                 restore_bytes(self.callers[key], content)
         for tensor, version in self._versions:
             set_version_counters((tensor,), (version,))

@@ -70,7 +70,7 @@ PLUMBING = tuple(
     os.path.join(_TORCH, *path)
     for path in (("nn", "modules", "module.py"), ("nn", "parallel", ""), ("nn", "utils", "stateless.py"))
 )
-"""Files of torch through which every call of a module passes."""
+"""Files of torch through which every call of a module passes, so that they locate none."""
 
 
 @functools.cache
@@ -192,6 +192,7 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
             elif user is None and kind.rank > (0 if library is None else frame_rank(library.file)):
                 library = Place(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
+    # A graph runs node by node: the node that runs now has the line (`at_line`).
     if user is None and SOURCE_KEY in fx_traceback.current_meta:
         return fx_traceback.current_meta[SOURCE_KEY]
     innermost = user or library
@@ -423,8 +424,8 @@ def place_in_library(frames: Sequence[Place]) -> Place | None:
 
 
 def place_in_module(kind: type | str, target: Any) -> Place | None:
-    """Return where one of torch's own modules calls the function `target`, or one of that name, in its forward. `kind`
-    is the module's class or the class's dotted name. Dynamo keeps no stack of torch's own modules."""
+    """Return the Place where one of torch's own modules calls the function `target`, or one of that name, in its
+    forward. `kind` is the module's class or the class's dotted name. Dynamo keeps no stack of torch's own modules."""
     class_ = kind if isinstance(kind, type) else class_named(kind)
     forward = getattr(class_, "forward", None)
     code = getattr(forward, "__code__", None)
@@ -433,7 +434,7 @@ def place_in_module(kind: type | str, target: Any) -> Place | None:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     first = code.co_firstlineno
     last = max((line for _, _, line in code.co_lines() if line), default=first)
-    # The first line of the forward that calls a function of this name, or else its first line.
+    # The first line of the forward that calls a function of this name, or else the forward's first line.
     calls = (line for line in range(first, last + 1) if f"{name}(" in linecache.getline(code.co_filename, line))
     return Place(code.co_filename, next(calls, first), code.co_name)
 

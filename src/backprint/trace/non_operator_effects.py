@@ -155,7 +155,8 @@ class _FunctionWatch(TorchFunctionMode):
         if self.rewrite:
             func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if func in CTC_LOSSES:
-            with torch.backends.cudnn.flags(enabled=False):  # which takes lengths on a GPU, where none was asked for
+            # Without cuDNN, whose kernel `ctc_loss` would choose for lengths on a GPU, as they are moved here.
+            with torch.backends.cudnn.flags(enabled=False):
                 return call_for_mode(self, func, *_lengths_on_input_device(args, kwargs or {}))
         return call_for_mode(self, func, args, kwargs or {})
 

@@ -69,7 +69,7 @@ class TensorSlot:
     name: str
 
 
-A_TENSOR = TensorSlot("")
+A_TENSOR = TensorSlot(name="")
 """Stands for a tensor among the pytree leaves of a result. It has no name: the leaves are in the order of the
 outputs."""
 

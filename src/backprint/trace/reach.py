@@ -32,6 +32,15 @@ from backprint.values.objects import (
     slots_of,
 )
 
+MAX_OBJECTS = 100_000
+"""The most objects in which tensors are looked for."""
+
+MAX_DEPTH = 6
+"""The most items and attributes that may lead from a root to an object in which tensors are looked for."""
+
+MAX_ITEMS = 1000
+"""The most items of one container that are searched."""
+
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
     """Yield the objects that a callable reaches directly, each with its name: the callable itself, its closure, the
@@ -76,15 +85,16 @@ def _globals_used_by(function: Any) -> Iterator[tuple[str, Any]]:
 def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor that the callable's roots lead to, with a name such as `encoder.weight` or `state.0`."""
     visited: set[int] = set()
+    # Names and values that are to be searched, each with its depth below the roots.
     queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
-    # Breadth first, so that a tensor has its shortest name first. The limits, of objects and of depth, keep large
-    # structures of data from taking long.
-    while queue and len(visited) < 100_000:
+    # Breadth first, so that a tensor has its shortest name first. The limits keep large structures of data from taking
+    # long.
+    while queue and len(visited) < MAX_OBJECTS:
         name, value, depth = queue.popleft()
         if isinstance(value, Tensor):
             yield name, value
             continue
-        if id(value) in visited or depth > 6:
+        if id(value) in visited or depth > MAX_DEPTH:
             continue
         visited.add(id(value))
         for key, child in objects_held_by(value):
@@ -115,8 +125,8 @@ def restoring_gradients(target: Any) -> Iterator[None]:
 
 
 def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a value holds, each with its name below that value. At most 1000 items of a container are
-    searched."""
+    """Yield the values that a value holds, each with its name below that value. At most MAX_ITEMS items of a
+    container are searched."""
     if isinstance(value, torch.optim.Optimizer):
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
         return
@@ -129,9 +139,9 @@ def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
                 if not key.startswith("_") and type(child) not in STATELESS_TYPES and not isinstance(child, nn.Module):
                     yield ".".join(part for part in (path, key) if part), child
     elif isinstance(value, (list, tuple, deque)):
-        yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, 1000)))
+        yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, MAX_ITEMS)))
     elif isinstance(value, dict):
-        items = list(value.items())[:1000]
+        items = list(value.items())[:MAX_ITEMS]
         yield from ((key if isinstance(key, str) else str(index), child) for index, (key, child) in enumerate(items))
     elif inspect.isfunction(value) or isinstance(value, (types.MethodType, functools.partial)):
         yield from roots(value)

@@ -23,7 +23,8 @@ class HasCheckpoints(CaptureError):
 CONTROL_FLOW = "control flow"
 """A control flow operator (`torch.cond`, `map`) was recorded as the operators that its body ran."""
 VIEW_UPDATE = "view update"
-"""Autograd's backward of an update of a view scatters into the whole storage."""
+"""The program updates a view in place, and autograd's backward of that scatters the gradient of the view into one of
+the whole base (`CopySlices`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,7 +269,7 @@ def with_values(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_training_mode(target, program.mode))
         if isinstance(target, nn.Module):
-            own = state_of(target)
+            own = state_of(target)  # as the module has it now, by name
             state = {name: tensor for name, tensor in passed.items() if name in own}
             # `state_of` has a tied weight under its first name only; `tie_weights` sets the others too.
             stack.enter_context(reparametrized(target, state, tie_weights=True))
@@ -332,16 +332,16 @@ def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def with_clones(
-    program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
+    program: CalledProgram, values: Mapping[str, Tensor], clone: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Return the values, with copies made by `mark` of the tensors that the program writes to or that have hooks.
+    """Return the values, with copies made by `clone` of the tensors that the program writes to or that have hooks.
 
     Autograd refuses writes to leaves that require grad. Autograd records the copying, so gradients arrive at the leaves
     through the copies. The user's hooks are registered on the copies.
     """
     ready = dict(values)
     for name in program.cloned_when_traced:
-        ready[name] = mark(values[name])
+        ready[name] = clone(values[name])
         for hook in program.hooks.get(name, ()):
             if ready[name].requires_grad:
                 ready[name].register_hook(hook)
@@ -560,6 +560,7 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
         if callers is not None:
             # Read before the arguments are searched: `reached` leaves out tensors that only the call passes.
             callers.reached = frozenset(snapshot.tensors_by_id)
+        # By their names, then the containers of the call, which have none.
         snapshot.search([*leaves, ("", callers.call if callers is not None else ())])
         snapshot.refuse_iterators(program.title)
         target.snapshot = snapshot

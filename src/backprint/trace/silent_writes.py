@@ -74,7 +74,7 @@ def silent_write(program: CalledProgram) -> str:
             forward = run_forward(stage, lambda ready: mode)
             contents.compare_all("by the end of the forward")
             with mode:
-                run_backward(program, stage.leaves, forward.tensors, None)
+                run_backward(program, stage.leaves, forward.tensors, tangents=None)
             contents.compare_all("by the end of the backward")
     except BackprintError:
         pass

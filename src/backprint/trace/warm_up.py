@@ -316,7 +316,7 @@ class WarmUp(Observer):
             return
         where = frames.here(self._paths)
         if isinstance(error, UNKNOWN_VALUES):
-            reading = Reading(str(call.func), where, tuple(sorted(call.kept[self])), None)
+            reading = Reading(str(call.func), where, tuple(sorted(call.kept[self])), result=None)
             raise DataDependentError(describe_reading_without_values(reading)) from error
         if isinstance(error, UnsupportedOperatorException):
             raise CaptureError(
@@ -359,7 +359,8 @@ class WarmUp(Observer):
             return  # the run has made it
         self.external.refuse(tensor)
         if key not in self._dependencies and func is torch.ops.aten.lift_fresh.default:
-            self._add_dependencies(tensor, frozenset())  # torch.tensor([...]) made it just now
+            # `torch.tensor([...])` has made it just now, of Python numbers, so it depends on no input.
+            self._add_dependencies(tensor, names=frozenset())
         if key not in self._dependencies or self.external.is_outside_span(tensor):
             self._add_dependencies(tensor, frozenset((self.external.enter(tensor),)))
         if facts_of(func).writes:

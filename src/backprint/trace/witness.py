@@ -172,7 +172,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
         raise CaptureError(f"order=2 needs gradients, and no output of {program.title} requires grad")
     return replace(
         program,
-        tensors=(*program.tensors, *(NamedTensor(name, "input", True) for name in values)),
+        tensors=(*program.tensors, *(NamedTensor(name, "input", requires_grad=True) for name in values)),
         values=program.values | values,
         tangents=tuple(roots),
         grad_by_default=False,
