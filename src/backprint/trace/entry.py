@@ -135,7 +135,7 @@ def engine_of_ranks(program: CalledProgram, engine: str) -> str:
     # `world` is that of a program without values, which each engine handles or refuses itself.
     if program.world is not None:
         return engine
-    # Gradients are reduced by hooks that run after accumulation, which only engine `eager` records.
+    # Gradients are reduced once autograd has accumulated them, which only engine `eager` records.
     if engine == "aot" and program.peers is not None and not program.reduces_gradients:
         return engine
     why = ""
