@@ -10,7 +10,7 @@ import builtins
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -238,8 +238,20 @@ class _ResultGeometry:
 
 # ---- Echoes: what each call of a backward computes of the forward
 
-WrittenCall = tuple[str, TapedCall]
-"""The name of the value that was written for a call, and the call."""
+
+class _WrittenCall(NamedTuple):
+    """A call, and the name of the value that was written for it."""
+
+    name: str
+    call: TapedCall
+
+
+class _Addend(NamedTuple):
+    """One term of a sum of gradients: the autograd node that made it, and the tensors that the forward call of this
+    node took."""
+
+    node: int
+    arguments: set[StorageView]
 
 
 class Echoes:
@@ -257,9 +269,9 @@ class Echoes:
     def __init__(self, latest: Callable[[StorageView], str]) -> None:
         self.latest = latest
         self.in_backward = False
-        self.calls_by_node: dict[int, WrittenCall] = {}
-        self.forward_calls: list[WrittenCall] = []
-        self.forward_calls_by_key: dict[str, list[WrittenCall]] = {}
+        self.calls_by_node: dict[int, _WrittenCall] = {}
+        self.forward_calls: list[_WrittenCall] = []
+        self.forward_calls_by_key: dict[str, list[_WrittenCall]] = {}
         self.keys: dict[str, int] = {}
         self.contents: dict[int, str] = {}
         self.node_of_value: dict[str, int | None] = {}
@@ -276,13 +288,13 @@ class Echoes:
         """Remember a call that has been written, with the name of its value; in the place of a call that a checkpoint
         repeats, the name of the forward's value."""
         if not self.in_backward:
-            self.forward_calls.append((name, call))
+            self.forward_calls.append(_WrittenCall(name, call))
         elif call.grad:
-            name = name if (original := self.repeated_call(call)) is None else original[0]
+            name = name if (original := self.repeated_call(call)) is None else original.name
             self.note_contents(call, self.call_key(call))
         # The node of a call was made just before the call ran, so its number is the one before `seq`. Calls that make
         # no node follow with the same `seq`: the first call counts.
-        self.calls_by_node.setdefault(call.seq - 1, (name, call))
+        self.calls_by_node.setdefault(call.seq - 1, _WrittenCall(name, call))
 
     # ---- The echo of a call
 
@@ -291,29 +303,29 @@ class Echoes:
         whose node runs."""
         echo = self.echo(call)
         if echo is not None and call.source is None:  # autograd's engine runs a node in C++, below no line of Python
-            return self.calls_by_node[call.node or 0][1].source, echo
+            return self.calls_by_node[call.node or 0].call.source, echo
         return self.with_module_of_forward(call), echo
 
     def with_module_of_forward(self, call: TapedCall) -> Source | None:
         """Return the line of a call. A line in the backward of a custom autograd.Function is below no module's forward,
         so it gets the module of the forward's call whose node runs."""
         source = call.source
-        ahead = self.calls_by_node[call.node][1].source if call.node in self.calls_by_node else None
-        if source is None or source.module or ahead is None or not self.in_backward:
+        of_forward = self.calls_by_node[call.node].call.source if call.node in self.calls_by_node else None
+        if source is None or source.module or of_forward is None or not self.in_backward:
             return source
-        return replace(source, module=ahead.module)
+        return replace(source, module=of_forward.module)
 
     def echo(self, call: TapedCall) -> Echo | None:
         """Return the echo of a call of the backward; None for a call of the forward, or one that no node makes."""
         if (original := self.repeated_call(call)) is not None:
-            return Echo("recomputes", (original[0],))
+            return Echo("recomputes", (original.name,))
         if call.node is None or call.node not in self.calls_by_node:
             return None
         if call.func in (aten.add.Tensor, aten.add_.Tensor) and (value := self.summed_gradients_of(call)):
             return Echo("sum of gradients of", (value,))
-        return Echo("gradient of", (self.calls_by_node[call.node][0],))
+        return Echo("gradient of", (self.calls_by_node[call.node].name,))
 
-    def repeated_call(self, call: TapedCall) -> WrittenCall | None:
+    def repeated_call(self, call: TapedCall) -> _WrittenCall | None:
         """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None. Of several
         equal calls, one from the same line is preferred."""
         # A checkpoint recomputes in grad mode; autograd's own backward runs without.
@@ -322,13 +334,13 @@ class Echoes:
         if not self.forward_calls_by_key:
             self.index_forward()
         same = self.forward_calls_by_key.get(self.call_key(call), [])
-        return next((written for written in same if written[1].source == call.source), next(iter(same), None))
+        return next((written for written in same if written.call.source == call.source), next(iter(same), None))
 
     def index_forward(self) -> None:
         """Group the forward's calls by their keys, and note the content of memory that they make."""
         for name, call in self.forward_calls:
             key = self.call_key(call)
-            self.forward_calls_by_key.setdefault(key, []).append((name, call))
+            self.forward_calls_by_key.setdefault(key, []).append(_WrittenCall(name, call))
             self.note_contents(call, key)
 
     def note_contents(self, call: TapedCall, key: str) -> None:
@@ -367,29 +379,25 @@ class Echoes:
         Both addends were made in nodes of forward calls that took that value. So it is an argument that both calls have
         in common, of the shape of the sum.
         """
-        # For each addend, the node that made it, and the tensors that the node's forward call took.
-        sides = []
+        addends = []
         for place in call.args[:2]:
             if type(place) is not StorageView:
                 return ""
             node = self.node_of_value.get(self.latest(place))
             if node is None or node not in self.calls_by_node:
                 return ""
-            sides.append(
-                (
-                    node,
-                    {place_ for place_ in iter_leaves(self.calls_by_node[node][1].args) if type(place_) is StorageView},
-                )
-            )
+            arguments = iter_leaves(self.calls_by_node[node].call.args)
+            addends.append(_Addend(node, {argument for argument in arguments if type(argument) is StorageView}))
+        first, second = addends
         # Both made by one node, in which the sum does not run: not gradients from two nodes.
-        if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
+        if first.node == second.node and first.node != call.node:
             return ""
-        common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
+        common = [place for place in first.arguments & second.arguments if place.shape == call.args[0].shape]
         # A sum without a line is autograd's own. A node that passes its gradient on unchanged, as that of `add` does,
         # leaves it to the node that made it, so the calls need have nothing in common: then the value is the one
         # argument of this shape of the call in whose node the sum runs.
         if not common and call.source is None:
-            own = [places for node, places in sides if node == call.node]
+            own = [addend.arguments for addend in addends if addend.node == call.node]
             common = [place for places in own for place in places if place.shape == call.args[0].shape]
             common = common if len(common) == 1 else []
         return next((name for name in sorted(map(self.latest, common)) if name), "")

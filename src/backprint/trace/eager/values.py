@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -131,19 +131,25 @@ REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 # ---- Storages of strided tensors
 
 
+class _DatedName(NamedTuple):
+    """The name of a tensor's value, and how many writes to its storage there had been when the name was set."""
+
+    name: str
+    write_count: int
+
+
 @dataclass(slots=True)
 class _Storage:
     """One storage: its base, and the tensors in it.
 
-    `write_count` counts the writes to the storage so far. `names` has the latest name of each tensor, with the
-    `write_count` at which it was set: a name is current if no write came after it. `origins` has the ViewOrigin of each
-    view. `roots` are tensors that began as no known view (ports, and results of operators that hide how they were
-    made).
+    `write_count` counts the writes to the storage so far. `names` has the latest name of each tensor: it is current if
+    no write to the storage came after it. `origins` has the ViewOrigin of each view. `roots` are tensors that began as
+    no known view: ports, and results of operators that hide how they were made.
     """
 
     base: StorageView
     write_count: int = 0
-    names: dict[StorageView, tuple[str, int]] = field(default_factory=dict)
+    names: dict[StorageView, _DatedName] = field(default_factory=dict)
     origins: dict[StorageView, ViewOrigin] = field(default_factory=dict)
     roots: list[StorageView] = field(default_factory=list)
 
@@ -173,14 +179,14 @@ class Storages:
 
     def begin(self, name: str, place: StorageView, write_count: int = 0) -> None:
         """Start a storage whose content is one value."""
-        names = {place: (name, write_count)}
+        names = {place: _DatedName(name, write_count)}
         self.by_number[place.memory] = _Storage(place, write_count, names, origins={}, roots=[place])
 
     def begin_port(self, name: str, place: StorageView) -> None:
         """Enter a port into its storage, in which other ports may lie too."""
         storage = self.by_number.setdefault(place.memory, _Storage(place))
         if place not in storage.names:
-            storage.names[place] = (name, 0)
+            storage.names[place] = _DatedName(name, 0)
             storage.roots.append(place)
 
     def enter_value(
@@ -200,9 +206,10 @@ class Storages:
                 storage.origins[place] = view()
             else:
                 storage.roots.append(place)
-        # A current name stays: the value has it already. (-1: the tensor has no name yet.)
-        if storage.names.get(place, ("", -1))[1] != storage.write_count:
-            storage.names[place] = (name, storage.write_count)
+        # A current name stays: the tensor's value has it already.
+        known = storage.names.get(place)
+        if known is None or known.write_count != storage.write_count:
+            storage.names[place] = _DatedName(name, storage.write_count)
 
     def has_origin(self, storage: _Storage, place: StorageView) -> bool:
         """Whether it is known where a tensor comes from. A view of a view may have the StorageView of a root or of the
@@ -212,7 +219,7 @@ class Storages:
     def write_base(self, storage: _Storage, name: str) -> None:
         """Set the new value of the base, so that all other names of the storage are out of date."""
         storage.write_count += 1
-        storage.names[storage.base] = (name, storage.write_count)
+        storage.names[storage.base] = _DatedName(name, storage.write_count)
 
     def enter_view(self, name: str, place: StorageView, view: ViewOrigin) -> None:
         """Enter the tensor that an operator such as `t_` has turned into another view of its storage, under this
@@ -220,7 +227,7 @@ class Storages:
         storage = self.of(place)
         if not self.has_origin(storage, place):
             storage.origins[place] = view
-        storage.names[place] = (name, storage.write_count)
+        storage.names[place] = _DatedName(name, storage.write_count)
 
     def forget_views(self, kept: Collection[StorageView] = ()) -> None:
         """Forget the names of views, so that the next read derives them again in the graph that is written then. Views
@@ -236,7 +243,8 @@ class Storages:
     def latest_name(self, place: StorageView) -> str:
         """Return a tensor's latest name, although a write may have come after it; '' if it has none."""
         storage = self.by_number.get(place.memory)
-        return storage.names.get(place, ("", 0))[0] if storage else ""
+        known = storage.names.get(place) if storage is not None else None
+        return known.name if known is not None else ""
 
     # ---- Reading
 
@@ -244,20 +252,21 @@ class Storages:
         """Return the current value of a tensor; emit the steps that derive it, if it has no current name."""
         storage = self.of(place)
         known = storage.names.get(place)
-        if known is not None and (known[1] == storage.write_count or self.in_place):
-            return Ref(known[0])
+        if known is not None and (known.write_count == storage.write_count or self.in_place):
+            return Ref(known.name)
         # Out of date: derive the tensor again from the current value of its parent.
         view = storage.origins.get(place)
         view = view if view is not None and view.func is not None else self.derive_view(place)
         parent = self.value_at(view.parent)
         name = self.page.emit(view.func, (parent, *view.args), place=place)
-        storage.names[place] = (name, storage.write_count)
+        storage.names[place] = _DatedName(name, storage.write_count)
         return Ref(name)
 
     def derive_view(self, place: StorageView) -> ViewOrigin:
         """Set and return the ViewOrigin of a tensor that is derived from its storage by its geometry alone, because no
         recorded operator made it, or because the operator's view has no inverse."""
         storage = self.of(place)
+        # Each branch undoes one thing that tells the tensor from the base: a mark, a lazy bit, a dtype, the geometry.
         if place.detached:
             storage.origins[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
         elif place.dtype == storage.base.dtype and place.lazy in LAZY:
@@ -277,9 +286,9 @@ class Storages:
     def derive_real_view(self, storage: _Storage, place: StorageView) -> None:
         """Set the ViewOrigin of a real view of complex memory: `view_as_real` of the flat value, of which the view is
         taken by its geometry."""
-        whole = self.flatten(storage.base)
-        pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
-        storage.origins[pairs] = ViewOrigin(whole, aten.view_as_real.default)
+        flat = self.flatten(storage.base)
+        pairs = flat._replace(dtype=place.dtype, shape=(*flat.shape, 2), stride=(2, 1))
+        storage.origins[pairs] = ViewOrigin(flat, aten.view_as_real.default)
         if place != pairs:
             storage.origins[place] = _strided_view(pairs, place)
 
@@ -292,13 +301,13 @@ class Storages:
             max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size) / max(old_size, new_size)
         ) * max(old_size, new_size)
         covering = storage.base._replace(shape=(span // old_size,), stride=(1,), offset=0)
-        whole = self.flatten(covering)
-        if whole.shape[0] * old_size % new_size:
+        flat = self.flatten(covering)
+        if flat.shape[0] * old_size % new_size:
             raise CaptureError(
-                f"{whole.shape[0] * old_size} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
+                f"{flat.shape[0] * old_size} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
             )
-        as_dtype = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old_size // new_size,))
-        storage.origins[as_dtype] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
+        as_dtype = flat._replace(dtype=place.dtype, shape=(flat.shape[0] * old_size // new_size,))
+        storage.origins[as_dtype] = ViewOrigin(flat, aten.view.dtype, (place.dtype,))
         if place != as_dtype:
             storage.origins[place] = _strided_view(as_dtype, place)
 
@@ -311,27 +320,27 @@ class Storages:
         others.
         """
         storage = self.of(covering)
-        roots = storage.sources()
-        extent = max(elements_spanned(place) for place in (*roots, covering))
+        sources = storage.sources()
+        extent = max(elements_spanned(place) for place in (*sources, covering))
         flat = storage.base._replace(shape=(extent,), stride=(1,), offset=0)
         if storage.base == flat:
             return flat
-        if len({place.dtype for place in roots}) > 1:
+        if len({place.dtype for place in sources}) > 1:
             raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
-        if len(roots) == 1 and is_whole(roots[0], extent):
-            name = self.page.emit(aten.view.default, (self.value_at(roots[0]), [extent]), place=flat)
-            storage.origins[roots[0]] = _strided_view(flat, roots[0])
+        if len(sources) == 1 and is_whole(sources[0], extent):
+            name = self.page.emit(aten.view.default, (self.value_at(sources[0]), [extent]), place=flat)
+            storage.origins[sources[0]] = _strided_view(flat, sources[0])
         else:
             options = (("dtype", flat.dtype), ("device", flat.device))
             name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
-            for place in roots:
+            for place in sources:
                 value = self.value_at(place)
                 args = (Ref(name), value, place.shape, place.stride, place.offset)
                 name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
                 storage.origins[place] = _strided_view(flat, place)
         storage.base = flat
         storage.origins.pop(flat, None)  # the program may have a view like `flat` of the former base
-        storage.names[flat] = (name, storage.write_count)
+        storage.names[flat] = _DatedName(name, storage.write_count)
         return flat
 
     # ---- Writing
@@ -376,7 +385,7 @@ class Storages:
             place = view.parent
         storage.write_count += 1
         for place_, value in new_names.items():
-            storage.names[place_] = (value, storage.write_count)
+            storage.names[place_] = _DatedName(value, storage.write_count)
 
     def scatter_into_parent(self, view: ViewOrigin, name: str) -> str:
         """Emit and return a new value of a view's parent, with the value `name` in the place of the view."""
@@ -695,5 +704,5 @@ class CurrentValues:
             return
         if len(storage.roots) > 1:
             raise CaptureError("inputs share memory and one is changed in place: pass copies, or leave functional=True")
-        base = Ref(storage.names[storage.base][0])
+        base = Ref(storage.names[storage.base].name)
         self.storages.write_base(storage, self.page.emit(aten.clone.default, (base,), place=storage.base))

@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,6 +62,14 @@ from backprint.values.geometry import is_dense, overlaps_itself
 # ---- One Step for one call
 
 
+class _Draw(NamedTuple):
+    """A random draw that is an ordinary step: the step's name, its operator, and the list of steps that it is in."""
+
+    name: str
+    func: Any
+    steps: list[Step]
+
+
 class CallSteps:
     """Writes calls as Steps, and tracks the state of random generators through them.
 
@@ -70,14 +78,14 @@ class CallSteps:
     backward) has its start state as an argument: saved by an earlier draw, or a port.
 
     `start` and `stream` are the state of each device's default generator, before the first step and after the steps so
-    far. `draws` has, for each state that an ordinary draw began with, the draw's name, its operator and the list of
-    steps that it is in. `states` has the name of each state that a later draw needs, by the name of the draw that saved
-    it or by its bytes in hexadecimal. `fixed` has the states that are ports, by name.
+    far. `draws` has the ordinary draw that began with each state. `states` has the name of each state that a later draw
+    needs, by the name of the draw that saved the state or by its bytes in hexadecimal. `fixed` has the states that are
+    ports, by name.
     """
 
     def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
         self.page, self.stream = page, dict(start)
-        self.draws: dict[GeneratorState, tuple[str, Any, list[Step]]] = {}
+        self.draws: dict[GeneratorState, _Draw] = {}
         self.states: dict[str, str] = {}
         self.fixed: dict[str, Tensor] = {}
 
@@ -110,7 +118,7 @@ class CallSteps:
                 self.stream[call.state_after.device] = call.state_after.state
             page.put(step)
             page.mark(name, draws=True)
-            self.draws.setdefault(call.state, (name, func, page.steps))
+            self.draws.setdefault(call.state, _Draw(name, func, page.steps))
         else:
             # A draw from another state, which the step has as its first argument.
             args_with_state = (self.state_before(call), pack(without_generator(func)), *packed_args)
@@ -122,7 +130,7 @@ class CallSteps:
         assert call.state is not None
         earlier_draw = self.draws.get(call.state)
         if earlier_draw is not None and not call.own:
-            return Ref(self.name_of_saved_state(len(call.state.state), *earlier_draw))
+            return Ref(self.name_of_saved_state(earlier_draw, len(call.state.state)))
         key = call.state.state.hex()
         if key not in self.states:
             local = self.page.names.free(f"rng_{len(self.fixed)}")
@@ -131,9 +139,10 @@ class CallSteps:
             self.page.places[local] = placement_of(self.fixed[local])
         return Ref(self.states[key])
 
-    def name_of_saved_state(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
-        """Return the name under which the draw `name`, a step of `func` in `steps`, saves its start state of `length`
-        bytes; let it save the state, if it does not yet."""
+    def name_of_saved_state(self, earlier_draw: _Draw, length: int) -> str:
+        """Return the name under which an earlier draw saves its start state of `length` bytes; let it save the state,
+        if it does not yet."""
+        name, func, steps = earlier_draw
         if name not in self.states:
             index_of_draw = next(index for index, step in enumerate(steps) if step.name == name)
             pair, state = self.page.names.free("drawn"), self.page.names.free("rng_state")

@@ -595,18 +595,26 @@ def _tag_or_item(place: str, item: Any, tags: Mapping[str, str]) -> Any:
 # ---- Rows as ports, results and steps
 
 
+class _GrowingPlace(NamedTuple):
+    """A place in a step of the deeper model (`args.0`, `source.line`), what stands there, and whether that is the name
+    of a value."""
+
+    place: str
+    item: Any
+    is_name: bool
+
+
 class _ValueNames:
     """The names of the whole model's values so far, by tag: each value has the first name that is free, as in a trace.
 
-    `places` has, for each step of the deeper model, the places in it where a name, number or text may grow (`args.0`,
-    `source.line`), each with what stands there and whether it is the name of a value. `sources` has the Sources so far
-    by their fields.
+    `places` has, for each step of the deeper model, the places in it where a name, number or text may grow. `sources`
+    has the Sources so far by their fields.
     """
 
     def __init__(self) -> None:
         self.names = Names()
         self.names_by_tag: dict[str, str] = {}
-        self.places: dict[str, list[tuple[str, Any, bool]]] = {}
+        self.places: dict[str, list[_GrowingPlace]] = {}
         self.sources: dict[tuple[Any, ...], Source] = {}
 
     def name_of_tag(self, tag: str) -> str:
@@ -646,12 +654,12 @@ class _ValueNames:
             # The places of a step of the deeper model are the same for every layer that it stands for.
             places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
             self.places[step.name] = [
-                (place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
+                _GrowingPlace(place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
             ]
         changed: dict[str, Any] = {}
         # The first item is the step's own tag.
-        for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
-            name_or_item = self.name_of_tag(str(item)) if named else item
+        for (place, before, is_name), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
+            name_or_item = self.name_of_tag(str(item)) if is_name else item
             if name_or_item != before:
                 changed[place] = name_or_item
         source = {place.partition(".")[2]: changed.pop(place) for place in [*changed] if place.startswith("source.")}
