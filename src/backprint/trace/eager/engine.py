@@ -243,7 +243,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
                 yield
 
         @contextlib.contextmanager
-        def modes(ready: dict[str, Tensor]) -> Iterator[None]:
+        def recording_forward(ready: dict[str, Tensor]) -> Iterator[None]:
             recorder.begin(ready)
             with scripts_seen(opener.read_by_script), recording():
                 yield
@@ -253,7 +253,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
             threads, overlap_checks = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
             prints, filled_storages = frames.noting_prints(), storages_filled(recorder.note_filled)
             with stance, threads, overlap_checks, prints, filled_storages, staged(program, values) as stage:
-                return record_backward(run_forward(stage, modes), recorder, recording)
+                return record_backward(run_forward(stage, recording_forward), recorder, recording)
         finally:
             recorder.restore()
 
@@ -270,9 +270,10 @@ def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recordin
     program = forward.stage.program
     # The program with its external tensors, which come after the tensors of the call.
     observed = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates)
-    names = [named.name for named in observed.tensors[len(program.tensors) :]]
-    outside = dict(zip(names, recorder.seen.outside, strict=True))
-    keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}
+    names_of_outside = [named.name for named in observed.tensors[len(program.tensors) :]]
+    outside = dict(zip(names_of_outside, recorder.seen.outside, strict=True))
+    keys = {name: name for name in forward.stage.ready}
+    keys |= {f"outside {index}": name for index, name in enumerate(names_of_outside)}
     effects = forward.effects(
         outside, [name for name, tensor in outside.items() if recorder.external.had_gradient(tensor)]
     )

@@ -224,14 +224,14 @@ class Updates:
     # ---- Updates of strided tensors
 
     def write_update(self, call: TapedCall) -> None:
-        """Write a call that changes some of its arguments, in the first of these ways that is possible:
+        """Write a call that changes some of its arguments: with `in_place` as it ran, else in one of these ways:
 
-        - its functional form (`add` for `add_`), whose result becomes the new value of the tensor and, scattered, of
-          all tensors that share its memory;
-        - a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second would
-          not see the update of the first. Tensors of other operators may lie apart in one memory;
-        - the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
-          functional result has two elements in one place of memory.
+        - as a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second
+          would not see the update of the first. Tensors of other operators may lie apart in one memory;
+        - as the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
+          functional result has two elements in one place of memory;
+        - else as its functional form (`add` for `add_`), whose result becomes the new value of the tensor and,
+          scattered, of all tensors that share its memory; without such a form, in place on copies of the tensors.
         """
         changed = [place for place in changed_arguments(call) if type(place) is StorageView]
         for place in changed:
