@@ -1,4 +1,8 @@
-"""Engine `aot`: AOTAutograd's joint graph of a program, partitioned, as a Pair."""
+"""Engine `aot`: AOTAutograd's joint graph of a program, partitioned, as a Pair.
+
+A stamped capture is not traced layer by layer: captures with a few of a model's equal layers are continued to all of
+them (`trace/stamping`). A full trace traces every layer. The warm-up is one eager run that is observed before a trace.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,10 @@ from backprint.trace.warm_up import Findings, warm_up
 
 
 def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
-    """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
+    """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers.
+
+    Where stamping is not possible and there is a reason to tell, the capture has a note with it.
+    """
     if not options.fake or not options.stamp:
         with collector_paused() if options.fake else contextlib.nullcontext():
             observed, seen = warm_up(program)
@@ -31,14 +38,14 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         )
         if attempt.result is not None:
             return attempt.result
-        # The attempt may have run the whole model already, as a full trace begins.
+        # The attempt may have made the warm-up run of the whole model already.
         observed, seen = (attempt.run.observed, attempt.run.findings) if attempt.run is not None else warm_up(program)
     result = _traced_in_full(program, options, observed, seen)
     return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
 
 
 def _traced_by(observed: ObservedProgram, seen: Findings, options: CaptureOptions) -> Traced:
-    """Trace a program that has run."""
+    """Trace a program; `observed` and `seen` are the program and the findings of its warm-up run."""
     specialize = bool(options.specialize)
     return trace(observed, seen, specialize, options.partition, options.decompose, options.dynamic)
 
@@ -46,8 +53,8 @@ def _traced_by(observed: ObservedProgram, seen: Findings, options: CaptureOption
 def _traced_in_full(
     program: CalledProgram, options: CaptureOptions, observed: ObservedProgram, seen: Findings
 ) -> EngineResult:
-    """Return the capture of a program that has run."""
-    # `auto` asks engine `eager` first, which records the recomputation too.
+    """Return the capture of a program by a full trace; `observed` and `seen` are those of its warm-up run."""
+    # With engine `auto`, this error lets `eager` be asked first, which records a checkpoint's recomputation too.
     if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():

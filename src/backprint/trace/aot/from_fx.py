@@ -1,4 +1,9 @@
-"""Read AOTAutograd's graphs as a Joint: the program's own names, and the line and the echo of each step."""
+"""Read AOTAutograd's graphs as a Joint: the program's own names, and the line and the echo of each step.
+
+An echo is how a step of the backward relates to the forward: `gradient of mm_3`. The local of an fx node is its name in
+the Joint; a Side is one direction (forward or backward) that is being converted, with the local of each of its nodes.
+In functions that take both Sides, `ahead` is the forward's.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +31,7 @@ from backprint.trace.program import ObservedProgram
 from backprint.trace.watch import Reading
 
 SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+"""The classes of symbolic numbers."""
 
 
 Notes = dict[str, tuple[Source | None, Echo | None]]
@@ -34,7 +40,7 @@ Notes = dict[str, tuple[Source | None, Echo | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReadJoint:
-    """A Joint, and the names in it of the fx nodes of both directions."""
+    """A Joint, and for the fx nodes of each direction, by name, their names in the Joint."""
 
     joint: Joint
     forward: dict[str, str]
@@ -86,8 +92,11 @@ def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
 
 
 def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
-    """Yield steps in which collectives have the labels of their groups; `groups` gets the members of each."""
-    under_way: set[str] = set()
+    """Yield steps in which collectives have the labels of their process groups; `groups` gets the ranks of each.
+
+    Refuse a step that reads a collective's result before the wait for it.
+    """
+    under_way: set[str] = set()  # results of collectives that have not been waited for
     for step in steps:
         _refuse_other_collectives(step)
         if step.target == WAIT:
@@ -108,8 +117,8 @@ def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> I
 
 
 def _refuse_other_collectives(step: Step) -> None:
-    """Refuse an operator of `torch.distributed` that a graph has no step for and that no form of ours replaced, because
-    autograd called it."""
+    """Refuse an operator of `torch.distributed` that a graph has no step for. The program's own calls of such operators
+    were replaced while it was traced (`form_of`), so autograd has called this one."""
     namespace = step.target.removeprefix("torch.ops.").partition(".")[0]
     if namespace in NAMESPACES and step.target not in (*COLLECTIVES, WAIT) and not passes_on(step.target):
         raise CaptureError(
@@ -123,17 +132,18 @@ def _refuse_other_collectives(step: Step) -> None:
 
 
 def input_ports(program: ObservedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
-    """Return a port for each named tensor."""
+    """Return a port for each named tensor of the program."""
     ports = []
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
     present = {str(node.target): node for node in placeholders}
     for node in traced.joint.graph.find_nodes(op="placeholder"):
-        # The joint graph's placeholders: the tangents have no index of an input.
+        # A placeholder with the index of an input; those of tangents have none.
         index = getattr(node.meta["desc"], "idx", None)
         if index is None:
             continue
         named = program.tensors[index]
         local = side.names.free(named.name)
+        # The partition may have given the forward's placeholder another node name: both have this local.
         side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
         wrapping = program.wrappings.get(named.name)
         shard = wrapping.text if wrapping is not None else ""
@@ -153,12 +163,13 @@ def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
 
 
 def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
-    """Return the name and role of each traced output, with its node."""
+    """Return the name and role of each result of the traced function, with its node. The forward's outputs after these
+    are saved values."""
     return list(zip(traced.outputs, traced.forward.graph.output_node().args[0][: len(traced.outputs)], strict=True))
 
 
 def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
-    """Return the nodes whose values were read while tracing, each with its Reading."""
+    """Return the nodes whose values the program read, each with its Reading: what read it, where, and what it got."""
     nodes = [_before_detach(node) for (_, role), node in returned(traced) if role == "guard"]
     return list(zip(nodes, traced.readings, strict=True))
 
@@ -171,7 +182,8 @@ def _before_detach(node: fx.Node) -> fx.Node:
 
 
 def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
-    """Return notes for the nodes that stay although nothing uses them: random draws, and nodes with an effect."""
+    """Return, by local, a Note for each node that stays although nothing uses it: a random draw, or a node with an
+    effect."""
     notes = {}
     for node in nodes:
         if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
@@ -186,7 +198,8 @@ def _with_lost_draws(traced: Traced) -> list[fx.Node]:
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
-    # Draws that the partition removed as dead code, and their inputs, are in the forward again.
+    # Draws of the forward that the partition removed as dead code. (It may have kept one in another form, which saves
+    # the generator's state.)
     depending_on_tangents = _nodes_depending_on_tangents(traced.joint)
     lost = [
         node
@@ -198,13 +211,14 @@ def _with_lost_draws(traced: Traced) -> list[fx.Node]:
     ]
     if traced.backward is None or not lost:
         return nodes
+    # Put them back, with their inputs.
     for node in lost:
         needed = [node]
         for node_ in needed:
             needed += [used for used in node_.all_input_nodes if used.name not in present]
         nodes += [node_ for node_ in needed if node_.op != "placeholder" and node_.name not in present]
         present |= {node_.name for node_ in needed}
-    # The joint graph has the order in which the draws advance the generator.
+    # Sort by the order of the joint graph, in which the draws advance the generator.
     places: dict[str, int] = {"output": len(order)}
     place = -1
     for node in traced.forward.graph.nodes:  # a node that the partition inserted follows its predecessor
@@ -214,7 +228,8 @@ def _with_lost_draws(traced: Traced) -> list[fx.Node]:
 
 
 def _nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
-    """Return the names of nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
+    """Return the names of nodes that depend on a tangent. In the backward of a custom autograd.Function that Dynamo has
+    traced, nothing else marks nodes as the backward's."""
     names: set[str] = set()
     for node in joint.graph.nodes:
         tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
@@ -228,20 +243,24 @@ SAVING, REPEATING = torch.ops.higher_order.run_and_save_rng_state, torch.ops.hig
 
 
 def _is_state(node: fx.Node) -> bool:
-    """Whether a forward node is a random state that is saved for the backward, which refers to it by a number."""
+    """Whether a forward node is a generator's state that is saved for the backward: the first result of SAVING."""
     return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
 
 
 def _is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
-    """Whether the forward has a random draw in the form that saves its generator's state."""
-    input_names = [each.name for each in node.all_input_nodes]
+    """Whether the random draw `node` is among these nodes of the forward in the form that saves its generator's
+    state."""
+    input_names = [input_node.name for input_node in node.all_input_nodes]
     return any(
-        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == input_names
-        for each in nodes
+        other.target is SAVING
+        and other.args[0] is node.target
+        and [input_node.name for input_node in other.all_input_nodes] == input_names
+        for other in nodes
     )
 
 
 def is_draw(node: fx.Node) -> bool:
+    """Whether a node draws random numbers from a generator."""
     return isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
@@ -273,13 +292,13 @@ def _with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.No
 
 
 def guard(names: Names, local: str, reading: Reading) -> list[Step]:
-    """Return the steps that check one reading."""
+    """Return the steps that check one reading of the value `local`: the size of a tensor, or a number itself."""
     result = tree_leaves(reading.result)[0]
     name = names.free("guard")
     if isinstance(result, Tensor):
         return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
     item = Step(names.free("item"), READING, (Ref(local),), source=reading.source)
-    # NaN.
+    # Only NaN is not equal to itself.
     if result != result:
         return [item, Step(name, "assert_nan", (Ref(item.name),), source=reading.source)]
     return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]
@@ -289,11 +308,12 @@ def guard(names: Names, local: str, reading: Reading) -> list[Step]:
 
 
 def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
-    """Return the ports of the tangents. A saved value has its name in the forward."""
+    """Return the ports of the tangents, and set the local of each input of the backward: a saved value has its local of
+    the forward."""
     assert traced.backward is not None
     ports: list[Port] = []
-    kept = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
-    saved = {node.name: ahead.locals[node.name] for node in kept}
+    saved_nodes = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
+    saved = {node.name: ahead.locals[node.name] for node in saved_nodes}
     states = (node.name for node in traced.forward.graph.nodes if _is_state(node) and node.name in saved)
     tangents = iter(traced.tangents)
     for node in traced.backward.graph.find_nodes(op="placeholder"):
@@ -303,6 +323,7 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
         elif isinstance(node.meta.get("desc"), TangentAOTInput):
             name = next(tangents)
             side.locals[node.name] = side.names.free(f"tangent_{name}")
+            # An output that is a partial sum over ranks has the same gradient on every rank.
             shard = traced.shards_of_outputs.get(name, "").replace("Partial(sum)", "Replicate")
             ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name], shard))
         else:
@@ -323,11 +344,11 @@ def gradients_of(program: ObservedProgram, traced: Traced, side: Side) -> tuple[
     return tuple(gradients)
 
 
-# ---- Sources and links
+# ---- Sources and echoes
 
 
 def _note_of(node: fx.Node) -> Source | None:
-    """Return the user's line that a node carries."""
+    """Return the user's line that tracing noted on a node (`trace._LineNotes`)."""
     note = (node.meta.get("custom") or {}).get(NOTE_KEY)
     return note if isinstance(note, Source) else None
 
@@ -353,7 +374,11 @@ def forward_lines(traced: Traced) -> Notes:
 
 
 def backward_lines(traced: Traced, ahead: Side) -> Notes:
-    """Return the source and the echo of each backward node."""
+    """Return the source and the echo of each backward node.
+
+    `heads` has the forward node that each autograd node was made for, and `links` for each gradient the forward node
+    whose gradient it is. `sums` has for each sum the forward value whose gradients it adds.
+    """
     assert traced.backward is not None
     heads = _forward_nodes_by_seq(traced)
     order = {node_.name: (index, node_) for index, node_ in enumerate(traced.joint.graph.nodes)}
@@ -364,9 +389,9 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
-        if (again := _recomputed_node(node, order)) is not None:
+        if (original := _recomputed_node(node, order)) is not None:
             lines[node.name] = _note_of_recomputed(
-                again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead
+                original, draws.get(node.name) or heads.get(original.meta.get("seq_nr", -1)), ahead
             )
             continue
         if is_sum(node):
@@ -384,8 +409,9 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
     # Sums last: they are named by the echoes of their terms.
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
+            # First by the values of earlier sums, which is fast; else by the terms of those sums too.
             name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
-                node, links, order, {}, ahead
+                node, links, order, sums={}, ahead=ahead
             )
             lines[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
             sums |= {node.name: name} if name else {}
@@ -393,8 +419,8 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
 
 
 def _own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
-    """Return the line of a custom autograd.Function's own backward that makes a node, in the module of its forward;
-    None if autograd makes it."""
+    """Return the line in a custom autograd.Function's own backward that makes a node, in the module of the Function's
+    forward node `head`; None if autograd makes the node."""
     note = (node.meta.get("custom") or {}).get(OWN_LINE_KEY)
     if not isinstance(note, Source):
         return None
@@ -403,25 +429,28 @@ def _own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
 
 
 def _line_under_dynamo(node: fx.Node) -> Source | None:
-    """Return the line of a node of a custom autograd.Function's backward that Dynamo has made a graph of."""
+    """Return the line of a node that a custom autograd.Function's backward makes, where Dynamo has traced the
+    Function."""
     place = frames.place_in_trace(node.meta.get("stack_trace") or "")
     return frames.source(*place, "") if place is not None else None
 
 
-def _note_of_recomputed(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
-    """Return the line of a forward node that the backward recomputes, and the echo of its value."""
-    first = again if again.name in ahead.locals else head
+def _note_of_recomputed(original: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+    """Return the line of a forward node that the backward recomputes, and the echo of its value. `head` stands in for
+    the node if the partition has left it out of the forward."""
+    first = original if original.name in ahead.locals else head
     local = ahead.locals.get(first.name) if first is not None else None
-    note = _note_of(first if first is not None else again) or _line_under_dynamo(again)
+    note = _note_of(first if first is not None else original) or _line_under_dynamo(original)
     return note, Echo("recomputes", (local,)) if local else None
 
 
 def _saved_draws(traced: Traced) -> dict[str, fx.Node]:
-    """Map each draw that the backward repeats to the forward's draw: their random states have one order."""
+    """Map each draw that the backward repeats to the forward's draw. The backward's input with the random state has the
+    number of the forward's draw in its name: `rng_state_output_0`."""
     assert traced.backward is not None
-    first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
-    again = [node for node in traced.backward.graph.nodes if node.target is REPEATING]
-    return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
+    saving = [node for node in traced.forward.graph.nodes if node.target is SAVING]
+    repeating = [node for node in traced.backward.graph.nodes if node.target is REPEATING]
+    return {node.name: saving[int(str(node.args[0]).rpartition("_")[2])] for node in repeating}
 
 
 def _recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
@@ -462,9 +491,12 @@ Order = Mapping[str, tuple[int, fx.Node]]
 def summed_gradients_of(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side
 ) -> str:
-    """Return the forward value whose gradients a sum adds. It is the last value that every term is a gradient of.
+    """Return the forward value whose gradients a sum adds, or ''. It is the last value that every term is a gradient
+    of.
 
-    `sums` has the values of earlier sums: in a deep residual stream each sum continues the one before.
+    `links` has the forward node whose gradient each backward node is. `sums` has the values of earlier sums: in a deep
+    residual stream each sum continues the one before. One walk for each term goes from later to earlier forward values;
+    where all walks meet, the value is found.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
     walks = [_nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
@@ -475,13 +507,14 @@ def summed_gradients_of(
         if together and low[1] in ahead.locals:
             return low[1]
         pairs = zip(walks, fronts, strict=True)
-        # Walks go from later to earlier values: those that are ahead of the earliest go on.
+        # Walks that are at a later value than the earliest walk go on.
         fronts = [next(walk, None) if together or front != low else front for walk, front in pairs]
     return ""
 
 
 def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
-    """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
+    """Yield position and name of each value of this shape among these nodes and, through operators in PASSING, their
+    inputs; the last first."""
     names: set[str] = set()
     queue: list[tuple[int, str]] = []
     waiting = start
@@ -492,15 +525,16 @@ def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order)
                 heapq.heappush(queue, (-order[node.name][0], node.name))
         if not queue:
             return
-        index, name = heapq.heappop(queue)
-        yield -index, name
+        negative_index, name = heapq.heappop(queue)  # heapq pops the smallest first
+        yield -negative_index, name
         waiting = order[name][1].all_input_nodes if order[name][1].target in PASSING else []
 
 
 def starts(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
 ) -> Iterator[Sequence[fx.Node]]:
-    """Yield, for each term of a chain of sums, the inputs of the forward node that it is the gradient of."""
+    """Yield, for each term of a chain of sums, the inputs of the forward node that the term is the gradient of; for an
+    earlier sum in `sums`, the value whose gradients it adds."""
     for input_node in node.all_input_nodes:
         if input_node.name in sums:
             yield [order[sums[input_node.name]][1]]

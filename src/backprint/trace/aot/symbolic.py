@@ -1,4 +1,7 @@
-"""Symbolic sizes while a program is traced: which dimensions are symbolic, and the conditions that tracing derives."""
+"""Symbolic sizes while a program is traced: which dimensions are symbolic, and the conditions that tracing derives.
+
+A place here is a dimension of an input: the input's name and the dimension's index.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ RESERVED_NAMES = re.compile(r"[su]\d+|inf|int_oo")
 
 @dataclass(frozen=True, slots=True)
 class SizeFindings:
-    """The findings of a trace about sizes: the symbols, the guards, and our name for each of torch's symbols."""
+    """The findings of a trace about sizes: the symbols, the guards, and our name for each of torch's symbols by its
+    name."""
 
     symbols: tuple[Symbol, ...] = ()
     guards: tuple[Guard, ...] = ()
@@ -41,7 +45,8 @@ class SizeFindings:
 
 
 def dimensions(program: ObservedProgram, dynamic: Any) -> Dims:
-    """Return the dimensions that `dynamic` requests: all of every input, or the named ones."""
+    """Return the dimensions that the user's option `dynamic` requests: all of every input, or the named ones. Inputs
+    that share memory which the program changes have none, because their geometry in it is fixed."""
     if not dynamic:
         return {}
     inputs = {named.name: program.values[named.name] for named in program.tensors if named.role == "input"}
@@ -79,6 +84,7 @@ def _requested_dimensions(name: str, value: Tensor, requested: Any) -> dict[int,
 
 
 def _check_name(name: str) -> str:
+    """Return a name that the user gives to a size ('' for none); refuse one that a sample cannot have."""
     if name:
         try:
             check_local(name)
@@ -93,12 +99,13 @@ def _check_name(name: str) -> str:
 
 
 _SYMBOLIC = tuple(f"{name}.py" for name in ("symbolic_shapes", "sym_node", "recording", "symbolic"))
+"""Files of torch, and this one, whose frames stand between code that compares sizes and `Sizes.evaluate_expr`."""
 
 
 def _chooses_kernel() -> bool:
-    """Whether a convolution's fake kernel is choosing a real one: `batch < 16` is not a guard of the graph.
+    """Whether a convolution's fake kernel is comparing sizes to choose a real kernel: `batch < 16` is no guard then.
 
-    It does this for the output's layout, which follows the input's layout for every kernel.
+    The fake kernel needs the real one for the output's layout, which follows the input's layout for every real kernel.
     """
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
@@ -110,7 +117,8 @@ class Sizes(ShapeEnv):
     """torch's ShapeEnv with symbols in the order of the inputs, and the user's line on each guard.
 
     Two sizes that are equal by chance are two symbols; programs that read values are refused as without symbols.
-    `forward` is true while the user's own lines run, `chosen` if the user named the dimensions.
+    `dims` has the requested dimensions, and `places` torch's expression for each. `forward` is true while the user's
+    own lines run, `chosen` if the user named the dimensions. `paths` has the path of each module by its identity.
     """
 
     def __init__(self, dims: Dims, paths: Mapping[int, str]) -> None:
@@ -122,20 +130,23 @@ class Sizes(ShapeEnv):
         self.places: dict[tuple[str, int], Any] = {}
 
     def _get_sloc(self, framework_loc: str | None = None) -> SLoc:
+        """torch's hook for the place of a guard: the user's line, which `_user_line` reads."""
         return SLoc(framework_loc, frames.here(self.paths) if self.forward else None)
 
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
+        """Decide a condition on sizes, which becomes a guard unless a convolution's fake kernel asks."""
         if not _chooses_kernel():
             return super().evaluate_expr(*args, **kwargs)
         with self.suppress_guards():
             return super().evaluate_expr(*args, **kwargs)
 
     def _generate_unique_id(self, source_name: str) -> int:
+        """torch's hook for the number in a symbol's name: in the order of the inputs."""
         self.count += 1
         return self.count - 1
 
     def fake(self, mode: FakeTensorMode, name: str, value: Tensor) -> Tensor:
-        """Return a fake tensor with the requested symbolic sizes."""
+        """Return a fake tensor for the input `name`, with the requested symbolic sizes."""
         requested = self.dims[name]
         kinds = [DimDynamic.DUCK if index in requested else DimDynamic.STATIC for index in range(value.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=[None] * value.dim())
@@ -147,17 +158,19 @@ class Sizes(ShapeEnv):
         return fake
 
     def equate_dimensions_of_one_name(self, name: str, fake: Tensor) -> None:
-        """Make dimensions of the same name equal."""
+        """Make dimensions to which the user gave one name equal; refuse them if they are not. `fake` stands for the
+        input `name`."""
         for index, name_of_size in self.dims[name].items():
             for other, symbol in self.places.items():
                 if name_of_size and self.name_of_dimension(other) == name_of_size and other != (name, index):
                     left = self.create_symintnode(symbol, hint=int(self.backed_var_to_val[symbol]))
+                    # The comparison itself is a guard, by which torch makes the two symbols one.
                     if not bool(left == fake.shape[index]):
                         both = f"{other[0]}.shape[{other[1]}] and {name}.shape[{index}]"
                         raise UsageError(f"dynamic: {both} are both called {name_of_size!r}, but their sizes differ")
 
     def name_of_dimension(self, place: tuple[str, int]) -> str:
-        """Return the user's name for a dimension."""
+        """Return the user's name for a dimension, or ''."""
         return self.dims[place[0]][place[1]]
 
 
@@ -196,9 +209,11 @@ def specialize_number(leaf: Any) -> Any:
 
 
 def findings_of(sizes: Sizes | None) -> SizeFindings:
-    """Return the remaining symbols, and the guards; refuse a dimension requested by name that must be a number."""
+    """Return the symbols that are left after tracing, and the guards; refuse a dimension that the user named and the
+    program makes a constant."""
     if sizes is None:
         return SizeFindings()
+    # Our name of each symbol, and the inputs whose sizes have it.
     names = names_of(sizes)
     where = {symbol: sorted({place[0] for place in sizes.places if symbol in free(sizes, place)}) for symbol in names}
     symbols = tuple(_symbol_of(sizes, symbol, name) for symbol, name in names.items())
@@ -220,7 +235,7 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
         if (condition := _what_guard_adds(sizes, guard)) is not None:
             inputs = tuple(dict.fromkeys(name for s in names if s in condition.free_symbols for name in where[s]))
             guards.append(Guard("size", text(condition), inputs, _user_line(guard.sloc)))
-    # Of equal guards the first counts, which has the first line that asked.
+    # Of guards with equal texts the first counts, which has the first of the user's lines.
     by_text = {guard.text: guard for guard in reversed(guards)}
     for guard in by_text.values():
         check_guard(guard, {symbol.name: symbol.hint for symbol in symbols})
@@ -229,6 +244,7 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
 
 def check_guard(guard: Guard, example_sizes: Mapping[str, int]) -> None:
     """Check that a replay can evaluate a guard, and that the captured sizes meet it."""
+    # Of `x.shape[0] == 2*s0` the expression on the right, which is not 0; of any other guard its whole text.
     condition = guard.text.rpartition("] == ")[2]
     try:
         holds = bool(evaluate(condition, example_sizes))
@@ -241,7 +257,8 @@ def check_guard(guard: Guard, example_sizes: Mapping[str, int]) -> None:
 
 
 def names_of(sizes: Sizes) -> dict[Any, str]:
-    """Return the symbols that sizes depend on, in the order of the inputs, with the user's names, else s0, s1, …"""
+    """Return torch's symbols that sizes depend on, in the order of the inputs, each with the user's name, else s0, s1,
+    …"""
     # First the symbols in the order of the inputs, then the user's names, then symbols of strides.
     order: dict[Any, str] = {}
     for place in sizes.places:
@@ -264,7 +281,7 @@ def free(sizes: Sizes, place: tuple[str, int]) -> set[Any]:
 
 
 def _symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
-    """Return a Symbol with its range."""
+    """Return torch's symbol as a Symbol with this name, its size in this call, and its range."""
     bounds = sizes.var_to_range[symbol]
     ends = (bounds.lower, bounds.upper)
     low, high = (str(int(end)) if end.is_Integer and abs(end) < 2**62 else "inf" for end in ends)
@@ -278,7 +295,8 @@ def _user_line(place: Any) -> Source | None:
 
 
 def _refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
-    """Refuse a program that makes a dimension chosen by the user a constant."""
+    """Refuse a program that makes a dimension chosen by the user a constant. `now` is the size as torch has it, `text`
+    the same with our names of symbols."""
     if len(now.free_symbols) or not sizes.chosen:
         return
     where = f" at {line.file}:{line.line} in {line.function}: {line.code!r}" if line else ""
@@ -291,12 +309,14 @@ def _refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, t
 def _what_guard_adds(sizes: Sizes, guard: Any) -> Any:
     """Return the condition that a guard adds to the sizes' ranges, or None. A range that one of the user's lines
     narrowed counts as added."""
+    # Neither always true nor always false in the ranges that torch knows, without any other guard.
     if is_always(sizes, guard.expr, axioms=()) is None:
         return sizes.simplify(guard.expr)
     expression = sizes.replace(guard.expr)
     if _user_line(guard.sloc) is None or not expression.free_symbols:
         return None
-    # A range such as `2 <= s0` holds for every size that a symbol can have, and is no guard.
+    # A range such as `2 <= s0` holds for every size that a symbol can have (2 or more), and is no guard. Two sizes are
+    # tried: the least, and one that is larger than any real one.
     usual = all(_holds_everywhere(expression, size) for size in (2, 2**40))
     return None if usual else expression
 

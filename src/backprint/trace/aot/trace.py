@@ -2,7 +2,8 @@
 
 AOTAutograd needs a function of flat tensors without aliases among its results. So the traced function returns clones,
 which carry a mark and are removed from the joint graph. Values that the program reads are those of a run before the
-trace (the warm-up run), and become guards.
+trace (the warm-up run), and become guards. A Reading is one such read: the operator, the line, the inputs that the
+value depends on, and the result. A number is read by `.item()`.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ from backprint.values.settings import seed_torch
 from backprint.values.wrappers import is_wrapper_class, opened, opened_by_autograd
 
 NOTE_KEY = "backprint"
-"""The key in a node's `custom` metadata of our note: the Source of the node, or True for a clone of ours."""
+"""The key in a node's `custom` metadata of our note: the Source of the node, True for a clone of ours, or ALIAS."""
 
 
 ALIAS = "alias"
-"""The note of an alias of ours."""
+"""The note of an alias that the traced function makes (`_marked_alias`)."""
 
 OWN_LINE_KEY = "backprint own line"
 """The key in a node's `custom` metadata of the line of a custom autograd.Function's own backward. AOTAutograd gives a
@@ -94,7 +95,8 @@ VIEWS = ("T", "mT", "H", "mH", "real", "imag")
 class _LineNotes(TorchFunctionMode):
     """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
 
-    With a `table`, other tensors replace the program's own, which it may reach outside its module.
+    `paths` has the path of each module by its identity, and `fake` says that the program runs on fake tensors. `table`
+    has the traced tensor for each of the program's own by identity: the program may reach its own outside its module.
     """
 
     def __init__(self, paths: Mapping[int, str], fake: bool, table: Mapping[int, Tensor]) -> None:
@@ -104,7 +106,7 @@ class _LineNotes(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.table:
             args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
-        if func.__name__ == "__get__":
+        if func.__name__ == "__get__":  # a read of an attribute
             # `x.shape` makes no node, and is read far more often than `x.T`.
             makes_node = getattr(func.__self__, "__name__", "") in VIEWS
             with _node_note(frames.here(self.paths)) if makes_node else contextlib.nullcontext():
@@ -170,16 +172,18 @@ def _without_cuda() -> Iterator[None]:
 KEPT_WHOLE = tuple(
     "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
 )
-"""Beginnings of the names of operators that tracing decomposes in Python into other operators than eager runs, with
-slightly different results."""
+"""Beginnings of the names of operators that tracing would decompose in Python into other operators than eager runs,
+with slightly different results. They are kept as they are."""
 
 STATIC = ("aten::hardshrink", "aten::softshrink")
-"""Operators of REAL whose backward torch cannot trace with symbolic sizes: with these they are decomposed."""
+"""Operators of KEPT_WHOLE whose backward torch cannot trace with symbolic sizes: there they are decomposed after
+all."""
 
 
 @contextlib.contextmanager
 def _as_eager_runs(symbolic: bool) -> Iterator[None]:
-    """Trace these operators as eager runs them, not as their Python decompositions."""
+    """Trace the operators of KEPT_WHOLE as eager runs them, not as their Python decompositions; `symbolic` says that
+    sizes are symbolic."""
     static = STATIC if symbolic else ()
     with without_python_decompositions(
         [operator for operator in _python_decomposed() if schema_of(operator).name not in static]
@@ -189,6 +193,7 @@ def _as_eager_runs(symbolic: bool) -> Iterator[None]:
 
 @functools.cache
 def _python_decomposed() -> tuple[Any, ...]:
+    """Return all overloads of the operators of KEPT_WHOLE."""
     packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(KEPT_WHOLE)]
     return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
 
@@ -208,9 +213,12 @@ def _number_place(tensor: Tensor) -> tuple[Any, ...]:
 class _RecordedFakes:
     """A FakeTensorMode in which operators that need values return the readings of the warm-up run.
 
-    With `real`, the values of fake tensors are computed too, where the values of all arguments are known. The mode
-    stays an ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order operators recognise modes by
-    type.
+    With `real`, the values of fake tensors are computed too, where the values of all arguments are known
+    (`real_values`). The mode stays an ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order
+    operators recognise modes by type. In a fake capture it is the mode of `world`.
+
+    `expected` is the reading that `_ReadingReplay` announces for the operator that it calls next. `unforeseen` names
+    operators whose reads no guard checks, and `numbers_read` has the numbers that the forward has read.
     """
 
     def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
@@ -223,6 +231,8 @@ class _RecordedFakes:
         self.plain_dispatch = dispatch_with_rules(self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator on fake tensors, in the place of the mode's own `dispatch`; where the operator needs values,
+        return the reading or the real result."""
         try:
             result = self.plain_dispatch(func, types, args, kwargs or {})
         except UNKNOWN_VALUES:
@@ -255,7 +265,8 @@ class _RecordedFakes:
         self.numbers_read[_number_place(tensor)] = tensor
 
     def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
-        """Run an operator on the real values behind these fake tensors, if all are known."""
+        """Return whether the real values behind all fake tensors among the arguments are known, and the operator's
+        result on them, or None."""
         if self.real_values is None:
             return False, None
         fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
@@ -266,7 +277,7 @@ class _RecordedFakes:
             return True, for_program(func, *args, **kwargs)
 
     def set_values(self, fake: Any, real: Any) -> None:
-        """Remember the real values behind a result."""
+        """Remember the real values behind the fake tensors of a result."""
         if self.real_values is None:
             return
         for fake_leaf, real_leaf in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
@@ -279,6 +290,10 @@ class _ReadingReplay(TorchDispatchMode):
 
     It is no observer: it answers calls. Whether an operator reads values is asked before whether it is composite,
     because a composite operator that reads none must reach AOTAutograd as it is, which decomposes it itself.
+
+    `remaining` are the readings that have not been returned yet; in a fake capture those that depend on no input are
+    left out, because the FakeWorld knows their values. `guards` has the tensors that were read, each with its Reading.
+    `used` says that the mode has been needed. Without `specialize`, a read that depends on an input is refused.
     """
 
     def __init__(
@@ -293,16 +308,18 @@ class _ReadingReplay(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(map(is_wrapper_class, types)):
-            return NotImplemented  # it calls operators on the tensor inside
+            return NotImplemented  # the wrapper calls operators on the tensor inside
+        # A collective that writes into its argument is traced as the functional form, which returns the result.
         if self.fake.world is not None and (form := form_of(func)) is not None:
             self.used = True
-            with self, torch.no_grad():  # autograd knows nothing of it, in the program as here
+            with self, torch.no_grad():  # autograd does not record the collective, in the program as here
                 return form(*args, **(kwargs or {}))
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return for_program(func, *args, **(kwargs or {}))
         if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
         self.used = True
+        # In a fake capture, a value that follows from constants is known, and needs no guard.
         if self.fake.world is not None:
             inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
             if self.fake.world.follows_from_constants(func, pytree.tree_leaves(inner)):
@@ -329,7 +346,7 @@ class _ReadingReplay(TorchDispatchMode):
         return result
 
     def next_reading(self, func: Any) -> Reading:
-        """Return the next reading of the warm-up run at this line.
+        """Return the next reading of the warm-up run by this operator at the present line; raise if there is none.
 
         Readings that are skipped are checks that an operator runs on real values only, as `one_hot` does.
         """
@@ -346,7 +363,8 @@ class _ReadingReplay(TorchDispatchMode):
         )
 
     def add_guard(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
-        """Add a guard on a value that was read, if it depends on an input."""
+        """Add a guard on a value that was read, if it depends on an input: on the first of `values`, the operator's
+        arguments where it read a number, else its results."""
         if func is READ:
             self.fake.note_number_read(from_functional(values[0]))
         if not reading.inputs:
@@ -359,7 +377,8 @@ class _ReadingReplay(TorchDispatchMode):
         if not self.specialize:
             raise DataDependentError(_refusal_of_reading(reading))
         if func is READ or isinstance(_first_leaf(reading.result), Tensor):
-            self.guards.append((_marked_clone(values[0].detach()), reading))  # now: the program may write to it later
+            # A clone is made now, because the program may write to the tensor later.
+            self.guards.append((_marked_clone(values[0].detach()), reading))
         else:
             self.fake.unforeseen.append(str(func))
 
@@ -375,7 +394,7 @@ def _first_leaf(value: Any) -> Any:
 
 
 def _refusal_of_reading(reading: Reading) -> str:
-    """Return the message for a program that reads values and is not specialized on them."""
+    """Return the message for a program that reads values without `specialize=True`, which would keep them as guards."""
     where = reading.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
     depends = f" (it depends on {', '.join(reading.inputs[:6])})"
@@ -391,7 +410,12 @@ def _refusal_of_reading(reading: Reading) -> str:
 class _TracedFunction:
     """The function that AOTAutograd traces: it takes the program's tensors and returns marked clones of its results.
 
-    AOTAutograd calls it more than once; the attributes are those of the last call.
+    AOTAutograd calls it more than once; the attributes are those of the last call. `names` has the names of the tensors
+    that it takes, and `table` the tensor that replaces each of the program's own, by identity. `open` holds contexts
+    that stay open after a call. `outputs` has the name and role of each result, and `guards` the Readings of those with
+    the role `guard`. `tree` and `leaves` are the structure of the program's result. `reads_values` says whether
+    `_ReadingReplay` is needed. With `real`, the values of fake tensors are computed too. `dynamic` is the user's
+    option.
     """
 
     def __init__(
@@ -414,7 +438,8 @@ class _TracedFunction:
         self.shards_of_gradients: dict[str, str] = {}
 
     def fakes(self) -> tuple[Tensor, ...]:
-        """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
+        """Return a fake leaf for every named tensor. Tensors that share memory which the program writes to get separate
+        memory here."""
         values = self.program.current_tensors(keep_values=False)
         known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
         apart = {name for group in self.program.written_alias_groups for name in group}
@@ -425,8 +450,7 @@ class _TracedFunction:
                 if self.sizes and named.name in self.sizes.dims:
                     fake = self.sizes.fake(self.fake.mode, named.name, value)
                 else:
-                    # Tensors that share memory are separate arguments; `sharing_memory` makes them views of one base
-                    # again.
+                    # `sharing_memory` makes the separate arguments views of one base again.
                     fake = fake_like(value) if named.name in apart else self.to_fake(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
             real = value if self.program.world is None else known.get(named.name)
@@ -443,20 +467,22 @@ class _TracedFunction:
         return fake
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
+        """Run the program's forward on these tensors; return marked clones of its outputs, of the tensors that it wrote
+        to or replaced, and of the values that it read."""
         program = self.program
         values = dict(zip(self.names, flat, strict=True))
         replay = _ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.real_values is not None:
             seed_torch(SEED)  # the values that a backward reads are those of the program's own run
+        # `ready` are the program's tensors without wrappers, `passed` the same as the program takes them (DTensors).
         ready = sharing_memory(program, with_clones(program, values, _marked_clone))
         versions = {
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
         }
         # Open until the next call, or until `tracing` ends: AOTAutograd runs the backward after this call has returned.
         self.open.close()
-        self.open.enter_context(
-            restoring_everything_reachable(program.target(), nontensor_arguments(program))
-        )  # AOTAutograd runs the program more than once
+        # Restored after each call, because AOTAutograd runs the program more than once.
+        self.open.enter_context(restoring_everything_reachable(program.target(), nontensor_arguments(program)))
         passed = passed_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
         self.open.enter_context(with_values(program, ready, self.table, passed))
         reached = dict(tensors_of(program.target()))
@@ -476,9 +502,11 @@ class _TracedFunction:
         produced = [
             (name, "output", _marked_clone(opened_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
         ]
+        # A new version says that the program has written to the tensor.
         for name, version in versions.items():
             if version_of(ready[name]) != version:
                 produced.append((name, "mutation", _marked_clone(ready[name].detach())))
+        # An attribute that now holds another tensor: a mutation of the program's tensor that it held, if it held one.
         own = {id(tensor): name for name, tensor in {**program.own(), **ready, **passed}.items()}
         for name, tensor in tensors_of(program.target()):
             if (before := reached.get(name)) is not tensor:
@@ -510,11 +538,13 @@ def _leaf_without_tensor(leaf: Any) -> Any:
 
 
 def _names_sharing_memory(program: ObservedProgram) -> tuple[str, ...]:
+    """Return the names of tensors that share memory to which the program writes."""
     return tuple(name for group in program.written_alias_groups for name in group)
 
 
 def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Make tensors share memory as in the caller's program: as views of one base, into which each value is written."""
+    """Make the tensors of each group that the program writes to share memory, as the caller's do: as views of one base,
+    into which each value is written. The others stay as they are."""
     real = program.values
     for group in program.written_alias_groups:
         itemsize = real[group[0]].element_size()
@@ -539,7 +569,13 @@ def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A traced program: fx graphs, with the names of their outputs, gradients and tangents, and the sharding of outputs
-    and gradients that are DTensors."""
+    and gradients that are DTensors.
+
+    `joint` is the graph before it was partitioned into `forward` and `backward`. `outputs` has name and role of each
+    result of the traced function, guarded values included, whose Readings are in `readings`. `unforeseen` are operators
+    whose reads no guard checks. `tree` and `leaves` are the structure of the program's result. `casts` counts the casts
+    of the program's own leaves in the traced forward.
+    """
 
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule | None
@@ -564,6 +600,7 @@ ORDERED = (
 
 
 ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+"""The operators as which an alias of `_marked_alias` may be in the graph."""
 
 
 def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
@@ -575,8 +612,8 @@ def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
     for node in list(joint.graph.nodes):
         note = (node.meta.get("custom") or {}).get(NOTE_KEY)
         if (
-            # AOTAutograd copies the notes of forward nodes to the backward: a clone with the mark there is autograd's
-            # own.
+            # AOTAutograd copies the notes of forward nodes to the backward's: a marked clone in the backward is made by
+            # autograd, and stays.
             note is True
             and node.target is torch.ops.aten.clone.default
             and node.meta.get("partitioner_tag") != "is_backward"
@@ -592,7 +629,7 @@ def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
 def _split_joint(
     run: _TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None
 ) -> Traced:
-    """Partition the joint graph, and identify every input and output."""
+    """Partition the joint graph, and name every tangent, output and gradient."""
     outputs, gradients = _results_of_joint(run, joint)
     tangents = _tangents_of_joint(run, joint)
     forward, backward = joint, None
@@ -600,26 +637,27 @@ def _split_joint(
     if tangents:
         forward, backward = partition_joint(joint, partition or "min-cut", len(outputs))
     return Traced(
-        forward,
-        backward,
-        joint,
-        outputs,
-        gradients if tangents else (),
-        tangents,
-        tuple(run.guards),
-        tuple(dict.fromkeys(run.fake.unforeseen)),
-        run.tree,
-        run.leaves,
-        symbolic.findings_of(run.sizes),
-        run.shards_of_outputs,
-        run.shards_of_gradients,
+        forward=forward,
+        backward=backward,
+        joint=joint,
+        outputs=outputs,
+        gradients=gradients if tangents else (),
+        tangents=tangents,
+        readings=tuple(run.guards),
+        unforeseen=tuple(dict.fromkeys(run.fake.unforeseen)),
+        tree=run.tree,
+        leaves=run.leaves,
+        sizes=symbolic.findings_of(run.sizes),
+        shards_of_outputs=run.shards_of_outputs,
+        shards_of_gradients=run.shards_of_gradients,
     )
 
 
 def _results_of_joint(
     run: _TracedFunction, joint: torch.fx.GraphModule
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return each output of the forward by name and role, and for each gradient the name of its tensor."""
+    """Return name and role of each output of the forward, and for each gradient the name of its tensor ('' for an input
+    without a gradient)."""
     outputs, gradients = [], []
     for desc in joint.graph.output_node().meta["desc"]:
         match desc:
@@ -639,7 +677,7 @@ def _results_of_joint(
 
 
 def _tangents_of_joint(run: _TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
-    """Return the outputs whose tangents the joint graph takes."""
+    """Return the names of the outputs whose tangents are inputs of the joint graph."""
     tangents = []
     for node in joint.graph.find_nodes(op="placeholder"):
         match node.meta["desc"]:
@@ -663,7 +701,8 @@ def trace(
     decompose: Mapping[Any, Callable[..., Any]] | None = None,
     dynamic: Any = False,
 ) -> Traced:
-    """Trace a program with AOTAutograd, and partition the joint graph."""
+    """Trace a program with AOTAutograd, and partition the joint graph. `seen` has the findings of the warm-up run;
+    `specialize`, `partition`, `decompose` and `dynamic` are the user's options of a capture."""
     traced = _trace_values(program, seen, specialize, partition, decompose, dynamic)
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
@@ -679,13 +718,15 @@ def _trace_values(
 ) -> Traced:
     """Trace without values; if that fails and the user specializes, trace with values too."""
     try:
-        return _trace_once(_TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
+        without_values = _TracedFunction(program, seen.readings, specialize, real=False, dynamic=dynamic)
+        return _trace_once(without_values, partition, decompose)
     except DataDependentError as error:
         # A refusal of ours has no cause, and values would not help. The cause is torch's error where an operator needs
         # values.
         if not specialize or error.__cause__ is None:
             raise
-    return _trace_once(_TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
+    with_values_too = _TracedFunction(program, seen.readings, specialize, real=True, dynamic=dynamic)
+    return _trace_once(with_values_too, partition, decompose)
 
 
 def _trace_once(
@@ -720,7 +761,8 @@ def _trace_once(
 
 @contextlib.contextmanager
 def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
-    """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
+    """Enter all patches and modes for tracing with AOTAutograd; yield the stack, on which AOTAutograd enters its
+    own."""
     with contextlib.ExitStack() as stack:
         # Fake tensors: readings of the warm-up run, and the devices of this machine.
         stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
@@ -744,12 +786,13 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(_OwnBackwardNotes())
         if run.program.outside:
             stack.enter_context(SubstituteTensors(run.table))
-        # Left before the modes above: the block of the traced function's last call.
+        # The block that the traced function's last call has left open; it closes before the modes above are left.
         stack.callback(lambda: run.open.close())
         yield stack
 
 
 def _late_reading_message(program: ObservedProgram, error: Any) -> str:
+    """Return the message for an operator that needed values where `_ReadingReplay` saw no read."""
     place = frames.place(frames.source_of_error(error, module_paths(program.target())))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
@@ -758,7 +801,7 @@ def _late_reading_message(program: ObservedProgram, error: Any) -> str:
 
 
 def _count_leaf_casts(program: ObservedProgram, joint: torch.fx.GraphModule) -> int:
-    """Count the casts of a program's own leaves in a traced forward."""
+    """Count the casts of a program's own leaves in a traced forward: as autocast makes them, without its cache."""
     requiring_grad = {index for index, named in enumerate(program.tensors) if named.requires_grad}
     casts = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
     forward_arguments = [node.args[0] for node in casts if node.meta.get("partitioner_tag") != "is_backward"]

@@ -1,7 +1,8 @@
 """Capture a graph that Dynamo has made of a program while the program waits for it.
 
-Engine `aot` captures it like any program; each operator has the line that Dynamo noted. The program itself continues
-with `as_eager` of the graph.
+Engine `aot` captures the graph like any program; each operator has the line that Dynamo noted. The program itself
+continues with `as_eager` of the graph. Dynamo's source of a graph input is the expression by which the program reaches
+it: `L['self']._parameters['weight']`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def capture_graph(
 ) -> Capture:
     """Capture one graph of Dynamo's on the inputs it is compiled for; `engine_options` are fields of CaptureOptions.
 
-    Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made symbolic are symbolic here too.
+    `name` is the name of the Capture. Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made
+    symbolic are symbolic here too.
     """
     sizes = any(isinstance(value, torch.SymInt) for value in example_values(module))
     options = CaptureOptions(**{"dynamic": sizes, "name": name, **engine_options})
@@ -76,7 +78,8 @@ def capture_graph(
 
 def _waiting_program(module: fx.GraphModule, inputs: Sequence[Any]) -> CalledProgram:
     """Return a graph that is being compiled as a program; each input is named by its source."""
-    ran = collect(module, inputs, lambda tensor: isinstance(tensor, nn.Parameter))
+    # Parameters are not copied: the program waits, so nothing writes to them.
+    ran = collect(module, inputs, stays=lambda tensor: isinstance(tensor, nn.Parameter))
     tensors: list[NamedTensor] = []
     names: list[str | None] = []
     for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
@@ -85,13 +88,14 @@ def _waiting_program(module: fx.GraphModule, inputs: Sequence[Any]) -> CalledPro
             continue
         source = source_of_placeholder(node)
         names.append(free_name(name_of_source(source), tensors))
-        asks = value.requires_grad and torch.is_grad_enabled()
-        tensors.append(NamedTensor(str(names[-1]), role_of_source(source, value), asks))
+        requires_grad = value.requires_grad and torch.is_grad_enabled()
+        tensors.append(NamedTensor(str(names[-1]), role_of_source(source, value), requires_grad))
     function = GraphFunction(module, ran.modes)
-    return program_of(ran, function, names, tensors, {}, function_of(module.graph), {}, {})
+    title = function_of(module.graph)
+    return program_of(ran, function, names, tensors, paths={}, title=title, more={}, hooks={})
 
 
-# ---- What the program goes on with
+# ---- The function that the program runs in the place of the graph
 
 
 def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
@@ -99,7 +103,8 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
     impossible.
 
     Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
-    would have put the state into the graph: a dropout has another mask. So `torch.utils.checkpoint` replaces it.
+    would have put the state into the graph: a dropout has another mask. So `torch.utils.checkpoint` replaces the
+    operator, in the given module itself.
     """
     for node in _checkpoint_nodes(module):
         if node.kwargs.get("use_reentrant") is not False and not _requests_full_graph():
@@ -131,8 +136,10 @@ def _is_parameter_or_buffer(node: fx.Node) -> bool:
 
 
 def _replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -> None:
-    """Put eager's checkpoint into a graph and its subgraphs. `in_closure` are placeholders that a checkpointed function
-    has in its closure."""
+    """Put eager's checkpoint in the place of Dynamo's operator in a graph and its subgraphs. `in_closure` are the
+    graph's placeholders that are parameters or buffers: in the program the checkpointed function has them in its
+    closure."""
+    # For each checkpointed subgraph, its placeholders that are in the closure too.
     bodies: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
         body, *inputs = node.args
@@ -147,7 +154,8 @@ def _replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -
 
 
 def _run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
-    """Call `torch.utils.checkpoint.checkpoint` as eager does; arguments marked `inside` go through the closure."""
+    """Call `torch.utils.checkpoint.checkpoint` on a subgraph as eager does. `inside` says for each argument whether it
+    is passed in the closure of the checkpointed function, as parameters are, and not as an argument."""
     own, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
     own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
     closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
@@ -168,3 +176,4 @@ def compile_name(module: fx.GraphModule) -> str:
 
 
 _COUNT = itertools.count()
+"""Numbers for graphs that have no number of Dynamo's."""

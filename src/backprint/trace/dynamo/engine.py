@@ -3,6 +3,9 @@
 The program runs once under Dynamo (`frontend`). Tensors that go from one graph to another are known by identity and
 become Links (`_Run`). Each graph is then a program of its own (`graphs`), which engine `aot` captures, the last first,
 because later graphs decide which outputs of an earlier one need gradients.
+
+A place is the index of an input or output of a graph, and a `pair` or a graph's number its index among the graphs that
+ran. A number is read by `.item()`.
 """
 
 from __future__ import annotations
@@ -41,8 +44,9 @@ from backprint.values.settings import preserving_random_states, seed_torch
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """The port that has a tensor's current value. With `pair` None, the value is the program's own. `refused` says why
-    no graph may take the tensor any more."""
+    """The port that has a tensor's current value: port `port` of graph `pair`, or of the program itself if `pair` is
+    None. `name` is the name of an input that takes the value, and `refused` says why no graph may take the tensor any
+    more ('' if one may)."""
 
     pair: int | None
     port: PortKey
@@ -52,8 +56,11 @@ class _Holder:
 
 @dataclass(slots=True, eq=False)
 class _GraphEntry:
-    """One run of a graph with the names of its inputs and outputs. `tensors` are the inputs by name, `changed` the
-    inputs that the graph writes to, and `read_after` the numbers that the program reads after the graph has run."""
+    """One run of a graph with the names of its inputs and outputs (None for an input that is no tensor).
+
+    `tensors` are the inputs by name, `changed` the inputs that the graph writes to, and `requires_grad` the flag of
+    each output. `read_after` are the numbers that the program reads after the graph has run.
+    """
 
     ran: GraphRun
     names: list[str | None]
@@ -67,8 +74,9 @@ class _GraphEntry:
 class _Run:
     """The graphs of a run, entered in the order in which they ran, and the Links between them.
 
-    `own` are the program's own tensors by name, and `read_before` those whose numbers the program reads before a graph
-    has changed them. They are inputs of the first Pair.
+    `record` has the events and the result of the run. `own` are the program's own tensors by name, and `read_before`
+    those whose numbers the program reads before a graph has changed them, each with the line; they are inputs of the
+    first Pair. `holders` has the Holder of each tensor by identity. `unused` are own tensors that no graph takes.
     """
 
     def __init__(
@@ -85,7 +93,7 @@ class _Run:
         self.links: list[Link] = []
         self.read_before: list[tuple[str, Source | None]] = []
         self.unused: list[str] = []
-        # A value that is a result has the result's name.
+        # A value that is a result of the program has the result's name.
         results, self.tree = outputs_of(record.result)
         self.results = [("loss", record.loss), *results] if record.loss is not None else results
         self.result_names: dict[int, str] = {}
@@ -99,7 +107,7 @@ class _Run:
                 self.enter_graph(event)
 
     def holder_of(self, tensor: Tensor, user: str) -> _Holder:
-        """Return the Holder of a tensor's current value."""
+        """Return the Holder of a tensor's current value; `user` names in errors what takes the tensor."""
         holder = self.holders.get(id(tensor))
         if holder is None:
             kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
@@ -135,8 +143,8 @@ class _Run:
         self.enter_outputs(index, entry)
 
     def enter_mutations(self, index: int, entry: _GraphEntry) -> None:
-        """Move tensors that the graph wrote to its mutation ports. Other views of that memory cannot be followed, and
-        are refused if a later graph takes them."""
+        """Let the graph's mutation ports be the Holders of the tensors that it wrote to. Other tensors in the same
+        memory have changed too, unseen: they are refused if a later graph takes them."""
         places = [place for place, name in enumerate(entry.names) if name in entry.changed]
         written = {id(entry.ran.inputs[place]): place for place in places}
         memory = {storage_id(entry.ran.inputs[place].untyped_storage()) for place in places}
@@ -154,7 +162,7 @@ class _Run:
             self.holders[key] = _Holder(index, PortKey("mutation", name), name, reason if tracked else "")
 
     def enter_outputs(self, index: int, entry: _GraphEntry) -> None:
-        """Name the outputs of a graph."""
+        """Name the outputs of a graph, and enter a Holder for each output that is a new tensor."""
         returned = entry.ran.module.graph.output_node().args[0]
         for node, tensor in zip(returned, entry.ran.outputs, strict=True):
             is_new = isinstance(tensor, Tensor) and id(tensor) not in self.holders
@@ -176,11 +184,13 @@ class _Run:
             return
         entry = self.entries[holder.pair]
         role, name = holder.port
+        # As in `GraphFunction.read_after`: -1 is the first input, which the graph has changed.
         place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
         entry.read_after.append((place, read.source))
 
     def link_results(self, has_loss: bool) -> list[tuple[str, bool]]:
-        """Link the program's results; return their names, and whether each takes a tangent."""
+        """Link the ports that have the program's results to them; return the results' names, and whether each has a
+        tangent. With a loss, only the loss has one."""
         outputs = []
         for name, leaf in self.results:
             if isinstance(leaf, Tensor):
@@ -198,8 +208,12 @@ class _Run:
         return f"graph {index} of {self.program.title}"
 
     def program_of_graph(self, index: int, returned: tuple[tuple[int, bool], ...] | None) -> CalledProgram:
-        """Return one graph's run as a program that returns these results (None: all). Tensors that the program reads
-        itself, or that no graph takes, are inputs of the first one too."""
+        """Return one graph's run as a program that returns these results (None: all), each a place with whether it
+        needs a gradient.
+
+        The first graph has more inputs: the program's own tensors whose numbers it reads, and those that no graph
+        takes.
+        """
         entry, tensors = self.entries[index], dict(self.entries[index].tensors)
         more, read_before = {}, []
         if index == 0:
@@ -215,15 +229,15 @@ class _Run:
             entry.names,
             # The program's own tensors first, in its order, then values of earlier graphs.
             sorted(tensors.values(), key=lambda named: order.get(named.name, len(order))),
-            self.paths,
-            self.title(index),
-            more,
-            self.program.hooks,
+            paths=self.paths,
+            title=self.title(index),
+            more=more,
+            hooks=self.program.hooks,
         )
 
     def returned_by(self, index: int, later: Mapping[int, Pair]) -> tuple[tuple[int, bool], ...]:
-        """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back. `later` are
-        the Pairs of the graphs after it."""
+        """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back over a link.
+        `later` are the Pairs of the graphs that ran after this one, by index."""
         entry, used = self.entries[index], []
         for place, name in enumerate(entry.outputs):
             links = [link for link in self.links if link.source == index and link.port == PortKey("output", name)]
@@ -232,11 +246,12 @@ class _Run:
         return tuple(used)
 
     def own_tensors_behind(self, index: int, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the program's own tensors that inputs of a graph depend on, through the graphs before it."""
+        """Return the names of the program's own tensors that these inputs of a graph depend on, through the graphs
+        before it."""
         sources = {(link.target, link.name): link.source for link in self.links}
         queue = [(index, name) for name in names]
         own: dict[str, None] = {}
-        for graph, name in queue:
+        for graph, name in queue:  # grows while it is read
             source = sources.get((graph, name))
             if source is None:
                 own[name] = None
@@ -247,7 +262,7 @@ class _Run:
 
 
 def _has_gradient(link: Link, pairs: Mapping[int, Pair]) -> bool:
-    """Whether a gradient comes back over a link."""
+    """Whether a gradient comes back over a link from its target, one of `pairs` or a result of the program."""
     # A result of the program: its tangent is an input of the backward.
     if link.target is None:
         return True
@@ -281,7 +296,8 @@ def _check_program(program: ObservedProgram, seen: Findings) -> None:
 
 
 def _check_run(run: _Run) -> None:
-    """Refuse gradients that are made once for several graphs: each Pair would have a part of them."""
+    """Refuse programs in which autograd makes one gradient of several graphs together, for a gradient hook or for
+    autocast's cached cast of a weight: each Pair would have a part of it."""
     for name in run.program.hooks:
         users = [entry for entry in run.entries if name in entry.names]
         returned = [link for link in run.links if link.source is None and link.port.name == name]
@@ -290,9 +306,10 @@ def _check_run(run: _Run) -> None:
     # Autocast casts a weight once: the gradients of the one copy add up before the cast back.
     casting = [entry for entry in run.entries if _runs_under_autocast(entry.ran)]
     for entry in casting if torch.is_autocast_cache_enabled() else ():
-        for weight, tensor, asks in zip(entry.names, entry.ran.inputs, entry.ran.requires_grad_before, strict=True):
+        flags = entry.ran.requires_grad_before
+        for weight, tensor, requires_grad in zip(entry.names, entry.ran.inputs, flags, strict=True):
             users = [other for other in casting if weight in other.names]
-            if asks and tensor.is_leaf and len(users) > 1:
+            if requires_grad and tensor.is_leaf and len(users) > 1:
                 raise CaptureError(
                     f"{weight} is used under autocast by {len(users)} graphs: autocast casts it once where they are in "
                     "one region, and engine 'dynamo' does not track that copy from one graph into another"
@@ -315,6 +332,8 @@ def _capture_graphs(run: _Run, options: CaptureOptions) -> list[EngineResult]:
     for index in reversed(range(len(run.entries))):
         returned = run.returned_by(index, {later: result.pairs[0] for later, result in captured.items()})
         program = run.program_of_graph(index, returned)
+        # The numbers that the program reads between graphs are guards whatever the user's `specialize` is: `by_dynamo`
+        # refuses them afterwards if it is False.
         guarded = bool(run.entries[index].read_after or (index == 0 and run.read_before))
         result = by_aot(program, replace(options, specialize=bool(options.specialize) or guarded))
         if result.unguarded:
@@ -327,8 +346,8 @@ def _capture_graphs(run: _Run, options: CaptureOptions) -> list[EngineResult]:
 
 
 def _with_names_of_run(run: _Run, index: int, result: EngineResult, places: Sequence[int]) -> EngineResult:
-    """Return the capture of one graph with the names that the run has for its outputs, and names for its constants that
-    no other Pair uses."""
+    """Return the capture of one graph with the names that the run has for its outputs, which are at these places, and
+    with names for its constants that no other Pair uses."""
     outputs = tuple(run.entries[index].outputs[place] for place in places)
     names = {("constant", name): f"pair_{index}.{name}" for name in result.constants}
     # A graph returns a tuple, so the trace has named its results by number.
@@ -376,7 +395,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         raise DataDependentError(
             f"the program reads {first_read.text}{frames.place(first_read.source)}, and specialize=False"
         )
-    # No links are needed if the outputs of one Pair are the program's results.
+    # No links are needed if there is one Pair, whose outputs are the program's results.
     plain = [Link(0, PortKey("output", name), None, name) for name, _ in outputs]
     return EngineResult(
         program=observed,
@@ -396,8 +415,9 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
 
 
 def _run_under_dynamo(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
-    """Run the program's own forward under Dynamo, on its own tensors; return the run and these tensors by name."""
-    kept = {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    """Run the program's own forward under Dynamo, on its own tensors; return the run, and by name these tensors and
+    those from outside. `paths` has the path of each module by its identity."""
+    unwritten_parameters = {named.name for named in program.tensors if named.role == "parameter"} - program.changed
     with preserving_random_states(), staged(program) as stage:
         seed_torch(SEED)
         args, kwargs = own_arguments(program, stage.ready)
@@ -405,7 +425,7 @@ def _run_under_dynamo(program: ObservedProgram, paths: Mapping[int, str]) -> tup
             # ContextVars that the program sets are gone after the run.
             run = contextvars.copy_context().run
             # A parameter that the program does not write to keeps its values: no copy of it is needed.
-            stay = {id(tensor) for name, tensor in stage.ready.items() if name in kept}
+            stay = {id(tensor) for name, tensor in stage.ready.items() if name in unwritten_parameters}
             record = run(
                 frontend.run_under_dynamo,
                 program.target(),

@@ -2,7 +2,9 @@
 
 Dynamo has a private region of its caches here, and everything that it kept of the run is removed, so that the user's
 compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs. A mere read of a
-number is noted; any other operator means that the graphs are not the whole program.
+number (`.item()`) is noted; any other operator means that the graphs are not the whole program.
+
+A graph break is where Dynamo ends a graph and runs Python itself before the next graph.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from backprint.trace.dynamo.graphs import GraphRun, collect, requires_grad_flags
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberRead:
-    """A number that the program read between graphs."""
+    """A number that the program read between graphs: the tensor that it was in, and the line."""
 
     tensor: Tensor
     source: Source | None
@@ -54,7 +56,8 @@ class NumberRead:
 
 @dataclass(slots=True, eq=False)
 class DynamoRun:
-    """The results of a run under Dynamo. `events` has runs of graphs and reads of numbers, in order."""
+    """The results of a run under Dynamo: the program's result, and the loss of it (None without a loss function).
+    `events` has runs of graphs and reads of numbers, in order; `breaks` describes the graph breaks."""
 
     result: Any = None
     loss: Any = None
@@ -63,12 +66,16 @@ class DynamoRun:
 
 
 class _OutsideWatch(TorchDispatchMode):
-    """Sees operators that run outside the graphs."""
+    """Sees operators that run outside the graphs: notes reads of numbers, and refuses others.
+
+    `inside` is true while a graph runs, and `refused` has the error that was raised.
+    """
 
     supports_higher_order_operators = True
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
+        """Tell torch that Dynamo may compile although this mode is on."""
         return True
 
     def __init__(self, record: DynamoRun, paths: Mapping[int, str]) -> None:
@@ -112,15 +119,18 @@ def run_under_dynamo(
     paths: Mapping[int, str],
     stays: Callable[[Tensor], bool],
 ) -> DynamoRun:
-    """Run `target(*args, **kwargs)`, and a loss of its result, under Dynamo. Tensors that `stays` are not changed."""
+    """Run `target(*args, **kwargs)`, and a loss of its result, under Dynamo. `paths` has the path of each module by its
+    identity. Tensors of which `stays` returns true keep their values in the run, and are not copied."""
     record = DynamoRun()
     outside = _OutsideWatch(record, paths)
 
     def backend(module: fx.GraphModule, examples: Any) -> Callable[..., Any]:
-        def ran(*inputs: Any) -> Any:
+        """Return the function that Dynamo runs in the place of a graph."""
+
+        def run_graph(*inputs: Any) -> Any:
             return run_graph_once(outside, module, inputs, stays)
 
-        return ran
+        return run_graph
 
     with without_operator_bodies(), _quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the warm-up run has shown the program's
@@ -142,7 +152,7 @@ def run_under_dynamo(
                 f"the program runs, but not through Dynamo: {type(error).__name__}: {first_line}"
             ) from error
         record.breaks = tuple(map(_describe_graph_break, graph_break_reasons[breaks_before:]))
-    # The program may have caught it.
+    # The program may have caught the mode's error.
     if outside.refused is not None:
         raise outside.refused
     return record
@@ -158,7 +168,7 @@ def _plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
 def run_graph_once(
     outside: _OutsideWatch, module: fx.GraphModule, inputs: tuple[Any, ...], stays: Callable[[Tensor], bool]
 ) -> Any:
-    """Run one graph eagerly, and note it with its inputs and outputs."""
+    """Run one graph eagerly, note it with its inputs and outputs in the record of `outside`, and return its outputs."""
     was_inside, outside.inside = outside.inside, True
     try:
         ran = collect(module, inputs, stays)
@@ -205,7 +215,8 @@ SETTINGS: Mapping[str, Any] = {
 
 @contextlib.contextmanager
 def _quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
-    """Restore Dynamo's configuration, counters, logs and caches afterwards; entries made for `backend` are removed."""
+    """Run a block under SETTINGS; restore Dynamo's configuration, counters, logs and caches afterwards, without the
+    entries that it made for `backend`."""
     compiled_code: list[tuple[Any, Any]] = []
     known_before = known_codes()
     first_number, aliases = serial(unique_id("backprint")), _import_aliases()
@@ -222,11 +233,12 @@ def _quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
 
 
 def _has_setting(name: str) -> bool:
+    """Whether this version of torch has a setting of Dynamo's."""
     return hasattr(config, name)
 
 
 def serial(name: str) -> int:
-    """Return the number in a name that Dynamo made, or -1."""
+    """Return the number at the end of a name that Dynamo made, or -1."""
     number = name.rpartition("_")[2]
     return int(number) if number.isdigit() else -1
 
@@ -238,7 +250,8 @@ def _import_aliases() -> dict[str, set[str]]:
 
 
 def _remove_names_left(first: int, aliases: Mapping[str, set[str]]) -> None:
-    """Remove names that Dynamo has left in modules: new aliases, and names numbered from `first` on."""
+    """Remove names that Dynamo has left in modules: aliases that are not in `aliases`, which were there before, and
+    names with a number above `first`."""
     for name, now in _import_aliases().items():
         scope = vars(sys.modules[name])
         numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}

@@ -3,7 +3,9 @@ function that computes it.
 
 `program_of` makes the program, and engine `aot` captures it: for the backend of `torch.compile`, while the program
 waits, and for engine `dynamo`, when the whole program has run. Only plain texts are read of Dynamo's descriptions of
-inputs and nodes (`source.name`, `stack_trace`, `nn_module_stack`).
+inputs and nodes (`source.name`, `stack_trace`, `nn_module_stack`). Dynamo's source of an input is the expression by
+which the program reaches it, from a local (`L`) or global (`G`) variable: `L['self']._parameters['weight']`. A place
+is the index of an input or output of a graph.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def name_of_source(source: str) -> str:
 
 
 def role_of_source(source: str, value: Any) -> str:
-    """Return a tensor's role: `parameter`, `buffer`, `input`, or `constant` if it comes from outside."""
+    """Return a tensor's role: `parameter`, `buffer`, `input`, or `constant` if it comes from outside: from a global, a
+    closure, or an attribute of a module that is none of its parameters and buffers."""
     parts = _parts_of_source(source)
     if "_parameters" in parts or isinstance(value, nn.Parameter):
         return "parameter"
@@ -91,7 +94,11 @@ def line_of(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
 
 
 def _module_of(stack: Mapping[Any, tuple[str, Any]], paths: Mapping[int, str]) -> str:
-    """Return the path of the innermost module of a node: the one in `paths`, else as Dynamo spells it."""
+    """Return the path of the innermost module of a node: its path in `paths` (by the module's identity), else as Dynamo
+    spells it, if the program's modules are unknown or the key is no id.
+
+    `stack` is the node's `nn_module_stack`: for each module, its key, Dynamo's spelling and the class.
+    """
     for key, (spelled, _) in reversed(list(stack.items())):
         # Dynamo's keys are ids of modules; a module that is called again has `@` and a count after it.
         number = str(key).partition("@")[0]
@@ -105,7 +112,8 @@ def _module_of(stack: Mapping[Any, tuple[str, Any]], paths: Mapping[int, str]) -
 
 
 def function_of(graph: fx.Graph) -> str:
-    """Return the user's function that a graph of Dynamo's comes from: `Net.forward` while Dynamo compiles it."""
+    """Return the name of the user's function that a graph of Dynamo's comes from: `Net.forward` while Dynamo compiles
+    it, `forward` later. Code after a graph break, which Dynamo names a resumption, has the name of its function."""
     now = TracingContext.get_traced_code() if TracingContext.try_get() else None
     if now:
         name = frames.without_resumption(now[0].co_name)
@@ -156,7 +164,7 @@ class _GraphRunner(fx.Interpreter):
 
 
 TRACED = (FakeTensor, FunctionalTensor)
-"""The classes of tensors that AOTAutograd traces with."""
+"""The classes of the tensors on which AOTAutograd traces a function."""
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +172,7 @@ class GraphRun:
     """One run of a graph of Dynamo's: its inputs, the modes around it, and, when it has run, its outputs.
 
     `values` has copies of the tensors among the inputs, by place; tensors that keep their values are not copied.
-    `requires_grad_before` and `requires_grad_after` say which inputs require grad.
+    `requires_grad_before` and `requires_grad_after` say which inputs require grad before and after the run.
     """
 
     module: fx.GraphModule
@@ -177,7 +185,8 @@ class GraphRun:
 
 
 def collect(module: fx.GraphModule, inputs: Sequence[Any], stays: Callable[[Tensor], bool]) -> GraphRun:
-    """Return a graph that Dynamo has made with the inputs that it runs on next. A tensor that `stays` is not copied."""
+    """Return a GraphRun, still without outputs, of a graph that Dynamo has made and of the inputs that it runs on next.
+    A tensor of which `stays` returns true keeps its values, and is not copied."""
     tensors = {place: tensor for place, tensor in enumerate(inputs) if isinstance(tensor, Tensor)}
     copies = copy_values({str(place): tensor for place, tensor in tensors.items() if not stays(tensor)})
     values = {place: copies.get(str(place), tensor) for place, tensor in tensors.items()}
@@ -185,7 +194,7 @@ def collect(module: fx.GraphModule, inputs: Sequence[Any], stays: Callable[[Tens
 
 
 def requires_grad_flags(inputs: Sequence[Any]) -> tuple[bool, ...]:
-    """Return which of these require grad."""
+    """Return for each input whether it is a tensor that requires grad."""
     return tuple(isinstance(value, Tensor) and value.requires_grad for value in inputs)
 
 
@@ -197,10 +206,10 @@ ValueRead = tuple[int, "Source | None"]
 class GraphFunction:
     """A graph of Dynamo's as a function of its tensors: engine `aot` traces it, and it is the reference of its Pair.
 
-    `returned` are the places of the results that it returns, each with whether it requires grad; None returns all.
-    The program reads values of inputs before the graph runs (`read_before`, places among the inputs), and afterwards
-    (`read_after`, places among the results; -1, -2, … are the first input, the second, …). Inputs that the graph itself
-    does not take come last.
+    `returned` are the places of the results that it returns, each with whether it needs a gradient (else it is
+    detached); None returns all. The program reads values of inputs before the graph runs (`read_before`, places among
+    the inputs), and afterwards (`read_after`, places among the results; -1, -2, … are the first input, the second, …).
+    Inputs that the graph itself does not take come last.
     """
 
     module: fx.GraphModule
@@ -211,11 +220,12 @@ class GraphFunction:
     __name__ = "graph"
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run the graph, with the program's reads of values around it."""
         examples = example_values(self.module)
         own = list(inputs[: len(examples)])
         for place, source in self.read_before:
             _read_value(inputs[place], source)
-        # A size among the inputs is read from the tensor that has it.
+        # A symbolic size among the inputs is read from the tensor that has it, so that it is a size of the trace.
         for place, (tensor, dim) in _sizes_of_tensors(examples).items():
             own[place] = own[tensor].shape[dim]
         # The graph runs node by node: each operator gets the line of its node (`set_node_sources`).
@@ -225,7 +235,10 @@ class GraphFunction:
             _read_value(results[place] if place >= 0 else own[-1 - place], source)
         if self.returned is None:
             return results
-        return tuple(results[place] if asks else _without_history(results[place]) for place, asks in self.returned)
+        return tuple(
+            results[place] if needs_gradient else _without_history(results[place])
+            for place, needs_gradient in self.returned
+        )
 
 
 def _read_value(tensor: Tensor, source: Source | None) -> None:
@@ -240,12 +253,13 @@ def _without_history(value: Any) -> Any:
 
 
 def example_values(module: fx.GraphModule) -> list[Any]:
-    """Return Dynamo's example of each input."""
+    """Return Dynamo's example value of each input: a fake tensor, a SymInt, or None."""
     return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
 
 
 def _sizes_of_tensors(examples: Sequence[Any]) -> dict[int, tuple[int, int]]:
-    """Return for each symbolic size among the inputs a tensor among them that has it, with the dimension."""
+    """Return for the place of each symbolic size among the inputs the place of a tensor that has this size, with the
+    dimension."""
     places: dict[int, tuple[int, int]] = {}
     for index, example in enumerate(examples):
         if isinstance(example, torch.SymInt):
@@ -270,8 +284,12 @@ def program_of(
     more: Mapping[str, Tensor],
     hooks: Mapping[str, tuple[Any, ...]],
 ) -> CalledProgram:
-    """Return one run of a graph as a program. `names` has the name of each input that is a tensor, and `tensors` has
-    all named tensors. `more` are tensors that the function takes and the graph does not."""
+    """Return one run of a graph as a program, whose callable is `function`.
+
+    `names` has for each input its name, or None if it is no tensor, and `tensors` has all named tensors. `paths` has
+    the paths of the whole program's modules by identity, `title` the name for messages, and `hooks` the gradient hooks
+    of the whole program's tensors by name. `more` are tensors that the function takes and the graph does not.
+    """
     values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
     for name, value in values.items():
         check_tensor(name, value)

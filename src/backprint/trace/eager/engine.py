@@ -3,6 +3,10 @@
 The step runs once, live: a dispatch mode records every operator below autograd, so branches on data, custom Functions,
 hooks, both kinds of checkpoint, double backward and optimizer steps need no special handling. Values that the program
 reads become guards. The backward begins where autograd is called.
+
+A Joint is the forward and the backward in one namespace of values, before it is divided into the two graphs of a Pair.
+The Writer's local name of a value may differ from the program's name of the port. An external tensor, here also one
+"from outside", is read by the program but not passed to it.
 """
 
 from __future__ import annotations
@@ -50,9 +54,11 @@ from backprint.values.wrappers import opened
 class _RecordedStep:
     """A recorded step: the program with its external tensors, and the StorageView of each result.
 
-    `keys` has the program's name for each key of the tape's ports, and `changed` names the tensors that were written
-    to. `shards` has the sharding of tensors, outputs and gradients that are DTensors. `hooks` has the effects of
-    post-accumulate-grad hooks.
+    `keys` has the program's name for each key of the tape's ports: a tensor of the call has its name as key, an
+    external one `outside 0` and so on. `mutations` has every named tensor after the forward, and `changed` names those
+    among them that the forward wrote to. `gradients` has None where autograd returns None, and `tangents` the ones
+    that the backward began with. `tree` and `leaves` are the structure of the program's result. `shards` has the
+    sharding of tensors, outputs and gradients that are DTensors. `hooks` has the effects of post-accumulate-grad hooks.
     """
 
     program: ObservedProgram
@@ -70,7 +76,7 @@ class _RecordedStep:
 
 
 def by_eager(program: CalledProgram, options: CaptureOptions) -> EngineResult:
-    """Capture a program by engine `eager`."""
+    """Capture a program by engine `eager`; with `specialize=False`, refuse a program that reads values."""
     with collector_paused():
         result = result_of_step(_record_or_refuse(program), options)
     if options.specialize is False and result.guards:
@@ -118,8 +124,8 @@ def _runs_untouched(program: CalledProgram) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One recorded run of a program: its step, or the error that ended it; `loaded_dynamo` says that it loaded
-    Dynamo."""
+    """One attempt to record a program: its recorded step (`run`), or the error that ended it. `loaded_dynamo` says that
+    the program imported Dynamo meanwhile."""
 
     program: CalledProgram
     loaded_dynamo: bool
@@ -128,23 +134,26 @@ class _Attempt:
 
 
 def record_step(program: CalledProgram) -> _RecordedStep:
-    """Record one live step, and again while a row of RETRIES has a reason; everything of the caller's is restored."""
+    """Record one live step, and again as long as a function in RETRIES has a reason. The caller's objects are restored.
+
+    A step that was recorded without post-accumulate-grad hooks has the hooks' effects from the attempt with them.
+    """
     hooks: HookEffects | None = None
     while True:
         was_loaded = is_loaded()
         try:
             run = record_once(program)
         except Exception as error:
-            again = _retried(_Attempt(program, not was_loaded and is_loaded(), error=error))
-            if again is None:
+            changed_program = _retried(_Attempt(program, not was_loaded and is_loaded(), error=error))
+            if changed_program is None:
                 raise
         else:
-            again = _retried(_Attempt(program, not was_loaded and is_loaded(), run))
-            if again is None:
+            changed_program = _retried(_Attempt(program, not was_loaded and is_loaded(), run))
+            if changed_program is None:
                 break
-            if program.runs_hooks_after and not again.runs_hooks_after:
+            if program.runs_hooks_after and not changed_program.runs_hooks_after:
                 hooks = run.hooks
-        program = again
+        program = changed_program
     if hooks is None:
         return run
     # Hooks that changed nothing stay a part of the program, so that the comparisons on other values see what they do.
@@ -152,12 +161,13 @@ def record_step(program: CalledProgram) -> _RecordedStep:
 
 
 def _retried(attempt: _Attempt) -> CalledProgram | None:
-    """Return the program as it is to be recorded again; None if the attempt stands."""
+    """Return the program as it is to be recorded again; None if no function in RETRIES asks for that."""
     return next(filter(None, (retry(attempt) for retry in RETRIES)), None)
 
 
 def _with_dynamo_loaded(attempt: _Attempt) -> CalledProgram | None:
-    """The run loaded Dynamo, so it cannot have run compiled parts as eager code: record the same program again."""
+    """The program imported Dynamo during the run, so `eager_stance`, which runs compiled parts as eager code, could not
+    be set before it: record the same program again."""
     return attempt.program if attempt.loaded_dynamo else None
 
 
@@ -176,7 +186,8 @@ def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
-    """The program writes to memory that tensors share, and they require grad by default only: record them without."""
+    """The program writes to memory that tensors share, and these require grad only because no tensor of the call did:
+    record the program without their gradients, because clones of them as leaves would not share memory."""
     if attempt.run is None or not attempt.program.grad_by_default:
         return None
     shared = shared_and_written(attempt.run.program, attempt.run.changed)
@@ -184,15 +195,17 @@ def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
-    """A tensor from outside the call requires grad, so the inputs do not by default."""
+    """A tensor from outside the call requires grad, so the inputs no longer do by default: record without theirs."""
     program, run = attempt.program, attempt.run
+    # The tensors of the call come first in the observed program; `with_outside` has cleared their `requires_grad` if a
+    # tensor from outside requires grad.
     if run is None or not program.grad_by_default or run.program.tensors[: len(program.tensors)] == program.tensors:
         return None
     return replace(program, tensors=run.program.tensors[: len(program.tensors)], grad_by_default=False)
 
 
 def _without_hooks_after(attempt: _Attempt) -> CalledProgram | None:
-    """Post-accumulate-grad hooks exist that a capture cannot have: record again without running them."""
+    """Post-accumulate-grad hooks exist that cannot be a part of the capture: record again without running them."""
     hooks = None if attempt.run is None else attempt.run.hooks
     if hooks is None or not attempt.program.runs_hooks_after or hooks.are_captured or not hooks.exist:
         return None
@@ -210,14 +223,17 @@ RETRIES = (
 
 
 def record_once(program: CalledProgram) -> _RecordedStep:
-    """Record one live step. Function modes are on for the program only, because they are slow."""
+    """Record one live step. The `__torch_function__` mode is slow, so it is on only while the program's forward and
+    backward run."""
     paths = module_paths(program.target())
     with preserving_random_states(), restoring_gradients(program.target()):
         seed_torch(SEED)
         # A cast that is cached from before would be a tensor that no recorded operator makes.
         torch.clear_autocast_cache()
         recorder = Recorder(paths, program.world)
+        # Without a world of fake tensors, the program runs on its own tensors.
         values = None if program.world is None else program.current_tensors()
+        # The function mode, which runs the bodies of `torch.cond` and the like; and the dispatch mode, which records.
         opener = BodyRecorder(recorder.seen, paths, rewrite=False)
         mode = ObservingMode(recorder, world=program.world)
 
@@ -227,17 +243,17 @@ def record_once(program: CalledProgram) -> _RecordedStep:
                 yield
 
         @contextlib.contextmanager
-        def modes(ready: dict[str, Tensor]) -> Iterator[None]:
+        def recording_forward(ready: dict[str, Tensor]) -> Iterator[None]:
             recorder.begin(ready)
             with scripts_seen(opener.read_by_script), recording():
                 yield
 
         try:
             stance = eager_stance()
-            seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
-            noting = frames.noting_prints(), storages_filled(recorder.note_filled)
-            with stance, seeing[0], seeing[1], noting[0], noting[1], staged(program, values) as stage:
-                return record_backward(run_forward(stage, modes), recorder, recording)
+            threads, overlap_checks = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
+            prints, filled_storages = frames.noting_prints(), storages_filled(recorder.note_filled)
+            with stance, threads, overlap_checks, prints, filled_storages, staged(program, values) as stage:
+                return record_backward(run_forward(stage, recording_forward), recorder, recording)
         finally:
             recorder.restore()
 
@@ -247,54 +263,54 @@ Recording = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recording) -> _RecordedStep:
-    """Record the backward of a recorded forward."""
+    """Record the backward of a forward that `recorder` has just recorded, and return both as one step."""
     # What the forward did, read before the backward runs: edges, writes, external tensors, effects.
     recorder.edges.note_edges_behind_outputs(forward.tensors)
     recorder.external.note_written()
     program = forward.stage.program
-    with_outside_ = replace(
-        with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates
-    )
-    names = [named.name for named in with_outside_.tensors[len(program.tensors) :]]
-    outside = dict(zip(names, recorder.seen.outside, strict=True))
-    keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}
+    # The program with its external tensors, which come after the tensors of the call.
+    observed = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates)
+    names_of_outside = [named.name for named in observed.tensors[len(program.tensors) :]]
+    outside = dict(zip(names_of_outside, recorder.seen.outside, strict=True))
+    keys = {name: name for name in forward.stage.ready}
+    keys |= {f"outside {index}": name for index, name in enumerate(names_of_outside)}
     effects = forward.effects(
         outside, [name for name, tensor in outside.items() if recorder.external.had_gradient(tensor)]
     )
     written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
     after = {**forward.stage.ready, **outside, **effects.new}
-    # Where the results are. The writer later reads the value that each place has at the end of the forward.
+    # The StorageViews of the results. The writer later reads the value that each has at the end of the forward.
     outputs = {name: recorder.place(opened(tensor)) for name, tensor in forward.tensors.items()}
     mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
-    requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
+    requiring_grad = {named.name for named in observed.tensors if named.requires_grad}
     leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
     shards_of_gradients: dict[str, str] = {}
-    # hooks by which a module reduces gradients are a part of every step of ranks
+    # Hooks by which a module such as DDP reduces gradients are not watched: they are a part of every distributed step.
     watched = leaves if program.runs_hooks_after and not program.accumulates else {}
     # Record autograd's own backward.
     with watching_hooks(watched, recorder.tape.calls) as hooks:
         gradients, tangents = _backward_placements(
-            with_outside_, recorder, recording, leaves, forward.tensors, shards_of_gradients
+            observed, recorder, recording, leaves, forward.tensors, shards_of_gradients
         )
     shards = {
-        **keyed("", {name: wrapping.text for name, wrapping in with_outside_.wrappings.items()}),
+        **keyed("", {name: wrapping.text for name, wrapping in observed.wrappings.items()}),
         **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
         **keyed("gradient", shards_of_gradients),
     }
     changed = effects.changed | written | frozenset(effects.new)
     return _RecordedStep(
-        with_outside_,
-        recorder,
-        keys,
-        outputs,
-        mutations,
-        changed,
-        gradients,
-        tangents,
-        forward.tree,
-        forward.leaves,
-        shards,
-        hooks,
+        program=observed,
+        recorder=recorder,
+        keys=keys,
+        outputs=outputs,
+        mutations=mutations,
+        changed=changed,
+        gradients=gradients,
+        tangents=tangents,
+        tree=forward.tree,
+        leaves=forward.leaves,
+        shards=shards,
+        hooks=hooks,
     )
 
 
@@ -307,7 +323,10 @@ def _backward_placements(
     shards: dict[str, str],
 ) -> tuple[dict[str, StorageView | None], dict[str, Tensor]]:
     """Record autograd's own backward. Return the StorageViews of the gradients, and the tangents of the outputs that
-    have one."""
+    have one: ones. The shardings of gradients that are DTensors are put into `shards`.
+
+    Both results are empty if nothing requires grad, or if the program has run this backward itself.
+    """
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
@@ -320,7 +339,7 @@ def _backward_placements(
     recorder.begin_backward()
     with fake_mode, recording():
         gradients = run_backward(program, leaves, outputs, tangents, shards)
-    # The program has run this backward itself, so it takes no tangents.
+    # Nothing ran: the program itself has run the backward from these outputs, so the tangents are no inputs.
     if not gradients:
         recorder.remove_ports([tangent_name(name) for name in tangents])
         return {}, {}
@@ -333,7 +352,7 @@ def _backward_placements(
 
 
 def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
-    """Return the engine's result for a recorded step."""
+    """Return the engine's result for a recorded step: its Pair, and the program with what the run has shown of it."""
     program, seen = run.program, run.recorder.seen
     # The tape as a Joint, then as a Pair.
     joint, writer = joint_of(run, in_place=not options.functional)
@@ -343,7 +362,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     pair = assembled.pair
     if options.partition is None:
         pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_lives_of(pair, run, writer)))
-    # The program with its findings: the tensors that it writes to, also through shared memory.
+    # The program with the tensors that it writes to, and the groups of its tensors that share memory written to.
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
     return EngineResult(
@@ -364,10 +383,11 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
 
 
 def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
-    """Yield the values that lived on after their last use in the graphs, each with the last step before it was freed.
+    """Yield the values that were freed later than right after their last use in the graphs, each with the last step
+    before its memory was freed.
 
-    These are values of the forward, of a custom Function's backward, and of a backward that runs in the node of a
-    checkpoint. Results, and values that are updated in place, are left out.
+    Only values whose life code of Python decides: those of the forward, of a custom Function's backward, and, with a
+    reentrant checkpoint, of the whole backward. Results, and values that are updated in place, are left out.
     """
     graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
     steps = [step for graph in graphs for step in graph.steps]
@@ -375,37 +395,42 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
     written_in_python = [step for step in graphs[-1].steps if is_in_own_backward(step)]
     followed = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *written_in_python]
     lasts = {name: order[step.name] for step in followed for name in (step.name, *used(step))}
-    kept = {name for graph in graphs for result in graph.results for name in refs(result)}
-    after = [""]  # for each call, the step of the Pair that it made, or the next that a call made
+    results = {name for graph in graphs for result in graph.results for name in refs(result)}
+    # For each call of the tape, the step of the Pair that was written last for it; for a call whose step is dead code,
+    # the one of the next call that has any.
+    after = [""]
     for name in reversed(writer.ends):
         after.append(name if name in order else after[-1])
     after.reverse()
     for memory, name in writer.made.items():
-        if name not in lasts or name in kept or memory in writer.written:
+        if name not in lasts or name in results or memory in writer.written:
             continue
-        freed = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))  # calls may follow the step
+        # The number of calls that had run when the memory was freed. Calls that follow the step do not count.
+        freed = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))
         last = after[max(freed - 1, 0)]
         if last and order[last] > lasts[name]:
             yield name, last
 
 
 SCATTERS = "aten.as_strided_scatter.default"
+"""The operator that puts a view's new value, or its gradient, into the whole storage."""
 
 
 def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
-    """Yield each part of a capture that another engine may express better."""
+    """Yield a Doubt for each part of a capture that another engine may express better: control flow, view updates."""
     for name, source in seen.opened:
         yield Doubt(CONTROL_FLOW, f"{name}{frames.place(source)} is captured as the operators that its body ran")
     steps = () if pair.backward is None else pair.backward.steps
+    # Only the backward scatters into a storage: autograd's node `CopySlices` does so, and no call of the program.
     if any(step.target == SCATTERS for step in steps) and all(step.target != SCATTERS for step in pair.forward.steps):
         reason = "the program updates a view in place, and autograd's own backward of that scatters into the storage"
-        yield Doubt(VIEW_UPDATE, reason)  # by the node `CopySlices`
+        yield Doubt(VIEW_UPDATE, reason)
 
 
 def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
-    """Return the Joint of a recorded step, and the Writer that wrote it."""
+    """Return the Joint of a recorded step, and the Writer that wrote it. With `in_place`, updates in place stay so."""
     program, tape = run.program, run.recorder.tape
-    tangents = {tangent_name(name): name for name in run.tangents}
+    tangents = {tangent_name(name): name for name in run.tangents}  # the tape's key of a tangent: its output's name
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
     ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
     writer = Writer(tape, ports, list(run.keys), tape.start, in_place)
@@ -433,7 +458,7 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
                 "tangent",
                 placement_spec(places[key]),
                 writer.locals[key],
-                # The gradient of a partial sum is the same on every rank.
+                # An output that is a partial sum over ranks has the same gradient on every rank.
                 run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
             )
             for key, name in tangents.items()
@@ -451,7 +476,7 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
 def _write_forward(
     run: _RecordedStep, writer: Writer, local: Mapping[str, str], in_place: bool
 ) -> tuple[list[Step], list[Result]]:
-    """Return the Steps of the forward, and its results."""
+    """Return the Steps of the forward, and its results. `local` has the writer's name of each tensor's port."""
     tape = run.recorder.tape
     steps: list[Step] = []
     writer.write_into(steps)
@@ -465,7 +490,7 @@ def _write_forward(
         )
         for name, place in run.outputs.items()
     ]
-    port_names: dict[StorageView, set[str]] = {}  # two inputs may lie in one place
+    port_names: dict[StorageView, set[str]] = {}  # a set, because two inputs may have one StorageView
     for name, place in run.mutations.items():
         port_names.setdefault(place, set()).update([local[name]] if name in local else [])
     for name, place in run.mutations.items():
@@ -477,7 +502,8 @@ def _write_forward(
 
 
 def _write_backward(run: _RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
-    """Return the Steps of the backward, and the gradients in the order of the program's tensors."""
+    """Return the Steps of the backward, and the gradients in the order of the program's tensors (None where autograd
+    returns None)."""
     tape = run.recorder.tape
     steps: list[Step] = []
     writer.begin_backward()

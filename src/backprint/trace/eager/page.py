@@ -1,4 +1,8 @@
-"""One call of a tape as Steps: which arguments it changes, its functional form, its echo, and the Steps themselves."""
+"""One call of a tape as Steps: which arguments it changes, its functional form, its echo, and the Steps themselves.
+
+A functional form of an operator returns the new values of the arguments that the operator changes: `add` of `add_`. An
+echo is how a step of the backward relates to the forward: `gradient of mm_3`. A `place` is the StorageView of a tensor.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import builtins
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -42,12 +46,13 @@ def changes_arguments(call: TapedCall) -> bool:
 
 
 def _changes_statistics(call: TapedCall) -> bool:
-    """Whether a call changes running statistics that its schema does not mark as written."""
+    """Whether a call is a batch norm in training: it changes running statistics that its schema does not mark as
+    written."""
     return schema_of(call.func).name in SILENT_WRITERS and bool(_argument_named(call, "training"))
 
 
 def _argument_named(call: TapedCall, name: str) -> Any:
-    """Return an argument by its name in the schema."""
+    """Return an argument by its name in the schema, or its default; None if the operator has no such argument."""
     for index, argument in enumerate(schema_of(call.func).arguments):
         if argument.name == name:
             if name in call.kwargs:
@@ -57,11 +62,12 @@ def _argument_named(call: TapedCall, name: str) -> Any:
 
 
 def changed_arguments(call: TapedCall) -> Iterator[Any]:
-    """Yield the tensors that a call writes to; None for an optional one that was left out."""
+    """Yield the StorageViews of the tensors that a call writes to; None for an optional one that was left out."""
     silent = ("running_mean", "running_var") if _changes_statistics(call) else ()
     for index, argument in enumerate(schema_of(call.func).arguments):
         if argument.name in silent or (argument.alias_info is not None and argument.alias_info.is_write):
             value = call.kwargs.get(argument.name, call.args[index] if index < len(call.args) else None)
+            # A StorageView is a tuple too, and stands for one tensor.
             yield from value if isinstance(value, (list, tuple)) and type(value) is not StorageView else [value]
 
 
@@ -76,13 +82,13 @@ def is_foreach(call: TapedCall) -> bool:
 
 
 def split_foreach_call(call: TapedCall) -> Iterator[TapedCall]:
-    """Yield a call for each tensor of a `_foreach_` call whose tensors share memory: each sees the updates before
-    it."""
+    """Yield a `_foreach_` call for each tensor of one whose tensors share memory, so that each sees the updates before
+    it. Refuse any other call that changes several tensors."""
     count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
     if count < 2 or not is_foreach(call):
         raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
     for index in range(count):
-        # Lists of that length go with the tensors one by one; other arguments are for all of them.
+        # A list with as many items as there are tensors has one for each; any other argument is for all tensors.
         args = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
         kwargs = {
             key: [item[index]] if type(item) is list and len(item) == count else item
@@ -102,6 +108,7 @@ def functional_form(call: TapedCall) -> Any:
     """Return the operator that returns the new values of the arguments that a call writes to, or None."""
     if not _changes_statistics(call):
         return _functional_of(call.func)
+    # Arguments 3 and 4 are the running statistics: the functional form takes both, and neither may be None.
     if call.func is aten.native_batch_norm.default and all(type(place) is StorageView for place in call.args[3:5]):
         return aten._native_batch_norm_legit_functional.default
     return None
@@ -143,7 +150,8 @@ def _view_function_of(func: Any) -> Any:
 
 
 def without_generator(func: Any) -> Any:
-    """Return the overload of a draw without a generator argument."""
+    """Return the overload of a random operator without a generator argument: `randperm.default` for
+    `randperm.generator`."""
     kind = overload_name_of(func).replace("generator_with_", "").replace("_generator", "").replace("generator", "")
     return func if "generator" not in overload_name_of(func) else getattr(func.overloadpacket, kind or "default")
 
@@ -161,9 +169,10 @@ def name_of_result(func: Any) -> str:
 
 
 class _ResultGeometry:
-    """Computes the StorageViews of a step's results by running the operator on meta tensors.
+    """Computes the StorageViews of a step's results by running the operator on meta tensors; their `memory` is -1.
 
-    `places` has the StorageView of each value by name. The results are cached by the geometry of the arguments.
+    `places` has the StorageView of each value by name: it is the Page's, which adds to it. The arguments are values by
+    name (Ref), and the results are cached by the geometry of the arguments.
     """
 
     def __init__(self, places: Mapping[str, StorageView]) -> None:
@@ -177,7 +186,8 @@ class _ResultGeometry:
         return placement
 
     def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Return the results of a step as StorageViews."""
+        """Return the results of a step as StorageViews; raise NoFunctionalForm where the operator has no meta kernel
+        for the arguments."""
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         key = (func, self.key(args), self.key(kwargs))
         if key not in self.cache:
@@ -201,7 +211,7 @@ class _ResultGeometry:
         return next((device for device in devices if device.type != "cpu"), CPU)
 
     def key(self, value: Any) -> Any:
-        """Return arguments as a key: tensors by geometry, numbers with their type."""
+        """Return arguments as a key of the cache: tensors by geometry without their memory, numbers with their type."""
         match value:
             case Ref(name):
                 return self.places[name]._replace(memory=-1)
@@ -213,7 +223,7 @@ class _ResultGeometry:
         return type(value), repr(value)
 
     def with_meta_tensors(self, value: Any) -> Any:
-        """Replace values by meta tensors in arguments."""
+        """Replace values by meta tensors in arguments, and the `device` argument by `meta`."""
         match value:
             case Ref(name):
                 return meta_tensor(self.places[name])
@@ -228,25 +238,40 @@ class _ResultGeometry:
 
 # ---- Echoes: what each call of a backward computes of the forward
 
-WrittenCall = tuple[str, TapedCall]
-"""A call, and the name of the value that was written for it."""
+
+class _WrittenCall(NamedTuple):
+    """A call, and the name of the value that was written for it."""
+
+    name: str
+    call: TapedCall
+
+
+class _Addend(NamedTuple):
+    """One term of a sum of gradients: the autograd node that made it, and the tensors that the forward call of this
+    node took."""
+
+    node: int
+    arguments: set[StorageView]
 
 
 class Echoes:
     """Finds the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
 
-    `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node. A
-    checkpoint repeats calls of the forward on the same values. `contents` describes the current content of each memory:
-    equal texts stand for values that were computed alike, also for values that each layer of the forward computes, such
-    as a mask.
+    `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node, by
+    the node's sequence number, and `node_of_value` the node in whose backward each value was made.
+
+    A recomputation is a call that a checkpoint repeats. It has other memory than the call of the forward, so both are
+    compared by a key, in which each memory is described by the call that made its content. `contents` has these
+    descriptions, and `keys` numbers the keys, in order to keep descriptions short. Values that were computed alike have
+    equal descriptions, also those that each layer of the forward computes, such as a mask.
     """
 
     def __init__(self, latest: Callable[[StorageView], str]) -> None:
         self.latest = latest
         self.in_backward = False
-        self.calls_by_node: dict[int, WrittenCall] = {}
-        self.forward_calls: list[WrittenCall] = []
-        self.forward_calls_by_key: dict[str, list[WrittenCall]] = {}
+        self.calls_by_node: dict[int, _WrittenCall] = {}
+        self.forward_calls: list[_WrittenCall] = []
+        self.forward_calls_by_key: dict[str, list[_WrittenCall]] = {}
         self.keys: dict[str, int] = {}
         self.contents: dict[int, str] = {}
         self.node_of_value: dict[str, int | None] = {}
@@ -260,65 +285,70 @@ class Echoes:
         self.in_backward = True
 
     def note(self, call: TapedCall, name: str) -> None:
-        """Remember a call that has been written, and for a repeated call the first one's results."""
+        """Remember a call that has been written, with the name of its value; in the place of a call that a checkpoint
+        repeats, the name of the forward's value."""
         if not self.in_backward:
-            self.forward_calls.append((name, call))
+            self.forward_calls.append(_WrittenCall(name, call))
         elif call.grad:
-            name = name if (original := self.repeated_call(call)) is None else original[0]
+            name = name if (original := self.repeated_call(call)) is None else original.name
             self.note_contents(call, self.call_key(call))
-        # The node of a call was made just before it ran. Calls that make no node follow with the same number: the first
-        # one counts.
-        self.calls_by_node.setdefault(call.seq - 1, (name, call))
+        # The node of a call was made just before the call ran, so its number is the one before `seq`. Calls that make
+        # no node follow with the same `seq`: the first call counts.
+        self.calls_by_node.setdefault(call.seq - 1, _WrittenCall(name, call))
 
     # ---- The echo of a call
 
     def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
-        """Return the line and the echo of a call; without a line of its own, the line of the forward call."""
+        """Return the line and the echo of a call. A call of autograd's own backward has the line of the forward's call
+        whose node runs."""
         echo = self.echo(call)
         if echo is not None and call.source is None:  # autograd's engine runs a node in C++, below no line of Python
-            return self.calls_by_node[call.node or 0][1].source, echo
+            return self.calls_by_node[call.node or 0].call.source, echo
         return self.with_module_of_forward(call), echo
 
     def with_module_of_forward(self, call: TapedCall) -> Source | None:
-        """Return the line of a call. The backward of a custom autograd.Function is below no module: its lines have the
-        module of the call of the forward."""
+        """Return the line of a call. A line in the backward of a custom autograd.Function is below no module's forward,
+        so it gets the module of the forward's call whose node runs."""
         source = call.source
-        ahead = self.calls_by_node[call.node][1].source if call.node in self.calls_by_node else None
-        if source is None or source.module or ahead is None or not self.in_backward:
+        of_forward = self.calls_by_node[call.node].call.source if call.node in self.calls_by_node else None
+        if source is None or source.module or of_forward is None or not self.in_backward:
             return source
-        return replace(source, module=ahead.module)
+        return replace(source, module=of_forward.module)
 
     def echo(self, call: TapedCall) -> Echo | None:
-        """Return the echo of a call of the backward."""
+        """Return the echo of a call of the backward; None for a call of the forward, or one that no node makes."""
         if (original := self.repeated_call(call)) is not None:
-            return Echo("recomputes", (original[0],))
+            return Echo("recomputes", (original.name,))
         if call.node is None or call.node not in self.calls_by_node:
             return None
         if call.func in (aten.add.Tensor, aten.add_.Tensor) and (value := self.summed_gradients_of(call)):
             return Echo("sum of gradients of", (value,))
-        return Echo("gradient of", (self.calls_by_node[call.node][0],))
+        return Echo("gradient of", (self.calls_by_node[call.node].name,))
 
-    def repeated_call(self, call: TapedCall) -> WrittenCall | None:
-        """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None."""
+    def repeated_call(self, call: TapedCall) -> _WrittenCall | None:
+        """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None. Of several
+        equal calls, one from the same line is preferred."""
+        # A checkpoint recomputes in grad mode; autograd's own backward runs without.
         if not self.in_backward or not call.grad:
             return None
         if not self.forward_calls_by_key:
             self.index_forward()
         same = self.forward_calls_by_key.get(self.call_key(call), [])
-        return next((written for written in same if written[1].source == call.source), next(iter(same), None))
+        return next((written for written in same if written.call.source == call.source), next(iter(same), None))
 
     def index_forward(self) -> None:
-        """Sort the forward's calls by their keys."""
+        """Group the forward's calls by their keys, and note the content of memory that they make."""
         for name, call in self.forward_calls:
             key = self.call_key(call)
-            self.forward_calls_by_key.setdefault(key, []).append((name, call))
+            self.forward_calls_by_key.setdefault(key, []).append(_WrittenCall(name, call))
             self.note_contents(call, key)
 
     def note_contents(self, call: TapedCall, key: str) -> None:
-        """Note the new content of the memory of a call's results, and of the arguments that it changes.
+        """Note the new content of the memory of a call's results, and of the arguments that it changes; `key` is the
+        call's key.
 
-        Memory that no call has made is its own content, whatever is written to it: a batch norm that is repeated reads
-        running statistics that its first run has changed.
+        Memory that no call has made, such as a parameter's, keeps its number as its content, whatever is written to it:
+        a batch norm that is repeated reads running statistics that its first run has changed.
         """
         number = self.keys.setdefault(key, len(self.keys))
         taken = {leaf.memory for leaf in iter_leaves((call.args, call.kwargs)) if type(leaf) is StorageView}
@@ -326,6 +356,7 @@ class Echoes:
         for index, leaf in enumerate([*iter_leaves(call.result), *changed]):
             if type(leaf) is not StorageView:
                 continue
+            # New memory, or an update of memory that a call has made. A view of an argument has its content already.
             if leaf.memory not in taken or (leaf in changed and leaf.memory in self.contents):
                 self.contents[leaf.memory] = f"{index} of call {number}"
 
@@ -335,7 +366,7 @@ class Echoes:
         return repr((call.func, self.with_contents(call.args), self.with_contents(call.kwargs), call.state))
 
     def with_contents(self, value: Any) -> Any:
-        """Replace the memory of StorageViews by its content."""
+        """Replace the memory, the first field, of StorageViews among nested arguments by the text of its content."""
         if type(value) is StorageView:
             return (self.contents.get(value.memory, value.memory), *value[1:])
         if isinstance(value, (tuple, list)):
@@ -348,25 +379,25 @@ class Echoes:
         Both addends were made in nodes of forward calls that took that value. So it is an argument that both calls have
         in common, of the shape of the sum.
         """
-        sides = []
+        addends = []
         for place in call.args[:2]:
             if type(place) is not StorageView:
                 return ""
             node = self.node_of_value.get(self.latest(place))
             if node is None or node not in self.calls_by_node:
                 return ""
-            sides.append(
-                (
-                    node,
-                    {place_ for place_ in iter_leaves(self.calls_by_node[node][1].args) if type(place_) is StorageView},
-                )
-            )
-        if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
+            arguments = iter_leaves(self.calls_by_node[node].call.args)
+            addends.append(_Addend(node, {argument for argument in arguments if type(argument) is StorageView}))
+        first, second = addends
+        # Both made by one node, in which the sum does not run: not gradients from two nodes.
+        if first.node == second.node and first.node != call.node:
             return ""
-        common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
-        # A sum without a line is autograd's own; a gradient that is passed on unchanged was made by an earlier node.
+        common = [place for place in first.arguments & second.arguments if place.shape == call.args[0].shape]
+        # A sum without a line is autograd's own. A node that passes its gradient on unchanged, as that of `add` does,
+        # leaves it to the node that made it, so the calls need have nothing in common: then the value is the one
+        # argument of this shape of the call in whose node the sum runs.
         if not common and call.source is None:
-            own = [places for node, places in sides if node == call.node]
+            own = [addend.arguments for addend in addends if addend.node == call.node]
             common = [place for places in own for place in places if place.shape == call.args[0].shape]
             common = common if len(common) == 1 else []
         return next((name for name in sorted(map(self.latest, common)) if name), "")
@@ -378,8 +409,10 @@ class Echoes:
 class Page:
     """Writes Steps, for one call of the tape after another.
 
-    `steps` is the direction that is being written and `call` the call; both change while a tape is written. `places`
-    has the StorageView of every value by name, and `notes` the facts that the text of a step does not show.
+    `steps` is the list that new steps are appended to (the forward's, then the backward's), `call` the call that they
+    are written for, and `last` the name that `CallSteps.put_call` last gave to a result of this call, or ''. All three
+    change while a tape is written. `places` has the StorageView of every value by name, and `notes` the facts that the
+    text of a step does not show.
     """
 
     def __init__(self, names: Names, echoes: Echoes) -> None:
@@ -392,11 +425,11 @@ class Page:
         self.last = ""
 
     def set_call(self, call: TapedCall | None) -> None:
-        """Attribute the steps that follow to this call."""
+        """Attribute the steps that follow to this call; to none, with None."""
         self.call, self.last = call, ""
 
     def put(self, step: Step) -> None:
-        """Append a step, with the line and the echo of its call."""
+        """Append a step, with the line and the echo of its call, unless it has its own."""
         if self.call is not None and step.source is None and step.echo is None:
             source, echo = self.echoes.origin(self.call)
             if source is not None or echo is not None:
@@ -407,7 +440,8 @@ class Page:
     def emit(
         self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: StorageView | None = None
     ) -> str:
-        """Append a step that the tape does not have; without a StorageView, it is computed on meta tensors."""
+        """Append a step for which the tape has no call, and return its name. `place` is the StorageView of its result;
+        without it, the geometry is computed on meta tensors."""
         place = place or self.geometry.placement(func, args, dict(kwargs))
         name = self.names.free(name_of_result(func), avoid=BUILTINS)
         packed_args = tuple([pack(value) for value in args])
@@ -417,7 +451,8 @@ class Page:
         return name
 
     def put_item(self, name: str, index: int, item: Any) -> str:
-        """Append a step that takes an item of another step's tuple."""
+        """Append a step that takes an item of another step's tuple, and return its name; `item` is the StorageView of
+        the item, or a tuple of them."""
         local = self.names.free(f"{name}_{index}")
         self.put(Step(local, "operator.getitem", (Ref(name), index), (), placement_spec(item)))
         if type(item) is StorageView:
@@ -425,7 +460,8 @@ class Page:
         return local
 
     def put_items(self, name: str, results: Any) -> list[tuple[str, Any]]:
-        """Return a name for each tensor among a step's results, lists included; '' for other values."""
+        """Return name and StorageView of each tensor among a step's results, one level of tuples included, with a step
+        that takes each item; ('', None) for other values."""
         if type(results) is StorageView:
             return [(name, results)]
         items: list[tuple[str, Any]] = []
@@ -440,14 +476,15 @@ class Page:
         return items
 
     def put_guard(self, target: str, *args: Value, structure: bool = False) -> None:
-        """Append a guard on a value; `structure` if it is about how a sparse tensor is built."""
+        """Append a guard: a step such as `assert_equal`, on a value and what it must be. `structure` says that it is
+        about how a sparse tensor is built."""
         name = self.names.free("guard")
         self.put(Step(name, target, args))
         if structure:
             self.mark(name, structure=True)
 
     def mark(self, name: str, **fields: Any) -> None:
-        """Add to the note of a step."""
+        """Set fields of the Note of a step."""
         self.notes[name] = replace(self.notes.get(name, Note()), **fields)
 
     def replace_last_step(self, **fields: Any) -> None:
@@ -455,6 +492,7 @@ class Page:
         self.steps[-1] = replace(self.steps[-1], **fields)
 
     def drop_notes_after(self, count: int) -> None:
-        """Drop the notes of all steps after the first `count`: they failed, and dead code is removed later."""
+        """Drop the notes of all steps after the first `count`, an attempt that failed: without a note that keeps them,
+        assembly removes these steps as dead code."""
         for step in self.steps[count:]:
             self.notes.pop(step.name, None)

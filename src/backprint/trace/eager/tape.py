@@ -3,6 +3,9 @@
 A tensor on a tape is a StorageView: its storage and its geometry in it. Python's identity would not do, because
 autograd unpacks a saved tensor as a new object in the same memory. No tensor is kept alive. The StorageView of a sparse
 tensor has the StorageViews of its indices and values, which are strided tensors.
+
+In this package a `place`, or the placement of a tensor, is its StorageView, and a `memory` the number of its storage.
+A tensor is from outside if the run uses it, but neither was passed it nor has made it.
 """
 
 from __future__ import annotations
@@ -46,9 +49,11 @@ from backprint.values.tree import plain_leaves, strided_parts
 class StorageView(NamedTuple):
     """The storage and the geometry of a tensor. Two tensors with one StorageView have the same elements.
 
-    `lazy` has the conjugate bit and the negative bit. A sparse tensor has no stride; `parts` are the StorageViews of
-    its indices and values, and its `memory` is the memory of its values as a negative number, which no strided tensor
-    has. `detached` marks an argument that does not require grad and uses memory of arguments that do.
+    `memory` is the number that the Recorder gives to a storage, or -1 where the storage does not matter. `offset` is in
+    elements. `lazy` has the conjugate bit and the negative bit. A sparse tensor has no stride; `parts` are the
+    StorageViews of its indices and values (values last), and its `memory` is -1 minus the memory of its values, which
+    no strided tensor has. `detached` marks an argument that does not require grad and shares memory with a tensor that
+    does: a graph reads it through `detach`.
     """
 
     memory: int
@@ -65,7 +70,8 @@ class StorageView(NamedTuple):
 
 
 class NoFunctionalForm(CaptureError):
-    """An update has no operator that returns the new value instead, so the graph runs it in place on a copy."""
+    """An update in place cannot be written as an operator that returns the new value, so the graph runs it in place on
+    a copy. Also raised where a tensor, or a result on meta tensors, is asked for that cannot be made."""
 
 
 # ---- StorageViews among other arguments
@@ -92,7 +98,7 @@ def placements(*values: Any) -> list[StorageView]:
 
 
 def meta_tensor(place: StorageView) -> Tensor:
-    """Return a meta tensor with a StorageView's geometry."""
+    """Return a meta tensor with a StorageView's geometry, at offset 0; refuse a sparse one."""
     if place.layout is not torch.strided:
         raise NoFunctionalForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
     meta = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
@@ -104,14 +110,15 @@ CPU = torch.device("cpu")
 
 
 def with_device_index(device: torch.device) -> torch.device:
-    """Return the device with its number: `cuda` is the current one."""
+    """Return the device with its index: `cuda` without an index means the current device."""
     if device.type in ("cpu", "meta") or device.index is not None:
         return device
     return torch.device(device.type, torch.get_device_module(device).current_device())
 
 
 def placement_of(tensor: Tensor, device: torch.device = CPU) -> StorageView:
-    """Return the StorageView of a tensor that is on no tape; a meta tensor stands for a tensor on `device`."""
+    """Return the StorageView, with memory -1, of a tensor that is on no tape. A meta tensor stands for one on
+    `device`."""
     if tensor.layout is not torch.strided:
         raise NoFunctionalForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
     return StorageView(
@@ -127,12 +134,13 @@ def placement_of(tensor: Tensor, device: torch.device = CPU) -> StorageView:
 
 
 def geometry(place: StorageView) -> tuple[Any, ...]:
-    """Return a tensor's dtype, shape and strides, without its storage."""
+    """Return a tensor's dtype, shape, strides and lazy bits, without its storage and offset."""
     return place.dtype, place.shape, place.stride, place.lazy
 
 
 def placement_tree(value: Any, device: torch.device) -> Any:
-    """Return a result with the StorageViews of its tensors, also inside tuples."""
+    """Return an operator's result with StorageViews in the place of its tensors, also inside tuples. Meta tensors among
+    them stand for tensors on `device`."""
     if isinstance(value, Tensor):
         return placement_of(value, device)
     if isinstance(value, (tuple, list)):
@@ -168,8 +176,12 @@ def are_apart(places: Sequence[StorageView]) -> bool:
     """Whether no two of these tensors use the same memory: each fills its own part of it."""
     if not all(place.layout is torch.strided and is_dense(place.shape, place.stride) for place in places):
         return False
+    # The memory of each, its first byte, and the byte after its last one: sorted, only neighbours can overlap.
     parts = sorted((place.memory, place.offset * place.dtype.itemsize, bytes_spanned(place)) for place in places)
-    return all(left[0] != right[0] or left[2] <= right[1] for left, right in itertools.pairwise(parts))
+    return all(
+        memory != next_memory or end <= next_start
+        for (memory, _, end), (next_memory, next_start, _) in itertools.pairwise(parts)
+    )
 
 
 # ---- Specs of StorageViews
@@ -177,7 +189,8 @@ def are_apart(places: Sequence[StorageView]) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def _tensor_spec_at(place: StorageView) -> TensorSpec:
-    """Return the spec of a StorageView."""
+    """Return the spec of a StorageView. In a TensorSpec, None is the contiguous stride, or a sparse tensor's."""
+    # Without the prefix `torch.`.
     dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
     if place.stride is None:
         return TensorSpec(dtype, place.shape, None, 0, device, layout)
@@ -186,9 +199,10 @@ def _tensor_spec_at(place: StorageView) -> TensorSpec:
 
 
 def placement_spec(result: Any) -> Spec:
-    """Return the spec of a call's result."""
+    """Return the spec of a call's result: of a StorageView, a number, a string, or a tuple of these; else None."""
     match result:
         case StorageView():
+            # Without its memory, on which the spec does not depend: so equal geometries share an entry of the cache.
             return _tensor_spec_at(result._replace(memory=-1))
         case bool() | int() | float() | complex() | str():
             return ScalarSpec(type(result).__name__)
@@ -201,18 +215,19 @@ def placement_spec(result: Any) -> Spec:
 
 
 class GeneratorState(NamedTuple):
-    """The state of a generator, and its device."""
+    """The bytes of a generator's state, and the generator's device."""
 
     device: str
     state: bytes
 
 
 class TapedCall(NamedTuple):
-    """One operator call. Tensors are StorageViews. `node` is the autograd node in whose backward the call ran.
+    """One operator call. Tensors are StorageViews. `source` is the user's line that made the call, if any did.
 
-    `sums` says that autograd accumulates into a leaf's gradient, and `grad` that grad mode was on. `state` is the
-    generator's state before a random draw and `state_after` the state afterwards; `own` says that the draw has a
-    generator of the program's own. `seq` is the sequence number that autograd would give its next node.
+    `node` is the sequence number of the autograd node in whose backward the call ran, or None in the forward. `seq` is
+    the sequence number that autograd would give its next node. `sums` says that autograd accumulates into a leaf's
+    gradient, and `grad` that grad mode was on. `state` is the generator's state before a random draw and `state_after`
+    the state afterwards, both None for other calls; `own` says that the call was passed a generator.
     """
 
     func: Any
@@ -231,7 +246,8 @@ class TapedCall(NamedTuple):
 
 @dataclass(slots=True)
 class _TapePort:
-    """A tensor that no recorded call made: a port of the graph."""
+    """A tensor that no recorded call made: a port of the graph. `key` is its name on the tape, not yet the port's name:
+    the name of a tensor of the program, a tangent's name, or `outside 0`, `fresh 0` and so on."""
 
     place: StorageView
     key: str
@@ -239,10 +255,11 @@ class _TapePort:
 
 @dataclass(slots=True)
 class Tape:
-    """Every call of a step in order. The calls from `boundary` on are its backward.
+    """Every call of a step in order. The calls from index `boundary` on are its backward; None while there is none.
 
-    `start` has the state of each device's default generator before its first draw, and `groups` the ranks of each
-    process group in which a collective runs.
+    `ports` has the ports in each memory, and `constants` copies of the tensors that become constants, by their port's
+    key. `start` has the state of each device's default generator before its first draw, and `groups` the ranks of each
+    process group in which a collective runs, by the group's label.
     """
 
     calls: list[TapedCall] = field(default_factory=list)
@@ -256,10 +273,16 @@ class Tape:
 # ---- The recorder
 
 STRIDED, EAGER = torch.strided, (False, False)
+"""The layout and the lazy bits (neither conjugated nor negated) of a usual tensor."""
 
 
 class Recorder(Observer):
-    """Records every operator of a run, forward and backward, on a tape."""
+    """Records every operator of a run, forward and backward, on a tape.
+
+    `paths` has the path of each module by its identity, for the lines of calls. In a fake run, `world` has the fake
+    tensors. `seen` collects the observations of the run, `external` the tensors from outside, and `edges` the opaque
+    edges: where autograd of the plain forward would not give the program's gradient.
+    """
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
         self.paths = paths
@@ -267,15 +290,15 @@ class Recorder(Observer):
         self.external = ExternalTensors(self.seen, paths, world)
         self.edges = OpaqueEdges(self.seen, paths, world)
         self.tape = Tape(start=own_generators())
-        # The number of each storage on the tape, by its identity.
+        # The number of each storage on the tape, by its identity; and how many numbers have been given.
         self.memories: dict[int, int] = {}
         self.memory_count = 0
-        # Storages that were resized from 0 bytes and not read since.
+        # Identities of storages that were resized from 0 bytes and not used since: nobody has written their new bytes.
         self.filled: set[int] = set()
         # The number of calls that had run when each memory was freed.
         self.freed: dict[int, int] = {}
         self._world = world
-        # Sparse tensors from outside, each with an alias from before the run.
+        # Sparse tensors from outside, each with an alias from before the run, by which `restore` puts its parts back.
         self._shells: list[tuple[Tensor, Tensor]] = []
         # Weak references to storages, whose callbacks write into `freed`; and weak references that keep a storage's
         # identity from being given to a new storage, but do not keep its bytes.
@@ -285,7 +308,9 @@ class Recorder(Observer):
     # ---- Ports and StorageViews
 
     def begin(self, named: Mapping[str, Tensor]) -> None:
-        self.external.add_own(named, tuple(named))
+        """Make the program's own tensors ports, under their names."""
+        # All of them use memory of the caller's, which is restored after the run.
+        self.external.add_own(named, callers=tuple(named))
         for name, tensor in named.items():
             self.add_memory(tensor)
             self.add_port(name, tensor)
@@ -296,9 +321,9 @@ class Recorder(Observer):
         self.tape.ports.setdefault(place.memory, []).append(_TapePort(place, key))
 
     def remove_ports(self, keys: Collection[str]) -> None:
-        """Make these tensors no longer ports."""
+        """Remove these ports, with all others in the same memory: tangents, each of which has memory of its own."""
         for memory, ports in list(self.tape.ports.items()):
-            if any(root.key in keys for root in ports):
+            if any(port.key in keys for port in ports):
                 del self.tape.ports[memory]
 
     def add_memory(self, tensor: Tensor) -> None:
@@ -308,6 +333,7 @@ class Recorder(Observer):
             if key not in self.memories:
                 self._alive.append(StorageWeakRef(storage))
 
+                # A default, so that each callback has its own number.
                 def note_freed(_: Any, memory: int = self.memory_count) -> None:
                     self.freed.setdefault(memory, len(self.tape.calls))
 
@@ -316,11 +342,11 @@ class Recorder(Observer):
                 self.memory_count += 1
 
     def place(self, tensor: Tensor) -> StorageView:
-        """Return the StorageView of a tensor."""
+        """Return the StorageView of a tensor; its storages get numbers, if they have none."""
         dtype_and_shape = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
             places = tuple([self.place(part) for part in strided_parts(tensor)])
-            memory = -1 - places[-1].memory
+            memory = -1 - places[-1].memory  # below 0 also for memory 0
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
             return StorageView(
                 memory, *dtype_and_shape, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced
@@ -348,18 +374,22 @@ class Recorder(Observer):
     def before(self, call: Call) -> None:
         """Note a call before it runs: it may change its arguments' geometry (`t_`) or the generator's state."""
         if call.func is torch.ops.aten._cudnn_rnn.default:
-            # Not the buffer in which the weights lie, which would stay behind them.
+            # Without `weight_buf`, the flat buffer of which the weights are views: in the graph they are values of
+            # their own, and the buffer would keep their old content when they are updated.
             call.args = (*call.args[:3], None, *call.args[4:])
         facts = facts_of(call.func)
         taped = self.begun(call, facts)
-        if taped is not None and call.func is torch.ops.aten._pin_memory.default:  # where a copy lies is no value
+        # Pinned memory is no property of a value: a graph has a plain copy.
+        if taped is not None and call.func is torch.ops.aten._pin_memory.default:
             taped = taped._replace(func=torch.ops.aten.clone.default, args=taped.args[:1], kwargs={})
         if self._world is not None:
             call.args, call.kwargs = self.external.with_stand_ins(call.args, call.kwargs, self._add_stand_in)
         call.kept[self] = taped, contents_of(call.args, call.kwargs) if facts.may_write_silently else ()
 
     def after(self, call: Call, result: Any) -> None:
-        """Append a call that has run to the tape."""
+        """Append a call that has run to the tape, with the StorageViews of its results."""
+        # From `before`: the call without its result (None if it is not recorded), and the arguments' content where the
+        # operator may write to them although its schema does not say so.
         taped, contents = call.kept[self]
         if contents:
             refuse_silent_operator(call.func, contents)
@@ -375,14 +405,17 @@ class Recorder(Observer):
         state = None if taped.state is None else _generator_state_of_draw(generator, call.args, call.kwargs)
         placed_result = _placements_for_tensors(result, self.place)
         detached = {place.memory for place in placements(taped.args, taped.kwargs) if place.detached}
+        # A result in the memory of a detached argument is a view of it, or the updated argument itself. The call works
+        # on the memory and not on a value that is read through `detach`, so the argument's mark is cleared.
         if detached:
+            # A call that returns nothing may have written to any of its arguments.
             shared = detached if placed_result is None else {place.memory for place in placements(placed_result)}
             args, kwargs = _without_detached_marks((taped.args, taped.kwargs), shared)
             taped = taped._replace(args=args, kwargs=kwargs)
         self.tape.calls.append(taped._replace(result=placed_result, state_after=state))
 
     def failed(self, call: Call, error: Exception) -> None:
-        """The program may catch the error of an operator and go on."""
+        """Guard the values on which an operator raised: the program may catch the error and go on."""
         if isinstance(error, RuntimeError):
             self._guard_values_of(call.tensors())
 
@@ -393,7 +426,7 @@ class Recorder(Observer):
             return None
         if isinstance(func, HigherOrderOperator):
             raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
-        node, grad = current_node(), torch.is_grad_enabled()
+        node, grad = current_node(), torch.is_grad_enabled()  # the node whose backward runs now, if any does
         in_forward = self.tape.boundary is None
         recorded_by_autograd = node is None and in_forward and grad
         place_argument = functools.partial(
@@ -414,28 +447,29 @@ class Recorder(Observer):
             func,
             placed_args,
             placed_kwargs,
-            None,
-            frames.here(self.paths),
+            result=None,
+            source=frames.here(self.paths),
             # Autograd made the node of this call above the mode, so the node has the number before this one
             # (`Echoes.note`).
-            next_sequence_number(),
-            None if node is None else sequence_number(node),
-            state,
-            None,
-            generator is not None,
-            node is not None and node.name() == "torch::autograd::AccumulateGrad",
-            grad,
+            seq=next_sequence_number(),
+            node=None if node is None else sequence_number(node),
+            state=state,
+            state_after=None,
+            own=generator is not None,
+            sums=node is not None and node.name() == "torch::autograd::AccumulateGrad",
+            grad=grad,
         )
 
     def _with_label(self, func: Any, args: Any, placed_args: Any) -> Any:
-        """Return the arguments of a collective with the label of its group, and remember who is in the group."""
+        """Return the arguments of a collective with the label of its process group in the place of the group's name,
+        and remember which ranks the group has."""
         position = GROUP_POSITIONS[collective_name(func)]
         label = label_of(args[position])
         self.tape.groups[label] = members_of(args[position])
         return (*placed_args[:position], label, *placed_args[position + 1 :])
 
     def _add_stand_in(self, fake: Tensor, real: Tensor) -> None:
-        """Let the fake tensor that replaces one from outside have the same memory on the tape."""
+        """Give a fake tensor the memory on the tape of the real tensor from outside that it replaces."""
         self._alive.append(StorageWeakRef(fake.untyped_storage()))
         self.memories[storage_id(fake.untyped_storage())] = self.memories[storage_id(real.untyped_storage())]
 
@@ -454,7 +488,11 @@ class Recorder(Observer):
                 self.after(call, for_program(call.func, *call.args))
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
-        """Return the StorageView of an argument of a call. A tensor of unknown memory comes from outside."""
+        """Return the StorageView of an argument of a call; enter an argument whose memory is not on the tape yet.
+
+        `writes` says that the operator writes to an argument, `recorded_by_autograd` that the forward calls it in grad
+        mode, so that a detached argument is marked.
+        """
         keys = [storage_id(storage) for storage in storages(tensor)]
         # The last storage of a sparse tensor has its values; of a strided tensor it is the only one.
         if keys[-1] in self.filled:
@@ -472,16 +510,18 @@ class Recorder(Observer):
         return place._replace(detached=True) if self.edges.is_detached(func, tensor) else place
 
     def enter_unknown_tensor(self, func: Any, tensor: Tensor, writes: bool) -> None:
-        """Enter a tensor of unknown memory as a constant if `torch.tensor` made it, else as a port from outside.
+        """Enter a tensor whose memory is not on the tape: as a constant if `torch.tensor` made it, else as a port for a
+        tensor from outside.
 
-        A tensor that only the backward uses is a constant too, because the forward has no port for it.
+        A tensor from outside that only the backward uses is a constant too, because the forward has no port for it.
         """
-        if func is torch.ops.aten.lift_fresh.default:
+        if func is torch.ops.aten.lift_fresh.default:  # the one operator that `torch.tensor` calls on a new tensor
             self._enter_constant(tensor)
             return
         key = self.enter_outside_tensor(func, tensor)
         if self.tape.boundary is not None:
-            # A buffer that is written to is entered whole, because the next call may write to another part of it.
+            # A buffer that is written to is entered with its whole storage, because the next call may write to another
+            # part of it.
             whole = _whole_storage(tensor) if writes else tensor
             self.external.add_span(whole)
             self._enter_constant(whole)
@@ -489,8 +529,8 @@ class Recorder(Observer):
         self.add_port(key, tensor)
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor) -> str:
-        """Enter a tensor from outside, and return its key. A sparse one can be given other parts, which are put
-        back."""
+        """Enter a tensor from outside, and return its key. The program may give a sparse one other indices and values;
+        `restore` puts the former ones back."""
         if tensor.layout is torch.strided:
             self.external.refuse(tensor)
         else:
@@ -510,12 +550,13 @@ class Recorder(Observer):
         self.add_port(key, tensor)
 
     def note_filled(self, storage: Any) -> None:
-        """Note that a storage of 0 bytes is resized, as FSDP2 does for gathered parameters: its bytes are new
-        memory."""
+        """Note that a storage of 0 bytes is resized, as FSDP2 does for gathered parameters: its bytes are new, and
+        nobody has written them."""
         self.filled.add(storage_id(storage))
 
     def enter_unwritten(self, tensor: Tensor, key: int) -> None:
-        """Enter memory that a storage has just been given, like the memory of a new tensor."""
+        """Give a storage that was resized from 0 bytes a new number, and record a call of `empty_strided` that makes
+        all of its elements. `key` is the identity of the storage."""
         self.filled.discard(key)
         self.memories.pop(key, None)
         self.add_memory(tensor)
@@ -533,7 +574,7 @@ class Recorder(Observer):
         self.tape.boundary = len(self.tape.calls)
 
     def restore(self) -> None:
-        """Restore what of the caller's the run has changed."""
+        """Restore the caller's tensors that the run has changed: the parts of sparse ones, memory, and gradients."""
         for tensor, before in self._shells:
             if self.place(tensor) != self.place(before):
                 tensor.data = before
@@ -541,8 +582,10 @@ class Recorder(Observer):
 
 
 def _whole_storage(tensor: Tensor) -> Tensor:
-    """Return all elements of a tensor's storage as one tensor, of which it is a view: a bucket of DDP is used part by
-    part, in any order. A tensor whose storage has no whole number of its elements is returned itself."""
+    """Return all elements of a tensor's storage as one flat tensor: a bucket of DDP is used part by part, in any order.
+
+    The tensor itself is returned if it is sparse, conjugated or negated, or if its storage ends within an element.
+    """
     storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
     if storage is None or tensor.is_conj() or tensor.is_neg() or storage.nbytes() % tensor.element_size():
         return tensor
@@ -550,7 +593,7 @@ def _whole_storage(tensor: Tensor) -> Tensor:
 
 
 def _without_detached_marks(value: Any, memories: Collection[int]) -> Any:
-    """Clear `detached` of arguments that share memory with a call's result (a view, or an update in place)."""
+    """Clear `detached` in the StorageViews among nested arguments whose memory is one of these."""
     if type(value) is StorageView:
         return value._replace(detached=False) if value.detached and value.memory in memories else value
     if type(value) is tuple:
@@ -567,12 +610,12 @@ WITH_FAKE = PLAIN_TENSOR_TYPES | {FakeTensor}
 
 
 def _generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
-    """Return the generator argument of a draw."""
+    """Return the generator that a draw was passed; None if it draws from its device's default generator."""
     return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
 
 
 def _generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
-    """Return the state of a draw's generator: the generator that it was passed, or its device's default generator."""
+    """Return the present state of a draw's generator; without one, of the default generator of the draw's device."""
     device = _drawing_device(args, kwargs) if generator is None else generator.device
     if generator is not None:
         state = generator.get_state()
@@ -584,7 +627,8 @@ def _generator_state_of_draw(generator: torch.Generator | None, args: Any, kwarg
 
 
 def _advance_generator(generator: torch.Generator | None) -> None:
-    """Advance a generator as a draw with values does, so that the states tell the draws of a fake run apart."""
+    """Advance a generator (None: the CPU's default one), because a draw of fake tensors does not. So each draw of a
+    fake run has a state of its own, as in a run with values."""
     with without_modes():
         torch.empty(1).uniform_(generator=generator)
 
@@ -598,7 +642,7 @@ def _drawing_device(args: Any, kwargs: Any) -> torch.device:
 
 
 def own_generators() -> dict[str, bytes]:
-    """Return the states of the generators of the devices in use."""
+    """Return the state of the default generator of each device in use, by device."""
     states = random_states()
     generators = {"cpu": states.cpu, **{f"cuda:{index}": state for index, state in enumerate(states.cuda)}}
     return {device: state_bytes(state) for device, state in generators.items()}
@@ -609,7 +653,7 @@ LEAF_TYPES = frozenset({bool, int, float, complex, str, type(None), torch.dtype,
 
 
 def _placements_for_tensors(value: Any, placement: Callable[[Tensor], StorageView]) -> Any:
-    """Replace tensors by StorageViews in arguments or results."""
+    """Replace tensors by StorageViews in nested arguments or results; `placement` returns that of one tensor."""
     kind = type(value)
     if kind in LEAF_TYPES:
         return value

@@ -3,6 +3,9 @@
 Each storage has a base, a value of which every tensor in it is a view. A write makes a new base: the new value is
 scattered along the views that led to the written tensor. A later read of any tensor of that storage returns a view of
 the new base. So views, updates through views and tensors that share memory need no special cases in the writer.
+
+A tensor is known by its StorageView, here a `place`: its storage and its geometry. A value is a named result in the
+graph (`Ref`). A flat value is a one-dimensional one with all elements of a storage.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -38,7 +41,8 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class ViewOrigin:
-    """How a tensor was made from another of the same storage; without a `func`, by no known operator."""
+    """How a tensor was made from another of the same storage: `func(parent, *args)`. Without a `func`, only the parent
+    is known, and the view is derived from the storage by its geometry."""
 
     parent: StorageView
     func: Any = None
@@ -46,12 +50,13 @@ class ViewOrigin:
 
 
 def _strided_view(parent: StorageView, place: StorageView) -> ViewOrigin:
-    """Return the ViewOrigin of a tensor that is taken from a contiguous tensor by its geometry."""
+    """Return the ViewOrigin of a tensor that `as_strided` makes from `parent`, which is flat: one dimension, offset
+    0."""
     return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
 
 
 def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
-    """Return the ViewOrigin of a view that a call returned. Its parent is usually the first argument."""
+    """Return the ViewOrigin of a view that a call returned. Its parent is the argument with the same memory."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     # `as_strided` reads the whole storage and not its argument, so it is derived from the flat value instead.
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
@@ -60,7 +65,8 @@ def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[Storag
 
 
 def _part_origin(call: TapedCall, index: int, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
-    """Return the ViewOrigin of one of several views that a call returned, as a slice or a selection."""
+    """Return the ViewOrigin of the view at `index` among several that a call returned: of `unbind` as a `select`, of
+    `split` as a `slice`."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is aten.unbind.int:
         dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
@@ -79,16 +85,19 @@ SCATTER: dict[Any, Any] = {
     aten.diagonal.default: aten.diagonal_scatter.default,
     aten.as_strided.default: aten.as_strided_scatter.default,
 }
-"""For views of a part, the operator that puts a new value in that part's place."""
+"""For views of a part, the operator that returns the parent with a new value in the part's place."""
 
 Inverse = tuple[Any, tuple[Any, ...]]
+"""An operator and its arguments, which make a new value of a view's parent from a new value of the view."""
 
 
 def _as_parent(view: ViewOrigin, value: Ref) -> Inverse:
+    """Undo a view that only changes the shape."""
     return aten.view.default, (value, list(view.parent.shape))
 
 
 def _unpermuted(view: ViewOrigin, value: Ref) -> Inverse:
+    """Undo a `permute`, whose dimensions may count from the end."""
     dims = view.args[0]
     order = [dim % len(dims) for dim in dims]
     return aten.permute.default, (value, [order.index(index) for index in range(len(order))])
@@ -110,10 +119,10 @@ INVERSE: dict[Any, Callable[[ViewOrigin, Ref], Inverse]] = {
     aten._conj.default: lambda view, value: (aten._conj_physical.default, (value,)),
     aten._neg_view.default: lambda view, value: (aten.neg.default, (value,)),
 }
-"""For views of the whole tensor, the operator that makes the whole from a new value of the view."""
+"""For views that have all elements of their parent, the Inverse that makes the parent from a new value of the view."""
 
 LAZY: dict[tuple[bool, bool], Any] = {(True, False): aten._conj.default, (False, True): aten._neg_view.default}
-"""Views that are conjugated or negated when they are read."""
+"""The operators of views that torch conjugates or negates only when it reads them, by the bits `StorageView.lazy`."""
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """The dtype of the parts of a complex number."""
@@ -122,18 +131,25 @@ REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 # ---- Storages of strided tensors
 
 
+class _DatedName(NamedTuple):
+    """The name of a tensor's value, and how many writes to its storage there had been when the name was set."""
+
+    name: str
+    write_count: int
+
+
 @dataclass(slots=True)
 class _Storage:
     """One storage: its base, and the tensors in it.
 
-    `names` has the latest name of each tensor, with the `write_count` at which it was set: a name is current if no
-    write came after it. `origins` has the ViewOrigin of each view. `roots` are tensors that are not known as views:
-    ports, and results of operators that hide how they were made.
+    `write_count` counts the writes to the storage so far. `names` has the latest name of each tensor: it is current if
+    no write to the storage came after it. `origins` has the ViewOrigin of each view. `roots` are tensors that began as
+    no known view: ports, and results of operators that hide how they were made.
     """
 
     base: StorageView
     write_count: int = 0
-    names: dict[StorageView, tuple[str, int]] = field(default_factory=dict)
+    names: dict[StorageView, _DatedName] = field(default_factory=dict)
     origins: dict[StorageView, ViewOrigin] = field(default_factory=dict)
     roots: list[StorageView] = field(default_factory=list)
 
@@ -143,9 +159,10 @@ class _Storage:
 
 
 class Storages:
-    """Every storage of strided tensors, by its number.
+    """Every storage of strided tensors, by its number on the tape.
 
-    With `in_place` updates stay in place, and a name stays current after a write to its storage.
+    With `in_place` the graph updates tensors in place as the program did, so a name stays current after a write to its
+    storage.
     """
 
     def __init__(self, page: Page, in_place: bool) -> None:
@@ -162,19 +179,23 @@ class Storages:
 
     def begin(self, name: str, place: StorageView, write_count: int = 0) -> None:
         """Start a storage whose content is one value."""
-        self.by_number[place.memory] = _Storage(place, write_count, {place: (name, write_count)}, {}, [place])
+        names = {place: _DatedName(name, write_count)}
+        self.by_number[place.memory] = _Storage(place, write_count, names, origins={}, roots=[place])
 
     def begin_port(self, name: str, place: StorageView) -> None:
-        """Enter a port into a storage, alone or with others."""
+        """Enter a port into its storage, in which other ports may lie too."""
         storage = self.by_number.setdefault(place.memory, _Storage(place))
         if place not in storage.names:
-            storage.names[place] = (name, 0)
+            storage.names[place] = _DatedName(name, 0)
             storage.roots.append(place)
 
     def enter_value(
         self, name: str, place: StorageView, arguments: Sequence[StorageView], view: Callable[[], ViewOrigin]
     ) -> None:
-        """Enter a value that a call has returned: it starts a storage, or is a view into one."""
+        """Enter a value that a call has returned: it starts a storage, or is a tensor in a known one.
+
+        `arguments` are the call's tensors; `view` returns the ViewOrigin if the value is a view of one of them.
+        """
         storage = self.by_number.get(place.memory)
         if storage is None:
             self.begin(name, place)
@@ -185,28 +206,32 @@ class Storages:
                 storage.origins[place] = view()
             else:
                 storage.roots.append(place)
-        if storage.names.get(place, ("", -1))[1] != storage.write_count:
-            storage.names[place] = (name, storage.write_count)
+        # A current name stays: the tensor's value has it already.
+        known = storage.names.get(place)
+        if known is None or known.write_count != storage.write_count:
+            storage.names[place] = _DatedName(name, storage.write_count)
 
     def has_origin(self, storage: _Storage, place: StorageView) -> bool:
-        """Whether the origin of a tensor is known. A view of a view of a root may have the StorageView of the root."""
+        """Whether it is known where a tensor comes from. A view of a view may have the StorageView of a root or of the
+        base again, and is then that tensor."""
         return place == storage.base or place in storage.origins or place in storage.roots
 
     def write_base(self, storage: _Storage, name: str) -> None:
-        """Set the new value of a whole storage."""
+        """Set the new value of the base, so that all other names of the storage are out of date."""
         storage.write_count += 1
-        storage.names[storage.base] = (name, storage.write_count)
+        storage.names[storage.base] = _DatedName(name, storage.write_count)
 
     def enter_view(self, name: str, place: StorageView, view: ViewOrigin) -> None:
-        """Enter a tensor that has become another view of its storage (`t_`), under this name."""
+        """Enter the tensor that an operator such as `t_` has turned into another view of its storage, under this
+        name."""
         storage = self.of(place)
         if not self.has_origin(storage, place):
             storage.origins[place] = view
-        storage.names[place] = (name, storage.write_count)
+        storage.names[place] = _DatedName(name, storage.write_count)
 
     def forget_views(self, kept: Collection[StorageView] = ()) -> None:
-        """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
-        of their own."""
+        """Forget the names of views, so that the next read derives them again in the graph that is written then. Views
+        in `kept` keep their names."""
         for storage in self.by_number.values():
             origins = storage.origins
             storage.names = {
@@ -216,29 +241,32 @@ class Storages:
             }
 
     def latest_name(self, place: StorageView) -> str:
-        """Return a tensor's latest name, or ''."""
+        """Return a tensor's latest name, although a write may have come after it; '' if it has none."""
         storage = self.by_number.get(place.memory)
-        return storage.names.get(place, ("", 0))[0] if storage else ""
+        known = storage.names.get(place) if storage is not None else None
+        return known.name if known is not None else ""
 
     # ---- Reading
 
     def value_at(self, place: StorageView) -> Ref:
-        """Return the current value of a tensor."""
+        """Return the current value of a tensor; emit the steps that derive it, if it has no current name."""
         storage = self.of(place)
         known = storage.names.get(place)
-        if known is not None and (known[1] == storage.write_count or self.in_place):
-            return Ref(known[0])
+        if known is not None and (known.write_count == storage.write_count or self.in_place):
+            return Ref(known.name)
         # Out of date: derive the tensor again from the current value of its parent.
         view = storage.origins.get(place)
         view = view if view is not None and view.func is not None else self.derive_view(place)
         parent = self.value_at(view.parent)
         name = self.page.emit(view.func, (parent, *view.args), place=place)
-        storage.names[place] = (name, storage.write_count)
+        storage.names[place] = _DatedName(name, storage.write_count)
         return Ref(name)
 
     def derive_view(self, place: StorageView) -> ViewOrigin:
-        """Return how to derive a tensor, which no recorded operator made, from its storage by its geometry alone."""
+        """Set and return the ViewOrigin of a tensor that is derived from its storage by its geometry alone, because no
+        recorded operator made it, or because the operator's view has no inverse."""
         storage = self.of(place)
+        # Each branch undoes one thing that tells the tensor from the base: a mark, a lazy bit, a dtype, the geometry.
         if place.detached:
             storage.origins[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
         elif place.dtype == storage.base.dtype and place.lazy in LAZY:
@@ -256,28 +284,30 @@ class Storages:
         return storage.origins[place]
 
     def derive_real_view(self, storage: _Storage, place: StorageView) -> None:
-        """Derive a real view of complex memory: `view_as_real` of the flat value, then the view by its geometry."""
-        whole = self.flatten(storage.base)
-        pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
-        storage.origins[pairs] = ViewOrigin(whole, aten.view_as_real.default)
+        """Set the ViewOrigin of a real view of complex memory: `view_as_real` of the flat value, of which the view is
+        taken by its geometry."""
+        flat = self.flatten(storage.base)
+        pairs = flat._replace(dtype=place.dtype, shape=(*flat.shape, 2), stride=(2, 1))
+        storage.origins[pairs] = ViewOrigin(flat, aten.view_as_real.default)
         if place != pairs:
             storage.origins[place] = _strided_view(pairs, place)
 
     def derive_dtype_view(self, storage: _Storage, place: StorageView) -> None:
-        """Derive a view with another dtype than its storage's: the flat value as that dtype, then the view by its
-        geometry."""
+        """Set the ViewOrigin of a view with another dtype than its storage's base: the flat value is viewed as that
+        dtype, and the view is taken of it by its geometry."""
         old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
+        # In bytes: what both tensors use, rounded up to whole elements of the larger dtype.
         span = math.ceil(
             max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size) / max(old_size, new_size)
         ) * max(old_size, new_size)
         covering = storage.base._replace(shape=(span // old_size,), stride=(1,), offset=0)
-        whole = self.flatten(covering)
-        if whole.shape[0] * old_size % new_size:
+        flat = self.flatten(covering)
+        if flat.shape[0] * old_size % new_size:
             raise CaptureError(
-                f"{whole.shape[0] * old_size} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
+                f"{flat.shape[0] * old_size} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
             )
-        as_dtype = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old_size // new_size,))
-        storage.origins[as_dtype] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
+        as_dtype = flat._replace(dtype=place.dtype, shape=(flat.shape[0] * old_size // new_size,))
+        storage.origins[as_dtype] = ViewOrigin(flat, aten.view.dtype, (place.dtype,))
         if place != as_dtype:
             storage.origins[place] = _strided_view(as_dtype, place)
 
@@ -285,32 +315,32 @@ class Storages:
         """Make one flat value the base of a storage, large enough for `covering`; return its StorageView.
 
         Two inputs may be views of one memory, of which the graph knows no common tensor. The flat value begins as
-        zeros, into which each of them is written by `as_strided_scatter`. A single tensor that is all of the memory is
-        viewed instead. All of them are views of the flat value from then on, so that a write to one of them is seen by
-        the others.
+        zeros, into which each input is written by `as_strided_scatter`. A single tensor that is all of the memory is
+        viewed instead. From then on the inputs are views of the flat value, so that a write to one is seen by the
+        others.
         """
         storage = self.of(covering)
-        roots = storage.sources()
-        extent = max(elements_spanned(place) for place in (*roots, covering))
+        sources = storage.sources()
+        extent = max(elements_spanned(place) for place in (*sources, covering))
         flat = storage.base._replace(shape=(extent,), stride=(1,), offset=0)
         if storage.base == flat:
             return flat
-        if len({place.dtype for place in roots}) > 1:
+        if len({place.dtype for place in sources}) > 1:
             raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
-        if len(roots) == 1 and is_whole(roots[0], extent):
-            name = self.page.emit(aten.view.default, (self.value_at(roots[0]), [extent]), place=flat)
-            storage.origins[roots[0]] = _strided_view(flat, roots[0])
+        if len(sources) == 1 and is_whole(sources[0], extent):
+            name = self.page.emit(aten.view.default, (self.value_at(sources[0]), [extent]), place=flat)
+            storage.origins[sources[0]] = _strided_view(flat, sources[0])
         else:
             options = (("dtype", flat.dtype), ("device", flat.device))
             name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
-            for place in roots:
+            for place in sources:
                 value = self.value_at(place)
                 args = (Ref(name), value, place.shape, place.stride, place.offset)
                 name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
                 storage.origins[place] = _strided_view(flat, place)
         storage.base = flat
-        storage.origins.pop(flat, None)  # the program may have such a view of the former base
-        storage.names[flat] = (name, storage.write_count)
+        storage.origins.pop(flat, None)  # the program may have a view like `flat` of the former base
+        storage.names[flat] = _DatedName(name, storage.write_count)
         return flat
 
     # ---- Writing
@@ -318,8 +348,8 @@ class Storages:
     def prepare(self, place: StorageView) -> None:
         """Make sure that a write to this tensor can be scattered up to the base of its storage.
 
-        Each view on the way must have an inverse. If one has none, the written tensor is derived from the flat value
-        instead, by `as_strided`, which always has one.
+        Each view on the way needs a row in SCATTER or INVERSE. If one has none, it is derived by its geometry instead,
+        as a view that has one.
         """
         storage, written = self.of(place), place
         # A write to one root must reach the others, so they need a common base.
@@ -331,17 +361,16 @@ class Storages:
                 self.derive_view(place)
                 return
             place = view.parent
-            if overlaps_itself(
-                place.shape, place.stride
-            ):  # a value of the parent would have two elements for one place in memory
+            # A parent such as an expanded tensor: its value would have two elements for one place in memory.
+            if overlaps_itself(place.shape, place.stride):
                 self.derive_view(written)
                 return
 
     def assign(self, place: StorageView, name: str) -> None:
-        """Set the new value of a tensor, and of all tensors that share its storage.
+        """Make the value `name` the new value of a tensor, and so of all tensors that share its storage.
 
-        The value goes up from view to parent until the base has a new one. All other names of the storage are out of
-        date then, except those of the tensors on the way.
+        The value is scattered from view to parent until the base has a new value. Then the names of the tensors on the
+        way are current, and all other names of the storage are out of date.
         """
         storage = self.of(place)
         new_names: dict[StorageView, str] = {}
@@ -356,10 +385,10 @@ class Storages:
             place = view.parent
         storage.write_count += 1
         for place_, value in new_names.items():
-            storage.names[place_] = (value, storage.write_count)
+            storage.names[place_] = _DatedName(value, storage.write_count)
 
     def scatter_into_parent(self, view: ViewOrigin, name: str) -> str:
-        """Return the parent of a view with this value in the view's place."""
+        """Emit and return a new value of a view's parent, with the value `name` in the place of the view."""
         parent = self.value_at(view.parent)
         if view.func in SCATTER:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
@@ -373,7 +402,8 @@ class Storages:
         return geometry_of_value in (geometry(place), geometry(place._replace(lazy=(False, False))))
 
     def with_geometry_of(self, name: str, place: StorageView, old: Ref) -> str:
-        """Return this value with the dtype, shape and strides of the tensor that it is written to."""
+        """Return the value `name` with the dtype, shape and strides of the tensor that it is written to: by `copy` onto
+        the tensor's old value, if the value has others."""
         if self.has_geometry_of(name, place):
             return name
         # A tensor with gaps is no value of its own: it is scattered into its parent, where only its elements count.
@@ -387,7 +417,8 @@ class Storages:
         return self.page.emit(aten.copy.default, (old, Ref(name)), place=place)
 
     def resize(self, before: StorageView, after: StorageView) -> None:
-        """Enter a tensor that has another size, or another tensor's memory."""
+        """Enter a tensor that `resize_` or `set_` has changed from the StorageView `before` to `after`: it has another
+        size, or another tensor's memory."""
         storage = self.by_number.get(after.memory)
         if storage is not None and after in storage.names:
             return
@@ -432,8 +463,8 @@ def _is_whole(place: StorageView) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SparseValue:
-    """A sparse tensor's name, and what may vary when a recipe resamples values: the positions of the tensor's elements,
-    and their number."""
+    """A sparse tensor's name, and whether the positions of its elements, and their number, may vary when a replay runs
+    on resampled values."""
 
     name: str
     positions_vary: bool = False
@@ -444,14 +475,13 @@ class _SparseValues:
     """Every sparse tensor by its StorageView. A call that changes one in place is refused.
 
     The indices and values of a sparse tensor are strided tensors, which may be changed. Then only a later use of the
-    sparse tensor is refused, with the error in `outdated`: optimizers such as SparseAdam compute in the memory of
-    values of which they have built a sparse tensor that is gone. A port is always in use, by the caller.
-    `constant_memories` are storages whose content a recipe keeps: a tensor that is built from these alone has the same
-    structure on every replay.
+    sparse tensor is refused, with the error in `outdated`: optimizers such as SparseAdam write to the values of a
+    sparse tensor that they no longer use. A port is always in use, by the caller. `constant_memories` are the memories
+    whose content is the same on every replay: a sparse tensor whose indices lie in these alone has one structure.
     """
 
-    def __init__(self, page: Page, storages: Storages, still: frozenset[int]) -> None:
-        self.page, self.storages, self.constant_memories = page, storages, still
+    def __init__(self, page: Page, storages: Storages, constant_memories: frozenset[int]) -> None:
+        self.page, self.storages, self.constant_memories = page, storages, constant_memories
         self.values: dict[StorageView, _SparseValue] = {}
         self.outdated: dict[StorageView, CaptureError] = {}
         self.ports: set[StorageView] = set()
@@ -480,14 +510,14 @@ class _SparseValues:
         self.values.setdefault(place, _SparseValue(name))
 
     def enter_value(self, name: str, place: StorageView, arguments: Sequence[StorageView]) -> None:
-        """Enter a sparse tensor that a call has returned."""
+        """Enter a sparse tensor that a call has returned; `arguments` are the call's tensors."""
         if place not in self.values or place in self.outdated:
             self.values[place] = _SparseValue(name, *self.structure_dependence(place, arguments))
             self.outdated.pop(place, None)
 
     def note_update(self, call: TapedCall, written: StorageView) -> None:
-        """Note that a call has changed a strided tensor, and so every sparse tensor that has it as a part; raise if
-        such a sparse tensor is a port."""
+        """Note that a call has changed a strided tensor, so that every sparse tensor with a part in its memory is
+        outdated; raise if such a sparse tensor is a port."""
         for place in self.values:
             if any(part.memory == written.memory for part in place.parts):
                 part = "values" if place.parts[-1].memory == written.memory else "indices"
@@ -510,7 +540,8 @@ class _SparseValues:
         return self.refusal(f"{call.func} changes a {layout} tensor in place{where}", advice)
 
     def refusal(self, change: str, advice: str) -> CaptureError:
-        """Return the error for a change in place. The other engines take no sparse tensors in a forward."""
+        """Return the error for a change in place. In the forward no other engine is asked, because the others refuse
+        sparse tensors there."""
         return CaptureError(
             f"{change}: sparse tensors are captured where nothing changes them in place; {advice}",
             every_engine=not self.page.echoes.in_backward,
@@ -521,15 +552,16 @@ class _SparseValues:
         does."""
         func = None if self.page.call is None else self.page.call.func
         known = [self.values[value] for value in arguments if value in self.values]
-        # The result has the structure of the mask, which is the last argument.
+        # The result of `sparse_mask` has the structure of the mask, which is the last argument.
         known = known[-1:] if func is aten.sparse_mask.default else known
         if not known:
             return any(
                 part.memory not in self.constant_memories for part in place.parts[:-1]
             ), func in SPARSE_FROM_DENSE
-        loose = any(value.positions_vary for value in known)
+        positions_vary = any(value.positions_vary for value in known)
+        # Equal positions become one element, and how many are equal depends on the positions.
         merged = len(known) > 1 or func is aten._coalesce.default
-        return loose, any(value.count_varies for value in known) or (merged and loose)
+        return positions_vary, any(value.count_varies for value in known) or (merged and positions_vary)
 
 
 def _raise_without_maker(place: StorageView) -> NoReturn:
@@ -538,10 +570,11 @@ def _raise_without_maker(place: StorageView) -> NoReturn:
 
 
 def _constant_memories_of(tape: Tape) -> frozenset[int]:
-    """Return the storages whose content a recipe keeps: indices of sparse ports, and constants."""
-    roots = [root for ports in tape.ports.values() for root in ports]
-    indices = {part.memory for root in roots for part in root.place.parts[:-1]}
-    return frozenset(indices | {root.place.memory for root in roots if root.key in tape.constants})
+    """Return the memories whose content is the same on every replay: indices of sparse ports, which recipes keep, and
+    constants."""
+    ports = [port for ports_in_memory in tape.ports.values() for port in ports_in_memory]
+    indices = {part.memory for port in ports for part in port.place.parts[:-1]}
+    return frozenset(indices | {port.place.memory for port in ports if port.key in tape.constants})
 
 
 SIZE_DEPENDS_ON_VALUES = (
@@ -571,18 +604,19 @@ SPARSE_FROM_DENSE = (
 
 
 def is_whole(place: StorageView, extent: int) -> bool:
-    """Whether a tensor is contiguous and has all elements of a storage, up to `extent`, each once."""
+    """Whether a tensor is contiguous and has the first `extent` elements of its storage, and no more."""
     return place.offset == 0 and place.stride == contiguous_strides(place.shape) and math.prod(place.shape) == extent
 
 
 def _is_reshaped(base: StorageView, place: StorageView) -> bool:
-    """Whether a tensor has the elements of another in their order, in another shape."""
+    """Whether a tensor has all elements of its storage's base in their order, in another shape."""
     extent = elements_spanned(place)
     return is_whole(base, extent) and is_whole(place, extent)
 
 
 class CurrentValues:
-    """The current value of each tensor, by its StorageView: ports at first, then the results of calls."""
+    """The current value of each tensor, strided or sparse, by its StorageView: ports at first, then the results of
+    calls."""
 
     def __init__(self, page: Page, tape: Tape, in_place: bool) -> None:
         self.page = page
@@ -590,15 +624,15 @@ class CurrentValues:
         self.sparse = _SparseValues(page, self.storages, _constant_memories_of(tape))
 
     def open_ports(self, tape: Tape, locals_: Mapping[str, str]) -> None:
-        """Start the storages of ports; `locals_` has the name of each by its key."""
-        for roots in tape.ports.values():
-            for root in roots:
-                name = locals_[root.key]
-                self.page.places[name] = root.place
-                if root.place.layout is not torch.strided:
-                    self.sparse.begin(name, root.place)
+        """Start the storages of the tape's ports; `locals_` has the name of each port's value by the port's key."""
+        for ports in tape.ports.values():
+            for port in ports:
+                name = locals_[port.key]
+                self.page.places[name] = port.place
+                if port.place.layout is not torch.strided:
+                    self.sparse.begin(name, port.place)
                 else:
-                    self.storages.begin_port(name, root.place)
+                    self.storages.begin_port(name, port.place)
 
     # ---- Reading
 
@@ -612,7 +646,8 @@ class CurrentValues:
         return self.storages.latest_name(place) if sparse_value is None else sparse_value.name
 
     def refs_for_tensors(self, value: Any, copies: Mapping[StorageView, str] | None = None) -> Any:
-        """Replace tensors in arguments by their current values, or by `copies` of tensors that are changed."""
+        """Replace StorageViews in arguments by the tensors' current values, or, where `copies` has a value for one, by
+        that copy, which the call then changes in place."""
         kind = type(value)
         if kind is StorageView:
             return Ref(copies[value]) if copies and value in copies else self.value_at(value)
@@ -623,7 +658,7 @@ class CurrentValues:
         return value
 
     def kwargs_with_refs(self, call: TapedCall, copies: Mapping[StorageView, str] | None = None) -> dict[str, Any]:
-        """Replace tensors in a call's keyword arguments by their current values, or by `copies`."""
+        """Return a call's keyword arguments with values in the place of tensors, as `refs_for_tensors` does."""
         return {key: self.refs_for_tensors(value, copies) for key, value in call.kwargs.items()}
 
     # ---- The results of a call
@@ -637,13 +672,15 @@ class CurrentValues:
             self.sparse.enter_value(name, place, arguments)
 
     def enter_results(self, call: TapedCall, name: str, excluded: Collection[StorageView] = ()) -> None:
-        """Enter the results of a call: new storages, or views of its arguments (those in `excluded` left out)."""
+        """Enter the results of a call, whose step has this name: as new storages, or as views of its arguments.
+        Arguments in `excluded` do not count: the step ran on copies of them."""
         self.enter_result(
             call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in excluded]
         )
 
     def enter_result(self, call: TapedCall, name: str, result: Any, arguments: Sequence[StorageView]) -> None:
-        """Enter one result of a call, and those inside it."""
+        """Enter one result of a call under this name; of a tuple or list, each tensor inside, with a step that takes
+        it."""
         if type(result) is StorageView:
             self.page.places[name] = result
             self.enter_value(name, result, arguments, lambda: _view_origin(call, result, arguments))
@@ -660,11 +697,12 @@ class CurrentValues:
     # ---- Ports that updates in place would change
 
     def copy_port(self, written: StorageView) -> None:
-        """Emit a clone of the port that an update in place of this tensor would change."""
+        """Emit a clone of the port that an update in place of this tensor would change, and let the clone be the
+        storage's new base. This is for graphs that update in place."""
         storage = self.storages.by_number.get(written.memory)
-        if storage is None or storage.write_count:
+        if storage is None or storage.write_count:  # no port's memory, or copied already
             return
         if len(storage.roots) > 1:
             raise CaptureError("inputs share memory and one is changed in place: pass copies, or leave functional=True")
-        base = Ref(storage.names[storage.base][0])
+        base = Ref(storage.names[storage.base].name)
         self.storages.write_base(storage, self.page.emit(aten.clone.default, (base,), place=storage.base))

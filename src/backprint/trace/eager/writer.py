@@ -3,6 +3,9 @@
 `Writer.write_call` passes a call to `Updates` if it changes arguments, and otherwise writes it as it ran. `CallSteps`
 makes its Step, `Page` appends the Step with the line and the echo of the call, and `CurrentValues` enters the results,
 so that later calls can read them.
+
+A `place` is the StorageView of a tensor: its storage and its geometry. An echo says how a step of the backward relates
+to the forward. A note (`Page.mark`) has facts about a step that its text does not show, for example that it must stay.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,25 +62,36 @@ from backprint.values.geometry import is_dense, overlaps_itself
 # ---- One Step for one call
 
 
+class _Draw(NamedTuple):
+    """A random draw that is an ordinary step: the step's name, its operator, and the list of steps that it is in."""
+
+    name: str
+    func: Any
+    steps: list[Step]
+
+
 class CallSteps:
-    """Writes calls as Steps, and tracks the caller's stream of random numbers through them.
+    """Writes calls as Steps, and tracks the state of random generators through them.
 
     A draw that continues the draw before it is an ordinary step: a replay draws from its caller's generator in the same
     order. Any other draw (after a seed was set, from a generator of the program's own, or again in a checkpoint's
     backward) has its start state as an argument: saved by an earlier draw, or a port.
 
-    `stream` is the state of each device's own generator after the steps so far. `states` has the name of each state
-    that a later draw needs, by the draw that saved it or by its bytes. `fixed` has the states that are ports.
+    `start` and `stream` are the state of each device's default generator, before the first step and after the steps so
+    far. `draws` has the ordinary draw that began with each state. `states` has the name of each state that a later draw
+    needs, by the name of the draw that saved the state or by its bytes in hexadecimal. `fixed` has the states that are
+    ports, by name.
     """
 
     def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
         self.page, self.stream = page, dict(start)
-        self.draws: dict[GeneratorState, tuple[str, Any, list[Step]]] = {}
+        self.draws: dict[GeneratorState, _Draw] = {}
         self.states: dict[str, str] = {}
         self.fixed: dict[str, Tensor] = {}
 
     def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Write a call as a step of this operator on these values; return the name of its result."""
+        """Write a call as a step of `func` on these values; return the name of its result. `func` is the call's
+        operator or its functional form, which returns the new values of the arguments that the operator changes."""
         page = self.page
         kwargs_without_generator = {
             key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)
@@ -104,19 +118,19 @@ class CallSteps:
                 self.stream[call.state_after.device] = call.state_after.state
             page.put(step)
             page.mark(name, draws=True)
-            self.draws.setdefault(call.state, (name, func, page.steps))
+            self.draws.setdefault(call.state, _Draw(name, func, page.steps))
         else:
-            # A draw from another state, which it takes as an argument.
+            # A draw from another state, which the step has as its first argument.
             args_with_state = (self.state_before(call), pack(without_generator(func)), *packed_args)
             page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", args_with_state, packed_kwargs, spec))
         return name
 
     def state_before(self, call: TapedCall) -> Ref:
-        """Return the generator's state before a draw: saved by an earlier draw, or a port."""
+        """Return the value of the generator's state before a draw: saved by an earlier draw, or a port."""
         assert call.state is not None
         earlier_draw = self.draws.get(call.state)
         if earlier_draw is not None and not call.own:
-            return Ref(self.name_of_saved_state(len(call.state.state), *earlier_draw))
+            return Ref(self.name_of_saved_state(earlier_draw, len(call.state.state)))
         key = call.state.state.hex()
         if key not in self.states:
             local = self.page.names.free(f"rng_{len(self.fixed)}")
@@ -125,8 +139,10 @@ class CallSteps:
             self.page.places[local] = placement_of(self.fixed[local])
         return Ref(self.states[key])
 
-    def name_of_saved_state(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
-        """Return the name under which a draw among these steps saves its start state, of `length` bytes."""
+    def name_of_saved_state(self, earlier_draw: _Draw, length: int) -> str:
+        """Return the name under which an earlier draw saves its start state of `length` bytes; let it save the state,
+        if it does not yet."""
+        name, func, steps = earlier_draw
         if name not in self.states:
             index_of_draw = next(index for index, step in enumerate(steps) if step.name == name)
             pair, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
@@ -148,9 +164,10 @@ class CallSteps:
 
 
 def _dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
-    """Return `dtype=` for a factory whose result has a default dtype that the program had set; else nothing.
+    """Return `dtype=` for a factory whose result's dtype is the program's own `torch.set_default_dtype`; else nothing.
 
-    A graph that runs alone has torch's usual default dtype.
+    A factory has no tensor among its arguments. A graph that runs alone has torch's usual default dtype. `spec` is the
+    spec of the result.
     """
     arguments = getattr(schema_if_any(func), "arguments", ())
     if not isinstance(spec, TensorSpec) or any("Tensor" in str(argument.type) for argument in arguments):
@@ -169,7 +186,7 @@ aten = torch.ops.aten
 
 
 class Updates:
-    """Writes updates in place as new values of storages.
+    """Writes calls that change arguments: each update in place becomes a new value of a storage.
 
     With `in_place` the operators stay in place, and inputs that they would change are copied first.
     """
@@ -179,7 +196,7 @@ class Updates:
         self.storages = values.storages
 
     def copy_ports(self, tape: Tape) -> None:
-        """Copy the ports that updates in place would change."""
+        """Clone the ports that updates in place would change, so that the caller's tensors stay as they are."""
         for call in tape.calls:
             for place in changed_arguments(call) if changes_arguments(call) else ():
                 if type(place) is StorageView:
@@ -207,20 +224,20 @@ class Updates:
     # ---- Updates of strided tensors
 
     def write_update(self, call: TapedCall) -> None:
-        """Write a call that changes some of its arguments, in the first of these ways that is possible:
+        """Write a call that changes some of its arguments: with `in_place` as it ran, else in one of these ways:
 
-        - its functional form (`add` for `add_`), whose result becomes the new value of the tensor and, scattered, of
-          all tensors that share its memory;
-        - a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second would
-          not see the update of the first. Tensors of other operators may lie apart in one memory;
-        - the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
-          functional result has two elements in one place of memory.
+        - as a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second
+          would not see the update of the first. Tensors of other operators may lie apart in one memory;
+        - as the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
+          functional result has two elements in one place of memory;
+        - else as its functional form (`add` for `add_`), whose result becomes the new value of the tensor and,
+          scattered, of all tensors that share its memory; without such a form, in place on copies of the tensors.
         """
         changed = [place for place in changed_arguments(call) if type(place) is StorageView]
         for place in changed:
             if place.layout is not torch.strided:
                 raise self.values.sparse.refusal_of_update(call, place)
-        # An `out=` call may resize its tensors, so its results are where the values are.
+        # An `out=` call may resize its arguments, so the values are at the StorageViews of its results.
         written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
         if self.in_place:
@@ -236,18 +253,18 @@ class Updates:
             self.values.sparse.note_update(call, place)
 
     def results_of_out_call(self, call: TapedCall) -> list[StorageView]:
-        """Return the results of an `out=` call, which may have resized its tensors."""
+        """Return the StorageViews of the results of an `out=` call; start a storage for each that the call resized."""
         results, before = placements(call.result), set(changed_arguments(call))
         for place in results:
             if place in before:
-                continue  # it was not resized: what else is in its memory stays
+                continue  # it was not resized, and other tensors in its memory keep their values
             storage = self.storages.of(place)
             if place != storage.base and place not in storage.origins and place not in storage.names:
                 self.storages.begin_uninitialized(place, 0)
         return results
 
     def write_as_ran(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update in place, as it ran."""
+        """Write an update in place as it ran, with a note of the values that it changes."""
         names = tuple(self.values.value_at(place).name for place in written)
         name = self.calls.put_call(
             call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
@@ -260,9 +277,9 @@ class Updates:
         """Write an update as the operator that returns the new value, or in place on copies if there is no such
         operator.
 
-        This is known only when it is tried: a meta kernel may fail, or return another geometry. The steps that were
-        written until then are dead code, which assembly removes unless a note keeps it. So their notes are dropped, and
-        the stream of random numbers is set back.
+        Whether the operator will do is known only when it is tried: a meta kernel may fail, or return another geometry.
+        The steps that were written until then are dead code, which assembly removes unless a note keeps it. So their
+        notes are dropped, and the state of the generators is set back.
         """
         for place in written:
             self.storages.prepare(place)
@@ -294,7 +311,8 @@ class Updates:
         return True
 
     def write_new_values(self, call: TapedCall, func: Any, written: Sequence[StorageView]) -> None:
-        """Write an update as `func`, which returns the new values: last, after the results that the call has too.
+        """Write an update as its functional form `func`, which returns first the results that the call has too, then
+        the new values of the changed arguments.
 
         So `_native_batch_norm_legit_functional` returns the three results of a batch norm, then the two new running
         statistics.
@@ -305,7 +323,6 @@ class Updates:
         args = self.values.refs_for_tensors(call.args)
         kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
         results = without_gaps(self.page.geometry.results(func, args, kwargs))
-        # The operator's own results come first, then the new values of its arguments.
         new_values = placements(results)[-len(written) :]
         same_geometry = all(
             geometry(new_value) == geometry(place) for new_value, place in zip(new_values, written, strict=False)
@@ -314,10 +331,9 @@ class Updates:
             # Draws fill memory in order: `x.t().normal_()` puts its numbers in other places than a contiguous result.
             raise NoFunctionalForm(f"{func} would draw in another order of memory")
         name = self.calls.put_call(call, func, args, kwargs)
+        # The result of `copy` has the strides of its first argument.
         copied_over = self.page.places.get(args[0].name) if func is aten.copy.default else None
-        self.page.replace_last_step(
-            spec=placement_spec(results if copied_over is None else copied_over)
-        )  # a copy lies as its target
+        self.page.replace_last_step(spec=placement_spec(results if copied_over is None else copied_over))
         other_results = [place for place in placements(call.result) if place not in written]
         values = self.page.put_items(name, results)
         arguments = placements(call.args, call.kwargs)
@@ -337,7 +353,7 @@ class Updates:
     # ---- Updates without a functional form
 
     def write_on_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update in place on copies, which become the new values of the tensors."""
+        """Write an update in place on clones of the tensors in `written`, which become their new values."""
         copies: dict[StorageView, str] = {}
         for place in written:
             old = self.values.value_at(place)
@@ -354,7 +370,8 @@ class Updates:
             self.storages.assign(place, copy)
 
     def write_on_whole_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update of a tensor that overlaps itself in place, on a view of a copy of its whole storage."""
+        """Write an update of a tensor that overlaps itself: in place, on a view of a clone of its storage's flat value,
+        which is one-dimensional and has all elements of the storage."""
         wholes, views = {}, {}
         for place in written:
             whole = self.storages.flatten(place)
@@ -367,7 +384,8 @@ class Updates:
             self.storages.assign(whole, copy)
 
     def put_on_copies(self, call: TapedCall, copies: Mapping[StorageView, str]) -> str:
-        """Write the call in place, with copies for some of its arguments."""
+        """Write the call in place, with the copies in the place of the arguments that it changes; return the name of
+        its result."""
         args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
         return self.calls.put_call(call, call.func, args, kwargs)
 
@@ -381,9 +399,13 @@ NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
 class Writer:
     """Writes the calls of a tape as Steps, one segment after another.
 
-    `ports` has a name for the port of each key. Keys in `always_ports` are ports whether a call uses them or not.
-    With `in_place` the operators stay in place, and inputs that they would change are copied first. `start` is the
-    generator state that a replay's draws start from.
+    `ports` has the wanted name of each port by its key on the tape. Keys in `always_ports` are ports whether a call
+    uses them or not. With `in_place` the operators stay in place, and inputs that they would change are copied first.
+    `start` has the state of each device's default generator before the first draw.
+
+    `locals` has the name of each port's value by key. For the lives of values, `ends` has for each call the last step
+    so far, `made` for each memory the first value in it, and `written` the memories that an update in place changed.
+    `under_way` are the memories of collectives' results that have not been waited for.
     """
 
     def __init__(
@@ -396,7 +418,7 @@ class Writer:
     ) -> None:
         self.in_place = in_place
         names = Names()
-        keys = dict.fromkeys((*always_ports, *(root.key for roots in tape.ports.values() for root in roots)))
+        keys = dict.fromkeys((*always_ports, *(port.key for in_memory in tape.ports.values() for port in in_memory)))
         self.locals = {key: names.free(ports[key]) for key in keys}
         # A lambda, because `values` is made below, on a page that needs the echoes.
         self.echoes = Echoes(lambda place: self.values.latest_name(place))
@@ -413,7 +435,7 @@ class Writer:
     # ---- For the engine and for `record`
 
     def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
-        """Append the steps that follow to this list. The steps of these calls come first."""
+        """Append all steps from here on to the list `steps`, beginning with the steps of these calls."""
         self.page.steps = steps
         for call in calls:
             self.write_call(call)
@@ -429,7 +451,7 @@ class Writer:
         self.echoes.begin_backward()
 
     def copy_ports(self, tape: Tape) -> None:
-        """Copy the ports that updates in place would change."""
+        """Clone the ports that updates in place would change."""
         self.updates.copy_ports(tape)
 
     def value_at(self, place: StorageView) -> Ref:
@@ -437,21 +459,22 @@ class Writer:
         return self.values.value_at(place)
 
     def add(self, call: TapedCall, left: str | None, place: StorageView) -> str:
-        """Add a tensor's current value to a value, as a part of this call; without a value, return the tensor's."""
+        """Write the sum of the value `left` and a tensor's current value as a step of this call, and return its name;
+        without `left`, return the name of the tensor's value."""
         self.page.set_call(call)
         term = self.value_at(place)
         return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
 
     def begin_value(self, wanted: str, place: StorageView) -> str:
-        """Make a tensor an input from here on; return its name."""
+        """Make a tensor an input of the graph from here on, with a name like `wanted`; return that name."""
         local = self.page.names.free(wanted)
         self.values.storages.begin(local, place)
         self.page.places[local] = place
         return local
 
     def forget_views(self, kept: Collection[StorageView]) -> None:
-        """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
-        of their own."""
+        """Forget the names of views, so that the graph that is written next derives them itself. Views in `kept` keep
+        their names."""
         self.values.storages.forget_views(kept)
 
     def spec(self, name: str) -> Spec:
@@ -472,7 +495,8 @@ class Writer:
         return self.page.notes
 
     def constants(self, tape: Tape, titles: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
-        """Return the constants and generator states that are used, by local name, each with its port name."""
+        """Return the constants and generator states that are used, by local name, each with its port name. `titles` has
+        the port name of each constant by its key on the tape."""
         by_local_name = ((self.locals.get(key), title, tape.constants[key]) for key, title in titles.items())
         constants = {local: (title, tensor) for local, title, tensor in by_local_name if local is not None}
         return constants | {local: (local, state) for local, state in self.calls.fixed.items()}
@@ -480,7 +504,8 @@ class Writer:
     # ---- One call
 
     def write_call(self, call: TapedCall) -> None:
-        """Write one call: one that makes a view in place, an update, or one that changes nothing."""
+        """Write one call: one that turns a tensor into another view, a wait for a collective, an update in place, or a
+        call that changes nothing."""
         self.page.set_call(call)
         steps_before = len(self.page.steps)
         self.note_collective(call)
@@ -488,7 +513,7 @@ class Writer:
             self.updates.write_view_in_place(call)
         elif is_wait(call.func):
             self.write_wait(call)
-            return  # it makes no autograd node, so nothing is a gradient of it
+            return  # it makes no autograd node, so no step of the backward has it as an echo
         elif changes_arguments(call):
             self.updates.write_update(call)
         else:
@@ -497,7 +522,8 @@ class Writer:
             self.echoes.note(call, self.page.last or self.page.steps[-1].name)
 
     def note_memory(self, call: TapedCall) -> None:
-        """Note the last step so far, the value that is first in each memory, and which memory is written to."""
+        """Note the last step so far, the first value in each memory, and the memories that the call writes to (`ends`,
+        `made` and `written`)."""
         self.ends.append(self.page.steps[-1].name if self.page.steps else "")
         if changes_arguments(call):
             self.written |= {place.memory for place in placements(list(changed_arguments(call)))}
@@ -527,10 +553,10 @@ class Writer:
         self.values.storages.assign(call.result, name)
 
     def write_plain(self, call: TapedCall) -> None:
-        """Write a call that changes nothing."""
+        """Write a call that changes nothing, with a guard if it reads values."""
         arguments = placements(call.args, call.kwargs)
         if type(call.result) is StorageView and call.result in arguments:
-            return
+            return  # it returned its argument, or an alias, which has the same value
         if call.func is aten.as_strided.default:
             self.restride_after_write(call.result)
         if call.func in NEEDS_REQUIRES_GRAD:
@@ -549,7 +575,7 @@ class Writer:
         """Enter the view that `as_strided` returns, if its storage was written to.
 
         `as_strided` sees the whole storage and not only its argument. In the graph, a value after a write has a storage
-        of its own, so the view is derived from the flat value of the program's storage.
+        of its own, so the view is derived from the flat value that has all elements of the program's storage.
         """
         storage = self.values.storages.of(place)
         if self.in_place or not storage.write_count:
@@ -559,7 +585,8 @@ class Writer:
         self.page.last = self.value_at(place).name
 
     def write_requiring_grad(self, call: TapedCall) -> None:
-        """Write a call whose kernel fills some results only if an argument requires grad, on such an argument."""
+        """Write a call whose kernel fills some results only if an argument requires grad, with `requires_grad_` on an
+        alias of this argument, and `detach` on the results: graphs run without autograd."""
         page, args = self.page, list(self.values.refs_for_tensors(call.args))
         # On an alias: `requires_grad_` must not change the value that other steps read.
         detached = page.emit(
@@ -578,7 +605,8 @@ class Writer:
     # ---- Guards
 
     def guard_result(self, name: str, result: Any) -> None:
-        """Guard the value that the program read."""
+        """Guard the value that the program read: of a tensor its shape, which depended on values; of a number
+        itself."""
         if type(result) is StorageView or isinstance(result, (tuple, list)):
             items = [result] if type(result) is StorageView else [item for item in result if type(item) is StorageView]
             for item in items:

@@ -1,7 +1,8 @@
 """Continue the rows of a model with n and with n + 1 layers to the rows of the same model with any number of layers.
 
 A row is a step of a graph, a port, or an operator that ran: a head that must be equal, and items (names and numbers)
-that may grow from layer to layer. `continue_rows` takes the rows of the two shallow models:
+that may grow from layer to layer. The shallow model has n layers, the deeper one n + 1, and the whole model all of its
+layers. `continue_rows` takes the rows of the first two:
 
     4 layers:   embed  A B  A B  A B  A B  norm
     5 layers:   embed  A B  A B  A B  A B  A B  norm      one period (A B) more
@@ -13,6 +14,9 @@ that may grow from layer to layer. `continue_rows` takes the rows of the two sha
    alone, as do the items of rows between the repetitions.
 3. Such a function has three coefficients. It must hold for at least five values, so that a coincidence is not taken
    for a rule; and `stamp` compares the result with a run of the whole model.
+
+In all functions here, `left` is of the shallow model and `right` of the deeper one, `more` is how many layers the whole
+model has more than the shallow one, and `what` names the rows in errors ("steps of the forward").
 """
 
 from __future__ import annotations
@@ -54,7 +58,8 @@ class Row(NamedTuple):
 
 
 class _GrownRow(NamedTuple):
-    """A row of the whole model: the index of the deeper model's row with the same head, and its items."""
+    """A row of the whole model: the index of the deeper model's row that it is like, whose head it has, and its own
+    items."""
 
     like: int
     items: tuple[Item, ...]
@@ -68,7 +73,8 @@ class CannotStamp(Exception):
 class _Repetition:
     """A part that repeats with a period, and is one period longer in the deeper model.
 
-    `start` and `deeper_start` are the indices where it begins in both, and `length` is its length in the shallow model.
+    `start` and `deeper_start` are the indices of the row where the part begins in the shallow and in the deeper model.
+    `length` is how many rows it has in the shallow model, `period` how many rows one period has.
     """
 
     start: int
@@ -78,7 +84,8 @@ class _Repetition:
 
 
 def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: int, what: str) -> list[_GrownRow]:
-    """Return the rows of the model with `layers_more` layers more than the shallow one; `what` names them in errors."""
+    """Return the rows of the model with `layers_more` layers more than the shallow one; `what` names the rows in
+    errors."""
     # Equal heads get equal numbers, so that the search below compares integers.
     numbers: dict[Any, int] = {}
     left, right = (
@@ -107,17 +114,18 @@ def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: in
 
 
 def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[_Repetition]:
-    """Yield the parts in which the deeper model has one period more.
+    """Yield the parts in which the deeper model has one period more. Rows are given as numbers: equal for equal heads.
 
     The rows are compared from the front. Where they stop being equal, the deeper model has a period more, which must
-    repeat the rows just before it. The part then begins as far back as the deeper rows repeat with that period, because
-    rows of the first layers are equal in both models anyway.
+    repeat the rows just before it. The repeating part then begins as far back as the deeper rows repeat with that
+    period, because rows of the first layers are equal in both models anyway.
     """
     left_at, right_at, last_end = 0, 0, 0
     while True:
         equal = _length_of_equal_run(left, right, left_at, right_at)
         left_at, right_at = left_at + equal, right_at + equal
-        # Rows that the deeper model still has more: 0 at the end, once every repetition is found.
+        # How many rows more than the shallow model the deeper one has left: 0 at the end, once every repetition is
+        # found.
         rows_missing = (len(right) - right_at) - (len(left) - left_at)
         if not rows_missing and left_at == len(left):
             return
@@ -128,13 +136,14 @@ def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> I
         # Extend the part to the front, but not into the repetition before it.
         while start > last_end and right[start - 1] == right[start - 1 + period]:
             start -= 1
-        yield _Repetition(left_at - (right_at - start), start, right_at - start, period)
+        length = right_at - start
+        yield _Repetition(start=left_at - length, deeper_start=start, length=length, period=period)
         right_at += period
         last_end = right_at
 
 
 def _length_of_equal_run(left: Sequence[int], right: Sequence[int], at: int, other: int) -> int:
-    """Return how many rows are equal, beginning at two indices."""
+    """Return how many rows are equal, beginning at index `at` of `left` and `other` of `right`."""
     run = 0
     for first, second in zip(left[at:], right[other:], strict=False):
         if first != second:
@@ -144,12 +153,15 @@ def _length_of_equal_run(left: Sequence[int], right: Sequence[int], at: int, oth
 
 
 def _period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, low: int, missing: int) -> int:
-    """Return the period that the deeper model has more at two indices; 0 if there is none.
+    """Return how many rows the period has that the deeper model has more, where the rows of both stop being equal: at
+    index `at` of `left` and `other` of `right`. 0 if there is no such period.
 
-    Several may fit: if a layer begins and ends with equal rows, a period of one row does. The period that accounts for
-    all missing rows and leaves the rest equal is preferred, then the one after which most rows are equal.
+    `missing` is how many rows more the deeper model has left, and `low` the index in `right` before which the period
+    cannot begin. Several periods may fit: if a layer begins and ends with equal rows, a period of one row does. The
+    period that accounts for all missing rows and leaves the rest equal is preferred, then the one after which most rows
+    are equal.
     """
-    best, best_quality = 0, (False, -1)
+    best, best_quality = 0, (False, -1)  # less than any period's
     for period in range(1, min(missing, other - low) + 1):
         if right[other - period : other] == right[other : other + period]:
             run = _length_of_equal_run(left, right, at, other + period)
@@ -165,7 +177,8 @@ def _period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, l
 def _rows_between_repetitions(
     shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str
 ) -> Iterator[_GrownRow]:
-    """Yield the rows between repetitions, whose items grow with the depth alone."""
+    """Yield the whole model's rows between two repetitions, whose items grow with the depth alone. `start` is the index
+    of the first of them in the deeper model."""
     for place, (left, right) in enumerate(zip(shallow, deeper, strict=True)):
         if left.items == right.items:
             yield _GrownRow(start + place, right.items)
@@ -175,16 +188,16 @@ def _rows_between_repetitions(
 
 
 def _continue_item(first: Item, second: Item, more: int, what: str) -> Item:
-    """Return an item that grows with the depth alone: by the same with each layer more."""
+    """Return an item of the whole model that grows with the depth alone, from its values with one layer less (`first`)
+    and with one more (`second`): by the same with each further layer."""
     if first == second:
         return second
     texts, numbers = divided(first)
     other_texts, other_numbers = divided(second)
     if texts != other_texts or type(first) is not type(second):
         raise CannotStamp(f"{what} have {first!r:.80} with one layer less and {second!r:.80} with one more")
-    return _join_numbers(
-        texts, [x + (y - x) * more for x, y in zip(numbers, other_numbers, strict=True)], type(first) is str
-    )
+    continued = [number + (other - number) * more for number, other in zip(numbers, other_numbers, strict=True)]
+    return _join_numbers(texts, continued, is_text=type(first) is str)
 
 
 def _text_without_numbers(text: str) -> tuple[str, ...]:
@@ -193,7 +206,7 @@ def _text_without_numbers(text: str) -> tuple[str, ...]:
 
 
 def _join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -> Item:
-    """Return a text with these numbers in it, or the number."""
+    """Return the text that has these numbers between `texts`; if the item is no text, its one number."""
     if not is_text:
         return numbers[0]
     pieces = [texts[0]]
@@ -205,8 +218,9 @@ def _join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -
 def _rows_of_repetition(
     shallow: Sequence[Row], deeper: Sequence[Row], repetition: _Repetition, more: int, what: str
 ) -> Iterator[_GrownRow]:
-    """Yield the rows of a part that repeats."""
+    """Yield the whole model's rows of a part that repeats."""
     period, start, first = repetition.period, repetition.deeper_start, repetition.start
+    # For each place in the period, the items of that row in every layer of the whole model.
     columns = []
     for place in range(period):
         left = [row.items for row in shallow[first + place : first + repetition.length : period]]
@@ -229,14 +243,15 @@ The first layer often is, because its input is not the output of a layer.
 
 
 def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int, what: str) -> list[Item]:
-    """Return one item of all layers of the whole, from its values in the layers of the two shallow models.
+    """Return one item in all layers of the whole model, from its values in the layers of the shallow model (`left`) and
+    of the deeper one (`right`).
 
-    It is constant, or linear in all layers but those at the ends.
+    The item is constant, or linear in all layers but a few at the ends.
     """
     if len(set(left) | set(right)) == 1:
         return [right[0]] * (len(left) + more)
     for begin, end in IRREGULAR_ENDS:
-        # A step from layer to layer takes two values to read.
+        # How much the item grows from layer to layer cannot be read from fewer than two values.
         if len(left) - begin - end < 2:
             continue
         middle = _continue_linearly(left[begin : len(left) - end], right[begin : len(right) - end], more)
@@ -251,9 +266,9 @@ def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int,
 
 
 def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -> list[Item] | None:
-    """Return an item of all layers of the whole if it is linear in the layer and in the depth; else None.
+    """Return an item in all layers of the whole model if it is linear in the layer and in the depth; else None.
 
-    With a first value `start` in the shallow model and `second` in the deeper one, the first value at the wanted depth
+    With a first value `start` in the shallow model and `second` in the deeper one, the first value in the whole model
     is `start + (second - start) * more`; the step from layer to layer is read in the deeper model, and every value of
     both models must fit.
     """
@@ -265,6 +280,7 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
     if not divided_items[0][1]:
         return [left[0]] * (len(left) + more)
     columns = []
+    # For each place in the text where a number is, its values in all layers of both models.
     for numbers in zip(*(numbers for _, numbers in divided_items), strict=True):
         # The shallow model's layers are first in `numbers`, the deeper model's after them.
         start, second = numbers[0], numbers[len(left)]
@@ -290,9 +306,11 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
 class OperatorLog(Observer):
     """Logs a row for every tensor of the program, every operator, and every output.
 
-    A run with few layers and a run of the whole are compared by these rows: which operator ran, with what arguments,
-    and which line called it. A value is labelled by the row that made it, so the log also says which operator reads
-    which result. Nothing is computed.
+    A run with few layers and a run of the whole model are compared by these rows: which operator ran, with what
+    arguments, and which line called it. A value is labelled by the row that made it, so the log also says which
+    operator reads which result. Nothing is computed.
+
+    `paths` has the path of each module by its identity. `ready` are the program's tensors by name.
     """
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None) -> None:
@@ -302,6 +320,7 @@ class OperatorLog(Observer):
         self.begin({})
 
     def begin(self, named: Mapping[str, Tensor]) -> None:
+        """Start an empty log, with a row for each of the program's own tensors."""
         self.rows: list[Row] = []
         self.ready = named
         self.ran_higher_order_operator = False
@@ -316,7 +335,8 @@ class OperatorLog(Observer):
                 self._label(tensor, f"input {name}")
 
     def _label(self, tensor: Tensor, label: str) -> None:
-        """Label a tensor. It is kept alive, so that no other tensor can have its identity."""
+        """Label a tensor, and its memory if that has no label. The tensor is kept alive, so that no other tensor can
+        have its identity."""
         if id(tensor) not in self._labels:
             self._kept.append(tensor)
             self._memory.setdefault(storage_id(tensor.untyped_storage()), label)
@@ -331,6 +351,7 @@ class OperatorLog(Observer):
         return self._labels[id(tensor)]
 
     def before(self, call: Call) -> None:
+        """Describe a call's arguments before it runs, because it may change them."""
         if isinstance(call.func, HigherOrderOperator):
             self.ran_higher_order_operator = True
             return
@@ -340,6 +361,7 @@ class OperatorLog(Observer):
         call.kept[self] = head, items
 
     def after(self, call: Call, result: Any) -> None:
+        """Append the row of a call that has run: its arguments, results and line."""
         if self not in call.kept:
             return
         head, items = call.kept[self]
@@ -377,12 +399,14 @@ class OperatorLog(Observer):
             head.append((kind, repr(value)))
 
     def _content(self, tensor: Tensor) -> bytes | None:
-        """Return the values of a tensor that was written as numbers in the program, if they are known."""
+        """Return the bytes of a tensor that the program made of Python numbers, if its values are known: these must be
+        equal in all layers. None for other tensors, whose rows say where they are from."""
         if self._world is None or not self._labels[id(tensor)].startswith("outside"):
             return None
         return self._world.content_of(tensor)
 
     def end(self, outputs: Mapping[str, Tensor], wrapper_nodes: list[Any]) -> None:
+        """Append rows for the autograd nodes of wrappers (DTensor), equal ones counted, and for the outputs."""
         for (name, facts), count in sorted(Counter(map(_name_and_facts, wrapper_nodes)).items()):
             self.rows.append(Row(("autograd node", name, facts), (count,)))
         for name, tensor in outputs.items():
@@ -391,14 +415,15 @@ class OperatorLog(Observer):
 
 
 def _name_and_facts(node: Any) -> tuple[str, str]:
-    """Return the name of an autograd node of wrappers, and the values that it keeps. Its backward follows from these,
-    and from no operator of the forward."""
+    """Return the name of an autograd node of wrappers, and the values that it keeps as text. The node's backward
+    follows from these values, and from no operator of the forward."""
     kept = {key: value for key, value in vars(node).items() if not isinstance(value, Tensor)}
     return node.name(), ", ".join(map(repr, sorted(map(_text_kept, kept.items()))))
 
 
 def _text_kept(item: tuple[str, Any]) -> str:
-    """Return a value that an autograd node keeps under a name, as text that is equal for equal values."""
+    """Return a value that an autograd node keeps under a name, as text that is equal for equal values. A callable is
+    described by the name alone."""
     key, value = item
     if isinstance(value, Wrapping):
         return f"{key}: {value.text}"
@@ -412,7 +437,8 @@ PARTS_WITH_NAMES = ("name", "args", "kwargs", "echo")
 
 
 def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Content) -> Joint:
-    """Return the Joint with `more` layers than the shallow one has.
+    """Return the Joint with `more` layers more than the shallow one has. `content` returns the bytes of a tensor's
+    values, if they are known.
 
     A value has a tag: its kind, and the name that torch.fx gave it, which counts evenly from layer to layer (the names
     in a graph do not: a clash of names gives one of them another number). At the end the values get names in the order
@@ -424,7 +450,8 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
     tags = _tags_of(shallow), _tags_of(deeper)
 
     def continued(what: str, rows: Any, part: str) -> Iterator[tuple[Any, _GrownRow]]:
-        """Yield what each row of a part is like in the deeper Joint, and the row."""
+        """Yield for each row of a part of the whole model's Joint (`part` is the field's name, `rows` the function that
+        makes a row) the port, result or step of the deeper Joint that it is like, and the row."""
         left_part, right_part = getattr(left, part), getattr(right, part)
         rows_before = (
             [rows(step_and_row, tags[0], left) for step_and_row in left_part],
@@ -440,6 +467,7 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
     notes: dict[str, Note] = {}
 
     def steps(what: str, part: str) -> Iterator[Step]:
+        """Yield the whole model's steps of one direction, and copy the notes on them."""
         for step, row in continued(what, _step_row, part):
             stamped_step = names.step_of_row(step, row, tags[1])
             if step.name in right.notes:
@@ -454,12 +482,21 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
     backward = tuple(steps("steps of the backward", "backward"))
     gradients = tuple(names.result(*step_and_row) for step_and_row in continued("gradients", _result_row, "gradients"))
     return Joint(
-        inputs, forward, results, tangents, backward, gradients, right.same, constants, notes, groups=right.groups
+        inputs=inputs,
+        forward=forward,
+        results=results,
+        tangents=tangents,
+        backward=backward,
+        gradients=gradients,
+        same=right.same,
+        constants=constants,
+        notes=notes,
+        groups=right.groups,
     )
 
 
 def _refuse_unsupported_joint(joint: Joint) -> None:
-    """Raise if a Joint has anything that is not continued."""
+    """Raise if a Joint has anything that `continue_joint` does not continue."""
     for what, present in (
         ("subgraphs", joint.subgraphs),
         ("symbolic sizes", joint.symbols),
@@ -477,7 +514,8 @@ Content = Callable[[Tensor], bytes | None]
 def _continue_constants(
     left: Joint, right: Joint, more: int, content: Content, names: _ValueNames
 ) -> dict[str, tuple[str, Tensor]]:
-    """Return the constant tensors of the whole, each in memory of its own; their values must be known."""
+    """Return the constant tensors of the whole model by local name, each with its port name and in memory of its own;
+    their values must be known."""
     deeper_constants = list(right.constants.values())
     deeper_rows, shallow_rows = (
         [Row((tensor_spec(tensor), content(tensor)), (name,)) for name, tensor in joint.constants.values()]
@@ -493,7 +531,7 @@ def _continue_constants(
 
 
 def _tags_of(read: ReadJoint) -> dict[str, str]:
-    """Return the tag of each value of a Joint."""
+    """Return the tag of each value of a Joint by its name there: `forward mm_3`, `input blocks.0.weight`."""
     joint = read.joint
     forward_names = {local: name for name, local in read.forward.items()}
     backward_names = {local: name for name, local in read.backward.items()}
@@ -521,22 +559,24 @@ def _numbered_name(name: str) -> str:
 
 
 def _port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
-    """Return an input as a row."""
+    """Return an input as a row: the tag of its value, and its name."""
     return Row((port.role, port.spec, port.shard, _text_without_numbers(port.name)), (tags[port.local], port.name))
 
 
 def _result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
-    """Return a result as a row."""
+    """Return a result as a row: its name, and the tags and numbers in its value. Floats are in the head: they must be
+    equal."""
     port, value = result
-    places = [item for _, item in places_of_value(value, "")]
-    fractions = tuple(map(repr, (item for item in places if isinstance(item, float))))
-    items = (tags[item] if isinstance(item, str) else item for item in places if not isinstance(item, float))
+    names_and_numbers = [item for _, item in places_of_value(value, "")]
+    fractions = tuple(map(repr, (item for item in names_and_numbers if isinstance(item, float))))
+    items = (tags[item] if isinstance(item, str) else item for item in names_and_numbers if not isinstance(item, float))
     head = port.role, port.spec, port.shard, _text_without_numbers(port.name), skeleton(value), fractions
     return Row(head, (port.name, *items))
 
 
 def _step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
-    """Return a step as a row. Floats are in the head: they must be equal."""
+    """Return a step as a row: its items are the names (as tags), numbers and texts in it, its own tag first. Floats are
+    in the head: they must be equal."""
     places = list(places_of(step))
     fractions = tuple((place, repr(item)) for place, item in places if isinstance(item, float))
     items = (_tag_or_item(place, item, tags) for place, item in places if not isinstance(item, float))
@@ -555,13 +595,26 @@ def _tag_or_item(place: str, item: Any, tags: Mapping[str, str]) -> Any:
 # ---- Rows as ports, results and steps
 
 
+class _GrowingPlace(NamedTuple):
+    """A place in a step of the deeper model (`args.0`, `source.line`), what stands there, and whether that is the name
+    of a value."""
+
+    place: str
+    item: Any
+    is_name: bool
+
+
 class _ValueNames:
-    """The names of the values so far, by tag: each value has the first name that is free, as in a trace."""
+    """The names of the whole model's values so far, by tag: each value has the first name that is free, as in a trace.
+
+    `places` has, for each step of the deeper model, the places in it where a name, number or text may grow. `sources`
+    has the Sources so far by their fields.
+    """
 
     def __init__(self) -> None:
         self.names = Names()
         self.names_by_tag: dict[str, str] = {}
-        self.places: dict[str, list[tuple[str, Any, bool]]] = {}
+        self.places: dict[str, list[_GrowingPlace]] = {}
         self.sources: dict[tuple[Any, ...], Source] = {}
 
     def name_of_tag(self, tag: str) -> str:
@@ -571,19 +624,20 @@ class _ValueNames:
         return self.names_by_tag[tag]
 
     def add(self, tag: str, wanted: str) -> str:
-        """Name a new value."""
+        """Give the new value with this tag a name like `wanted`, and return the name."""
         if tag in self.names_by_tag:
             raise CannotStamp(f"two steps make the value {tag!r}")
         self.names_by_tag[tag] = self.names.free(wanted)
         return self.names_by_tag[tag]
 
     def port(self, port: Port, row: _GrownRow, stem: str = "") -> Port:
-        """Return the input of a row."""
+        """Return the whole model's input of a row, which is like `port` of the deeper model. Its value has the port's
+        name after `stem`."""
         tag, name = map(str, row.items)
         return Port(name, port.role, port.spec, self.add(tag, f"{stem}{name}"), port.shard)
 
     def result(self, result: Result, row: _GrownRow) -> Result:
-        """Return the result of a row."""
+        """Return the whole model's result of a row, which is like `result` of the deeper model."""
         port, value = result
         name, *rest = row.items
         places = [place for place, item in places_of_value(value, "") if not isinstance(item, float)]
@@ -595,19 +649,19 @@ class _ValueNames:
         return self.name_of_tag(item) if isinstance(item, str) else item
 
     def step_of_row(self, step: Step, row: _GrownRow, tags: Mapping[str, str]) -> Step:
-        """Return the step of a row."""
+        """Return the whole model's step of a row, which is like `step` of the deeper model; `tags` are that model's."""
         if step.name not in self.places:
             # The places of a step of the deeper model are the same for every layer that it stands for.
             places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
             self.places[step.name] = [
-                (place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
+                _GrowingPlace(place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
             ]
         changed: dict[str, Any] = {}
         # The first item is the step's own tag.
-        for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
-            found_item = self.name_of_tag(str(item)) if named else item
-            if found_item != before:
-                changed[place] = found_item
+        for (place, before, is_name), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
+            name_or_item = self.name_of_tag(str(item)) if is_name else item
+            if name_or_item != before:
+                changed[place] = name_or_item
         source = {place.partition(".")[2]: changed.pop(place) for place in [*changed] if place.startswith("source.")}
         changed_step = with_places(step, changed)
         tag = str(row.items[0])
@@ -628,8 +682,8 @@ class _ValueNames:
 
 
 def preferred_name(step: Step, tag: str) -> str:
-    """Return the preferred name of a step: torch.fx's own, or, for an item of a tuple, the tuple's name with the
-    index."""
+    """Return the preferred name of a step: the name that torch.fx gave its value, which is in the tag; for an item of a
+    tuple, the tuple's name with the index."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index >= 0:
             return f"{name}_{index}"

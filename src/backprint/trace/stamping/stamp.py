@@ -4,8 +4,11 @@ Layers are equal if they have the same classes, tensors of the same shapes, and 
 numbers that count the layers. That makes stamping worth a try. Two traces then say how the graphs grow. They cannot say
 that layer 57 is like layer 3, so the whole model runs too, once, without values, as a full trace would begin. Its log
 of operators must be the log of the two shallow runs, continued. The graphs must have the inputs, outputs and gradients
-of the whole. If anything differs, or the program does something that a log does not show, it is traced in full, and the
-capture says why.
+of the whole model. If anything differs, or the program does something that a log does not show, it is traced in full,
+and the capture says why.
+
+Here "the whole" is the model with all its layers, and a run of layers is several equal ones that follow one another;
+any other run is a run of the program. A plan says which runs of layers are reduced.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ MIN_LAYERS = 12
 
 @dataclass(frozen=True, slots=True)
 class _LayerRun:
-    """Equal layers that follow one another in a list of modules."""
+    """Equal layers that follow one another in a list of modules: `count` of them, from index `start` of `holder` on.
+    `place` is the path of `holder`. As text, it is the path, with the indices unless the layers are the whole list."""
 
     place: str
     holder: nn.Module
@@ -75,8 +79,8 @@ class Plan:
 
 
 def _find_plan(target: Any) -> Plan:
-    """Return the runs of equal layers that a callable reaches. If they have several lengths, the runs of one length are
-    returned that have the most layers in all."""
+    """Return the Plan with the runs of equal layers that a callable reaches. If the runs have several lengths, the Plan
+    has the runs of that length which has the most layers in all."""
     runs_found: list[_LayerRun] = []
     reasons: list[str] = []
     modules = [(name, value) for name, value in roots(target) if isinstance(value, nn.Module)]
@@ -113,7 +117,8 @@ def _layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
 
 
 def _find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[_LayerRun]:
-    """Yield the outermost runs below a module; append to `reasons` why a long list has none."""
+    """Yield the outermost runs of equal layers in and below a module, whose path is `path`; append to `reasons` why a
+    long list has none."""
     inside = range(0)
     children = [child for child in own_modules(module).values() if child is not None]
     numbered = list(own_modules(module)) == [str(place) for place in range(len(children))]
@@ -130,7 +135,8 @@ def _find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[_La
 
 
 def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
-    """Return the longest run of equal modules, and the first difference between two of one class."""
+    """Return the indices of the longest run of equal modules, and the first difference between two neighbours of one
+    class ('' if there is none)."""
     best, start, first_difference = range(1), 0, ""
     for place in range(1, len(children)):
         # Neighbours are compared, so an attribute may count the layers.
@@ -144,8 +150,9 @@ def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
 
 
 def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_LayerRun, ...]) -> str:
-    """Return the tensor or module that belongs to two layers, or to a layer and the rest of the model; '' if there is
-    none."""
+    """Describe a tensor or module that belongs to two layers of these runs, or to a layer and the rest of the model,
+    for a message; '' if there is none. `modules` are the modules that the program reaches, with their names."""
+    # The paths of the layers; and for each object, the layer that it is first found in, with the path there.
     homes = {f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)}
     owner: dict[int, tuple[str | None, str]] = {}
     for root, module in modules:
@@ -165,7 +172,7 @@ def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_Layer
 
 
 def prefixes(path: str) -> Iterator[str]:
-    """Yield the beginnings of a path."""
+    """Yield the beginnings of a path: `a`, `a.b`, `a.b.c` for `a.b.c`."""
     parts = path.split(".")
     return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
 
@@ -174,11 +181,12 @@ def prefixes(path: str) -> Iterator[str]:
 
 
 Compared = dict[tuple[int, int], tuple[Any, Any]]
-"""Pairs of values that are being compared, by identity, because values may refer to each other. They are kept, so that
-no other value gets the identity of one."""
+"""Pairs of values that are being compared, by their two identities, because values may refer to each other. The values
+are kept alive, so that no other value gets the identity of one."""
 
 INTERNAL = frozenset(vars(nn.Module())) - {"training"}
-"""The attributes of every module that are compared otherwise."""
+"""The attributes of every module. They are not compared as attributes: tensors, hooks and modules are compared by kind,
+and other state of torch's own is not."""
 
 PLACEMENTS = "torch.distributed.tensor."
 """The package of the placements of sharded tensors, which `==` compares."""
@@ -211,7 +219,8 @@ COMPARED_BY_EQUALITY = (
 
 
 def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> str:
-    """Return how two modules differ; '' if they differ in nothing but an index."""
+    """Return how two modules differ, for a message; '' if they differ in nothing but whole numbers that are one
+    apart."""
     if type(left) is not type(right):
         return f"a {type(left).__name__} and a {type(right).__name__}"
     for name in HOOKS:
@@ -234,12 +243,12 @@ def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) ->
 
 
 def _tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, str, bool] | None]:
-    """Return the spec of each tensor, its sharding, and whether it requires grad."""
+    """Return for each tensor, by name, what `_tensor_kind` returns; None for an empty name."""
     return {name: None if tensor is None else _tensor_kind(tensor) for name, tensor in tensors.items()}
 
 
 def _tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
-    """Return the spec of a tensor, its sharding, and whether it requires grad."""
+    """Return the spec of a tensor, its sharding ('' if it is no DTensor), and whether it requires grad."""
     return tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
 
 
@@ -258,19 +267,19 @@ def _held_by(function: types.FunctionType) -> dict[str, Any]:
     it."""
     try:
         around = inspect.getclosurevars(function).nonlocals
-    except ValueError:  # a variable that has no value yet: equal to none
+    except ValueError:  # a variable that has no value yet: a new object, which equals no other function's
         around = {"variables": object()}
     return {"defaults": function.__defaults__, "options": function.__kwdefaults__, **around}
 
 
 def _value_difference(left: Any, right: Any, compared: Compared) -> str:
-    """Return how two values differ; '' if they do not. Whole numbers may be one apart."""
+    """Return how two values differ, for a message; '' if they do not. A whole number of `right` may be one more."""
     if left is right or (id(left), id(right)) in compared:
         return ""
     if type(left) is not type(right):
         return f"{left!r:.60} and {right!r:.60}"
     compared[id(left), id(right)] = left, right
-    same: bool | None = None
+    same: bool | None = None  # None: not known yet how to compare
     match left:
         case nn.Module():
             return _module_difference(left, right, compared)
@@ -310,16 +319,16 @@ def _value_difference(left: Any, right: Any, compared: Compared) -> str:
 # ---- Two shallow traces, and a run of the whole
 
 DEPTHS = (4, 5)
-"""How many layers the two traces have. The first and the last layer are often irregular, and two between them would fit
-any linear growth."""
+"""How many layers the two shallow traces have. The first and the last layer are often irregular, and two layers between
+them in one trace would fit any linear growth: so the other trace has three between them."""
 
 Trace = Callable[[ObservedProgram, Findings, CaptureOptions], ReadJoint]
-"""Traces a program that has run."""
+"""Traces a program that has run, with the findings of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LoggedRun:
-    """A run of a program, and its log."""
+    """A warm-up run of a program: the observed program, the findings, and the log of its operators."""
 
     observed: ObservedProgram
     findings: Findings
@@ -328,8 +337,8 @@ class _LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class _StampAttempt:
-    """The result of an attempt to stamp, or why there is none. `run` is the run of the whole model, if the attempt got
-    that far."""
+    """The result of an attempt to stamp, or why there is none ('' if the model has no long list of layers). `run` is
+    the run of the whole model, if the attempt got that far."""
 
     result: EngineResult | None = None
     why: str = ""
@@ -337,7 +346,7 @@ class _StampAttempt:
 
 
 def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace) -> _StampAttempt:
-    """Stamp a program, if that is sound."""
+    """Stamp a fake program, if that is sound; `trace` traces a program with few layers."""
     plan = _find_plan(program.target())
     if not plan.runs:
         return _StampAttempt(why=plan.why)
@@ -355,7 +364,7 @@ def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace)
 
 def _refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
     """Raise if a request or a setting makes the graphs of a layer depend on the rest of the model."""
-    whole = why_partition_needs_all_layers(options.partition)
+    whole = why_partition_needs_all_layers(options.partition)  # '' if the partition does not
     for request, present in (
         ("dynamic sizes", options.dynamic),
         ("decompose=", options.decompose),
@@ -375,7 +384,7 @@ def _continue_joint_and_log(
     program: CalledProgram, plan: Plan, options: CaptureOptions, trace: Trace
 ) -> tuple[Joint, list[Row]]:
     """Return the Joint and the log that the whole must have, continued from two shallow traces."""
-    assert program.world is not None  # it is captured without values
+    assert program.world is not None  # only fake captures are stamped
     known = _known_tensors(program)
     traced = [_trace_with_layers(program, plan, layers, known, options, trace) for layers in DEPTHS]
     [(first, left), (second, right)] = traced
@@ -388,7 +397,8 @@ def _continue_joint_and_log(
 def _trace_with_layers(
     program: CalledProgram, plan: Plan, layers: int, known: Known, options: CaptureOptions, trace: Trace
 ) -> tuple[_LoggedRun, ReadJoint]:
-    """Return the run and the trace of a program with few layers."""
+    """Return the run and the trace of a program with `layers` layers in each run of the plan; `known` are the tensors
+    of the whole."""
     with _layers_reduced(plan, layers):
         try:
             run = _run_logged(_with_current_state(program, known))
@@ -396,7 +406,8 @@ def _trace_with_layers(
             return run, trace(run.observed, run.findings, options)
         except CannotStamp:
             raise
-        except Exception as error:  # a refusal, or the program's own, which takes the number of its layers for granted
+        # A refusal, or an error of the program's own, which may take the number of its layers for granted.
+        except Exception as error:
             if is_defect(error):
                 raise
             text = f"{type(error).__name__}: {error}"
@@ -404,7 +415,7 @@ def _trace_with_layers(
 
 
 Known = Mapping[int, NamedTensor]
-"""The tensors of a module, by identity."""
+"""The named tensors of a module, by the tensors' identity."""
 
 
 def _known_tensors(program: CalledProgram) -> Known:
@@ -414,7 +425,8 @@ def _known_tensors(program: CalledProgram) -> Known:
 
 
 def _with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
-    """Return the program with the tensors that it has while its lists of layers are reduced."""
+    """Return the program with the tensors that it has while its lists of layers are reduced; `known` are the tensors of
+    the whole. A tensor may have another name now, because the layers after the removed ones have other indices."""
     current = program.wrapped_state()
     state = [replace(known[id(tensor)], name=name) for name, tensor in current.items()]
     inputs = [named for named in program.tensors if named.role == "input"]
@@ -433,7 +445,7 @@ def _run_logged(program: CalledProgram) -> _LoggedRun:
 
 
 def refuse_what_no_log_shows(run: _LoggedRun) -> None:
-    """Raise if a run does anything that can change the graphs and is not in its log."""
+    """Raise if a run of the program does anything that can change the graphs and that an OperatorLog does not show."""
     findings = run.findings
     edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
     reads = [reading.operator for reading in findings.readings if reading.inputs]
@@ -470,7 +482,7 @@ def _check_log_of_whole(whole: _LoggedRun, log: Sequence[Row]) -> None:
 
 
 def _row_difference(row: Row, expected: Row) -> str:
-    """Return how two rows of a log differ."""
+    """Return how a row of the whole's log differs from the expected one, for a message."""
     here = f"{row.head[0]} at {row.items[-1]!r}" if row.items else str(row.head[0])
     pairs = zip((*row.head, *row.items), (*expected.head, *expected.items), strict=False)
     first = next(((x, y) for x, y in pairs if x != y), ("more", "less"))
@@ -478,7 +490,8 @@ def _row_difference(row: Row, expected: Row) -> str:
 
 
 def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
-    """Return the engine's result; raise if its graphs do not have the inputs, outputs and gradients of the whole."""
+    """Return the engine's result for the continued Joint; raise if its graphs do not have the inputs, outputs and
+    gradients that the run of the whole shows."""
     observed, findings = whole.observed, whole.findings
     outcome = findings.outcome
     # The graphs' ports must be those of the whole: names, roles and specs.
@@ -492,7 +505,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     _check_ports("results", results, [port for port, _ in joint.results])
     with_gradient = [(named.name, "gradient") for named in observed.tensors if named.requires_grad]
     _check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
-    # Aliases of arguments, outputs and guards are those that the run of the whole found.
+    # Further names of tensors that are passed more than once are those that the run of the whole found.
     joint = replace(joint, same={named.name: named.other_names for named in observed.tensors if named.other_names})
     assembled = assemble(joint)
     return EngineResult(
@@ -512,7 +525,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
 
 
 def _check_ports(what: str, expected: Sequence[tuple[str, str]], ports: Sequence[Port]) -> None:
-    """Raise unless ports have these names and roles."""
+    """Raise unless ports have the expected names and roles, in this order; `what` names the ports in the error."""
     present = [(port.name, port.role) for port in ports]
     if present != list(expected):
         difference = next(

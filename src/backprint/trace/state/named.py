@@ -21,13 +21,15 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class _NamedKind:
-    """How to read the visible state of an object of a C type, and the text of the warning when it has changed."""
+    """How to read the visible state of an object of a C type (`read`), and what the warning says of the object when
+    that state has changed (`change`)."""
 
     read: Callable[[Any], Any]
     change: str
 
 
 STANDARD_FILES = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+"""Python's own files, which every print moves on: their positions are not compared."""
 
 
 def position(file: Any) -> int | str:
@@ -45,12 +47,12 @@ NAMED_KINDS: dict[Any, _NamedKind] = {
     type(threading.Lock()): _NamedKind(lambda lock: lock.locked(), "it was taken or released"),
     queue.SimpleQueue: _NamedKind(lambda items: items.qsize(), "it has more items or fewer"),
 }
-"""The types that are looked at; the first that fits counts."""
+"""The types whose objects are looked at; of several that an object is of, the first counts."""
 
 
 @functools.cache
 def named_kind(kind: Any) -> _NamedKind | None:
-    """Return how to read objects of a type; None if nothing of them is visible, or if they are restored."""
+    """Return how to read the state of objects of a type; None if no row of NAMED_KINDS is for it."""
     return next((row for base, row in NAMED_KINDS.items() if issubclass(kind, base)), None)
 
 
@@ -58,9 +60,9 @@ NAMED_SETTINGS: dict[str, Callable[[], Any]] = {
     "the working directory": os.getcwd,
     "anomaly detection": lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
 }
-"""Settings of the process that are looked at."""
+"""Settings of the process whose change a warning names, with how each is read."""
 
 
 def named_settings() -> dict[str, Any]:
-    """Return the settings that are looked at, as they are now."""
+    """Return the present values of NAMED_SETTINGS."""
     return {name: read() for name, read in NAMED_SETTINGS.items()}

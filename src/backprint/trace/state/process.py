@@ -15,19 +15,24 @@ from backprint.values.settings import flushes_denormals
 
 
 def _autocast() -> tuple[Any, ...]:
+    """Return the state of autocast: for each kind of device whether it is on and its dtype; and whether casts are
+    cached."""
     kinds = [kind for kind in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(kind)]
     flags = tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
     return flags, torch.is_autocast_cache_enabled()
 
 
 def _set_autocast(state: tuple[Any, ...]) -> None:
-    for kind, on, dtype in state[0]:
+    """Set the state that `_autocast` returned."""
+    flags, caches = state
+    for kind, on, dtype in flags:
         torch.set_autocast_enabled(kind, on)
         torch.set_autocast_dtype(kind, dtype)
-    torch.set_autocast_cache_enabled(state[1])
+    torch.set_autocast_cache_enabled(caches)
 
 
 def _set_global_device(context: Any) -> None:
+    """Set the default device that `default_device_context` returned as a mode; None for torch's own default."""
     torch.set_default_device(None if context is None else context.device)
 
 
@@ -43,7 +48,8 @@ SWITCHES = (
     "mkldnn",
     "cudnn deterministic",
 )
-"""The settings that each later run of a program finds as they were at capture."""
+"""The settings in GLOBALS that are set as at capture for each later run of the program, so that its numbers are
+equal."""
 
 GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -65,19 +71,20 @@ GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "default device": (process_state.default_device_context, _set_global_device),
     "grad mode": (torch.is_grad_enabled, set_grad_mode),
-    "validation": (  # Dynamo turns it off the first time that it runs
+    # `torch.distributions` validates arguments by default; Dynamo turns that off the first time that it runs.
+    "validation": (
         process_state.distributions_validate,
         Distribution.set_default_validate_args,
     ),
     "parametrizations": (process_state.parametrization_cache, process_state.set_parametrization_cache),
 }
-"""The settings that are restored after each run, with how each is read and set. Any other that a program changes is its
-own: `named` looks at a few."""
+"""The settings that are restored after each run, each with the functions that read and set it. Any other setting that a
+program changes is not restored; a warning names a few of those (`named`)."""
 
 
 @contextlib.contextmanager
 def restoring_globals() -> Iterator[None]:
-    """Restore these settings afterwards."""
+    """Restore the settings in GLOBALS afterwards."""
     values = {name: read() for name, (read, _) in GLOBALS.items()}
     try:
         yield

@@ -36,12 +36,13 @@ from backprint.values.settings import OWN, foreign_states, hashable_state, rando
 
 @dataclass(slots=True, eq=False)
 class ForeignRandomStates:
-    """The states of generators that are not torch's when a call was read, and which of them a run drew from.
+    """The states of random generators that are not torch's when a call was read, and which of them a run drew from.
 
     A graph cannot draw these numbers: every run of the program uses the same ones, and the graph has them as constants.
-    `objects` are the generators that the program reaches and drew from, each with its earlier state. `after` has the
-    states of the process's generators after a forward, where its backward starts; `context` has the ContextVars of
-    that forward, which a run leaves behind.
+    `states` has the states of the process's generators (`random`, `numpy.random`) by name, and `drawn` the names of
+    those that a run drew from. `objects` are the generators that the program holds and drew from, by name, each with
+    its state before the draw. `after` has the states of the process's generators after a forward, where its backward
+    starts; `context` has the ContextVars that this forward has set, for its backward.
     """
 
     states: dict[str, Any] = field(default_factory=foreign_states)
@@ -51,12 +52,12 @@ class ForeignRandomStates:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     def pins(self) -> dict[str, str]:
-        """Return the digest of each state that the program's numbers depend on."""
+        """Return, by name of the generator, the digest of each state that the program's numbers depend on."""
         process = {name: random_state_digest(self.states[name]) for name in sorted(self.drawn)}
         return process | {name: random_state_digest(state) for name, (_, state) in self.objects.items()}
 
     def current_digests(self) -> dict[str, str]:
-        """Return the digests of the current states of the same generators."""
+        """Return the digests of the current states of the same generators as `pins`."""
         process = {name: random_state_digest(state) for name, state in foreign_states().items() if name in self.drawn}
         return process | {
             name: random_state_digest(generator_state(source)) for name, (source, _) in self.objects.items()
@@ -67,14 +68,15 @@ class ForeignRandomStates:
 def with_foreign_random_states(
     states: ForeignRandomStates, snapshot: Snapshot | None, backward: bool = False
 ) -> Iterator[None]:
-    """Set generators that are not torch's to their state at the call, or after its forward, and note which are used.
+    """Set generators that are not torch's to their state at the call (with `backward`, to that after its forward) for a
+    block, and note in `states` which of them it draws from. `snapshot` has the generators that the program holds.
 
     Afterwards the process's generators have the caller's state again. Generators that the program holds are set here to
-    their state at the call, once a run has drawn from them (`states.objects`); the Snapshot gives them back.
+    their state at the call, once a run has drawn from them (`states.objects`); the Snapshot restores them.
     """
     states_of_caller = foreign_states()
     states_to_begin = (backward and states.after) or states.states
-    # A backward continues where its forward ended, so the objects' generators are set for a forward only.
+    # A backward continues where its forward ended, so generators that the program holds are set for a forward only.
     set_foreign_states(states_to_begin)
     for source, state in () if backward else states.objects.values():
         set_generator_state(source, state)
@@ -96,7 +98,8 @@ def with_foreign_random_states(
 
 
 def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
-    """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
+    """Return the Python and numpy generators that a program reaches, except the process's own: each with a name for
+    messages, and its state."""
     numpy = sys.modules.get("numpy")
     # The generators behind `random` and `numpy.random`: `foreign_states` has their states.
     process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
@@ -116,7 +119,7 @@ def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
 
 @contextlib.contextmanager
 def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
-    """Restore everything that is reachable from these roots afterwards, whatever happens inside.
+    """Restore everything that is reachable from these objects afterwards, whatever happens inside.
 
     A warning names changes that are not restored, where they are cheap to see.
     """
@@ -132,7 +135,7 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     finally:
         OPEN_SNAPSHOTS.remove(snapshot)
         snapshot.close()
-        # Blocks nest, and each inner one restores too: the outermost warns once for all.
+        # These blocks nest, and each inner one restores too: the outermost block warns once, for all of them.
         if OPEN_SNAPSHOTS:
             OPEN_SNAPSHOTS[0].lost |= snapshot.lost
         else:
@@ -146,7 +149,7 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
 
 
 def _users_level() -> int:
-    """Return the level of the user's call above the caller, as `warnings.warn` counts levels."""
+    """Return the `stacklevel` with which `warnings.warn` in the caller shows the user's line; 1 if there is none."""
     frame: Any = sys._getframe(1)
     for level in itertools.count(1):
         if frame is None:
@@ -159,7 +162,7 @@ def _users_level() -> int:
 
 
 def listed(changes: list[str]) -> str:
-    """Return the lasting changes of a run as one text."""
+    """Return the lasting changes of a run as one text, which names at most MOST_NAMED of them."""
     more = len(changes) - MOST_NAMED
     return "; ".join((*changes[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])))
 
@@ -174,6 +177,7 @@ def _refusing_mapped_files() -> Iterator[None]:
     torch_from_file: Callable[..., Any] = torch.from_file
 
     def from_file(filename: str, *args: Any, **kwargs: Any) -> Any:
+        # Libraries may map files, such as the weights that they load.
         if frames.is_users(sys._getframe(1).f_code.co_filename):
             raise CaptureError(
                 f"the program maps the file {printable(str(filename))[:200]} with torch.from_file"
@@ -191,12 +195,13 @@ OPEN_SNAPSHOTS: list[Snapshot] = []
 
 
 def is_copied(memory: int) -> bool:
-    """Whether a Snapshot that is open has the content of a storage."""
+    """Whether a Snapshot that will be restored has the content of this storage, which is given by its identity."""
     return any(memory in snapshot.copied_storages for snapshot in OPEN_SNAPSHOTS)
 
 
 def keep_content_of(tensor: Tensor) -> None:
-    """Keep the content of a tensor whose memory may be written unseen, however large it is."""
+    """Keep the content of a tensor whose memory may be written unseen, however large it is, in each Snapshot that has
+    the tensor and has not copied its storage."""
     if not is_plain(tensor) or tensor.layout is not torch.strided:
         return
     memory = storage_id(tensor.untyped_storage())

@@ -5,6 +5,8 @@ module and in others of the user's. It remembers the content of plain containers
 objects and of the user's classes, every tensor (its memory, its content, its gradient, its hooks) and the state of
 every random generator. `Snapshot.restore` restores all of it, and touches only what differs.
 
+A Place is where a program keeps a value: an attribute table, a list, an array. It can read the value and write it back.
+
 Anything else that a run changes is the program's own: a capture runs it several times. Where such a change is cheap to
 see (`named`), it is in `Snapshot.lost`. Left out are threads, sockets, logging, and objects behind the modules of
 installed packages; of containers with more than `MAX_ELEMENTS` elements, only the elements themselves are kept.
@@ -49,12 +51,13 @@ MAX_SUSPECTS = 8
 
 
 class Snapshot:
-    """Everything that was reachable, as it was.
+    """Everything that was reachable from the roots, as it was. A root is an object with its name in messages.
 
-    `places` and `tensors` are restored one by one. `copied_storages` are the storages whose content is kept. `undo` are
-    functions that restore state which no Place describes. `iterators` are the iterators that were reached. `checks`
-    compare state that is not restored, and `lost` describes the changes that they found, by the object's id. `suspects`
-    are objects whose state cannot even be compared.
+    `places` and `tensors` are restored one by one. `copied_storages` are the storages whose content is kept, by
+    identity. `generators` are random generators with their names, and `arrays` NumPy arrays. `undo` are functions that
+    restore state which no Place describes. `iterators` are the iterators that were reached. `checks` compare state that
+    is not restored, and `lost` describes the changes that they found, by the object's id. `suspects` are objects, with
+    their names, whose state cannot even be compared.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
@@ -73,14 +76,14 @@ class Snapshot:
         self.search(roots)
 
     def search(self, roots: Iterable[tuple[str, Any]]) -> None:
-        """Search these roots too."""
+        """Remember everything that these roots lead to as well."""
         with untraced():
             for place in self.walk.places(roots):
                 self.enter(place)
             self.copy_small()
 
     def enter(self, place: Place) -> None:
-        """Remember the value of a place."""
+        """Remember the value of a Place; of one that cannot be restored, what is needed to see a change."""
         match place:
             case Content(owner=tensor, name=name):
                 self.add_tensor(name, tensor)
@@ -93,6 +96,7 @@ class Snapshot:
                 # Neither the program nor `restore` can write to a read-only array.
                 if not array.flags.writeable:
                     return
+                # The layout cannot be restored; the elements of a large array are only compared, by a checksum.
                 self.check(name, array, lambda _: place.layout(), "its layout was changed")
                 if array.nbytes > LARGE_ARRAY:
                     self.check(name, array, lambda array: zlib.crc32(array.tobytes("A")), "it was changed")
@@ -102,11 +106,11 @@ class Snapshot:
             case Attributes(owner=module) if issubclass(type(module), nn.Module):
                 if (reshard := resharding(module)) is not None:
                     self.undo.append(reshard)
-        place.value()
+        place.value()  # the Place remembers the value that it has read
         self.places.append(place)
 
     def enter_unseen(self, name: str, value: Any) -> None:
-        """Remember the visible state of an object that is not restored."""
+        """Remember the visible state of an object of a C type that is not restored."""
         if is_iterator(value):
             self.iterators.append((name, value))
         elif isinstance(value, CACHE):
@@ -120,7 +124,8 @@ class Snapshot:
         """Remember how often an `lru_cache` was filled. A cache that a run has filled is emptied, because the new
         entries may be tensors of a trace."""
         before = cache.cache_info()
-        # `restore` may run several times. `misses[-1]` is the counter after the last one: `cache_clear` sets it to 0.
+        # `restore` may run several times. `misses[-1]` is the cache's counter of misses after the last time:
+        # `cache_clear` sets it to 0.
         misses = [before.misses]
 
         def undo() -> None:
@@ -133,12 +138,13 @@ class Snapshot:
         self.undo.append(undo)
 
     def add_tensor(self, name: str, tensor: Tensor) -> None:
+        """Remember a tensor, but not yet its content."""
         kept_tensor = TensorSnapshot(name, tensor)
         self.tensors.append(kept_tensor)
         self.tensors_by_id[id(tensor)] = kept_tensor
 
     def add(self, name: str, tensor: Tensor, whole: bool = False) -> TensorSnapshot:
-        """Remember a tensor; with `whole`, its content whatever its size."""
+        """Remember a tensor, if it is not yet; with `whole`, also its content, whatever its size. Return its state."""
         if id(tensor) not in self.tensors_by_id:
             self.add_tensor(name, tensor)
         kept = self.tensors_by_id[id(tensor)]
@@ -148,8 +154,8 @@ class Snapshot:
         return kept
 
     def copy_small(self) -> None:
-        """Keep the bytes of tensors, each storage once. Large parameters are copied only when they are known to be
-        written."""
+        """Keep the content of all tensors but large parameters, each storage once. A large parameter is copied when it
+        is known to be written (`add`)."""
         for tensor in self.tensors:
             # A write through a NumPy array bumps no version counter, so content that an array shares is always kept.
             if tensor.memory not in self.copied_storages and (
@@ -161,7 +167,7 @@ class Snapshot:
     def restore(self) -> None:
         """Restore everything."""
         with untraced():
-            # First of all: they may replace the parameters of a module, which are restored below.
+            # `undo` first: resharding may replace the parameters of a module, which are restored below.
             for undo in self.undo:
                 undo()
             for place in self.places:
@@ -178,12 +184,12 @@ class Snapshot:
                     )
 
     def close(self) -> None:
-        """Compare the state that is not restored."""
+        """Compare the state that is not restored, and note what has changed in `lost`."""
         for check in self.checks:
             check()
 
     def refuse_iterators(self, title: str) -> None:
-        """Refuse a program that holds an iterator."""
+        """Refuse the program `title` if it holds an iterator."""
         for name, value in self.iterators[:1]:
             raise CaptureError(
                 f"{title} holds an iterator ({' '.join((type(value).__name__, name)).strip()}), which each run uses "
@@ -194,7 +200,8 @@ class Snapshot:
     # ---- What is not restored
 
     def check(self, name: str, value: Any, read: Callable[[Any], Any], change: str) -> None:
-        """Read a part of an object that is not restored, and compare it at the end."""
+        """Read a part of an object that is not restored, and compare it at the end; `change` is what to say of the
+        object if it differs then."""
         before = read(value)
         self.checks.append(lambda: None if read(value) == before else self.note_lost(name, value, change))
 
@@ -210,9 +217,10 @@ class Snapshot:
             self.suspects[id(value)] = f"{name} ({kind.__module__}.{kind.__qualname__})".lstrip()
 
     def note_suspects_as_lost(self) -> None:
-        """Note every object whose state cannot be compared as lost, perhaps.
+        """Note in `lost` every object whose state cannot be compared, as perhaps changed.
 
-        A run of the program has changed one of them, or a file, or something else outside of Python.
+        For a program that does not repeat its results: a run has changed one of these objects, or a file, or something
+        else outside of Python.
         """
         for key, text in self.suspects.items():
             self.lost.setdefault(key, f"{text}: perhaps, its state cannot be compared")

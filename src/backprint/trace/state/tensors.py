@@ -21,13 +21,18 @@ LARGE_PARAMETER = 2**20
 
 @contextlib.contextmanager
 def untraced() -> Iterator[None]:
-    """Handle tensors without any mode seeing it, and without autograd."""
+    """Turn autograd and all modes off for a block: what it does with tensors is no part of the program."""
     with torch.no_grad(), DisableTorchFunction(), without_modes():
         yield
 
 
 class TensorSnapshot:
-    """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks."""
+    """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks.
+
+    `name` is its name in messages. `memory` is the identity of its storage, `nbytes` the size of its storages, and
+    `address` where the storage is. `content` has copies of its storages, or None. `hooks` are the tensor's backward
+    hooks, and `post` its post-accumulate-grad hooks. `kind` is the class, `version` the version counter.
+    """
 
     __slots__ = (
         "address",
@@ -86,12 +91,12 @@ class TensorSnapshot:
         return any(0 <= array.ctypes.data - start < self.nbytes for array in arrays)
 
     def copy(self) -> None:
-        """Keep the bytes of all storages of the tensor."""
+        """Keep the content of all storages of the tensor."""
         if self.alias is not None:
             self.content = tuple(part.untyped_storage().clone() for part in strided_parts(self.alias))
 
     def restore(self) -> None:
-        """Restore the tensor."""
+        """Restore the tensor to this state, and touch only what differs."""
         tensor = self.tensor
         if type(tensor) is not self.kind:
             tensor.__class__ = self.kind
@@ -124,12 +129,12 @@ class TensorSnapshot:
 
 def global_hooks() -> list[Any]:
     """Return the hooks that run for every module, and the saved-tensor hooks of the block that the caller is in."""
-    saved = saved_tensor_hooks(False)
+    saved = saved_tensor_hooks(False)  # torch's `ignore_is_tracing`: none while torch.compile traces the hooks
     return [*module_hooks(), *(saved or ())]
 
 
 def _restore_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
-    """Remove the hooks that a run has added, and restore those that it has removed."""
+    """Set a tensor's backward hooks to `hooks`, in the tensor's own dict, which the handles of hooks refer to."""
     if backward_hooks(tensor) is not None:
         backward_hooks(tensor).clear()
         backward_hooks(tensor).update(hooks or {})
@@ -147,10 +152,11 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+"""The layouts of tensors whose storages can be read and written."""
 
 
 def has_same_placement(tensor: Tensor, alias: Tensor) -> bool:
-    """Whether a tensor has the same memory and geometry as its alias."""
+    """Whether a tensor still has the memory and the geometry of its alias from before the run."""
     if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
         return False
     if tensor.layout is not torch.strided:
@@ -172,6 +178,7 @@ def restore_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) 
 
 
 def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
+    """Whether two storages have the same size and content, bit for bit."""
     if left.nbytes() != right.nbytes():
         return False
     # Integers compare bits: NaN equals itself, and -0.0 differs from 0.0.
