@@ -1,4 +1,4 @@
-"""NaN where a mask hides it: nothing else of a function's results may change."""
+"""NaN in the values that a mask hides: nothing else of a function's results may change."""
 
 from __future__ import annotations
 
