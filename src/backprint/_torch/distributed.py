@@ -1095,6 +1095,7 @@ def shapes_computed_apart() -> Iterator[None]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def forms_have_operators() -> bool:

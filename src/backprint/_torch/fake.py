@@ -85,6 +85,7 @@ def lists_of_fakes(known_values: Callable[[Any], Any]) -> Iterator[None]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def fake_mode() -> Any:

@@ -28,7 +28,7 @@ def size_text(size: Any) -> str:
 
 
 def size_at_capture(size: Any) -> int:
-    """Return the value that a size had at capture."""
+    """Return the value that a size had at capture: a symbolic size has it as its hint."""
     return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
 
@@ -38,6 +38,7 @@ def conditions_of(shapes: Any) -> list[str]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def sizes_have_texts() -> bool:
