@@ -777,7 +777,7 @@ class Signature:
     tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the outputs that have tangents.
     `same` are pairs of names under which one tensor was passed. `loss` is the name of the output that is the loss; ''
     without one. `aliases` are pairs of inputs that share memory, and how many bytes after the first the second begins;
-    None if that is not known.
+    None if no call was read.
     """
 
     arguments: tuple[str, ...] = ()
@@ -965,10 +965,11 @@ class Capture:
     the backward is meant not to be the derivative: custom autograd.Functions, `detach`, `no_grad`. `rank` is its place
     among the processes of a distributed step, and `peers` answer its collectives where it runs alone.
 
-    `breaks` describe the graph breaks of engine `dynamo`, and `why` says why other engines were not used. `requires`
-    are the custom operators that its graphs call. `pins` are digests of states that a replay must find as they were, by
-    name. `claims` is what the capture.json of a sample says of each Pair's graphs, `witness` what the program returned,
-    by the port's key, and `verdict` the verdict of the last check, each as JSON.
+    `breaks` describe the graph breaks of engine `dynamo`, and `why` says why engines that `auto` tried before were not
+    used, and why a custom operator stays whole. `requires` are the custom operators that its graphs call. `pins` are
+    digests of states that a replay must find as they were, by name. `claims` is what the capture.json of a sample says
+    of each Pair's graphs, `witness` what the program returned, by the port's key, and `verdict` the verdict of the last
+    check, each as JSON.
     """
 
     name: str

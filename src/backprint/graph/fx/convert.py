@@ -276,7 +276,7 @@ def pin_dtypes(module: fx.GraphModule) -> None:
 
 
 def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
-    """Return the dtype that a factory took from an unusual default dtype."""
+    """Return `dtype` for the call of a factory that took an unusual default dtype; nothing for any other call."""
     example = node.meta.get("val")
     # With tensors among its arguments, a call takes the dtype from them.
     if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):
