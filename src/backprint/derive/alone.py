@@ -236,6 +236,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     changed: list[_ChangedMethod] = []
 
     def record(function: Any, context: Any, arguments: Sequence[Any]) -> None:
+        """Record a call of a Function; `context` is its `ctx`, which is the autograd node too."""
         if function_class(context) is not function:
             return  # the call is of a subclass that inherits the method; it is watched, and records the call
         key = (function, *map(_kind_of_argument, arguments))
@@ -249,6 +250,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
+        """Replace the method of a Function that gets the context, by one that records the call."""
         # With a `setup_context` the forward gets no context; without one, the forward's first argument is it.
         is_apart = function.setup_context is not torch.autograd.Function.setup_context
         name = "setup_context" if is_apart else "forward"
@@ -263,6 +265,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         setattr(function, name, staticmethod(method))
 
     def watch_new(function: Any, /, **options: Any) -> None:
+        """Stand for `__init_subclass__`: watch a Function as soon as its class is made."""
         super(torch.autograd.Function, function).__init_subclass__(**options)
         watch(function)
 
@@ -300,6 +303,7 @@ def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionC
     run, zeros = set[Any](), set[Any]()
 
     def look(node: Any, tangents: Sequence[Tensor | None]) -> None:
+        """Note, before a node runs, that it runs, and whether a used output has a tangent of zeros."""
         run.add(node)
         if any(is_zero(tangents[number]) for number in used[node] if number < len(tangents)):
             zeros.add(node)

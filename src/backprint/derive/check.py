@@ -580,7 +580,7 @@ def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[Wrong
         located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
         return ()
-    return tuple(grouped([described(place, setting, opaque, False) for place in located.places]))
+    return tuple(grouped([described(place, setting, opaque, by_formula=False) for place in located.places]))
 
 
 def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
@@ -805,6 +805,7 @@ def _is_right_elsewhere(setting: Setting, located: Located) -> bool:
     passed = [0.0, 0.0]  # what the places would have passed on, and the sum of the sizes of its terms
 
     def watch(name: str, value: Any, tangent: Any) -> None:
+        """Add what the places pass on for the value of this name, which they take."""
         for gradient in returned.get(name, ()):
             _add_product(passed, gradient, tangent)
 
@@ -853,6 +854,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
 
 
 def line_text(source: Source | None) -> str:
+    """Return the file and the line of a source, `model.py:12`, or words for none."""
     return "a line that is not known" if source is None else source.at
 
 

@@ -442,6 +442,7 @@ FIRST = "gradient, random tangents"
 
 
 def item(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
+    """Return the gradient of this name; None if the reference did not run, or returned none."""
     return None if gradients is None else gradients[name]
 
 
@@ -497,6 +498,7 @@ def is_kink(
             direction = {name: _part_up(value, part=number - DIRECTIONS) for name, value in direction.items()}
 
         def outputs_at(step: float, direction: Mapping[str, Tensor] = direction) -> dict[str, Tensor]:
+            """Return the reference's outputs where its inputs are moved by `step` times the direction."""
             moved = {name: widened[name] + step * direction[name] for name in gradients}
             return run_forward(subject.reference, call, widened | moved).outputs
 

@@ -81,7 +81,7 @@ def groups_that_go_wrong(
         if echo is None:
             if not is_tainted and is_gradient(value) and not is_right_somewhere(value):
                 tainted.add(step.name)
-                yield Group((), False, (step.name,), (step.name,))
+                yield Group(names=(), is_sum=False, ends=(step.name,), all_ends=(step.name,))
             continue
         if not any(map(has_gradient, echo.names)):
             continue
@@ -157,6 +157,7 @@ def is_gradient(value: Any) -> bool:
 
 
 def is_sum(echo: Echo) -> bool:
+    """Whether an echo says that a step adds gradients of one value up."""
     return echo.kind == "sum of gradients of"
 
 

@@ -146,7 +146,7 @@ class _Convolving:
     groups: int
 
     def over(self, value: Tensor, weight: Tensor) -> Tensor:
-        """Convolve a value with a weight by these options."""
+        """Convolve a value with a weight by these options: no bias, not transposed, no output padding."""
         return aten.convolution.default(
             value, weight, None, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
         )

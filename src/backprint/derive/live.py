@@ -173,6 +173,7 @@ def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
         return []
 
     def backward(tangents: Gradients) -> Gradients:
+        """Run the whole step on its values, with copies of these tangents."""
         given = {name: tangent for name, tangent in copied(tangents).items() if tangent is not None}
         gradients: Gradients = stepped(capture, values, given).gradients
         return gradients
@@ -204,6 +205,7 @@ def tangent_tries(
             return []
 
         def on_one_graph(given: Gradients) -> Gradients:
+            """Return the gradients by another backward of the graph of the one forward."""
             return forward.gradients(copied(given), again=True)
 
         try:
@@ -220,6 +222,7 @@ def tangent_tries(
         return [Try(AGAIN, word="for"), *tries]
 
     def on_its_own(given: Gradients) -> Gradients:
+        """Return the gradients by the backward of a forward that runs for it alone."""
         return gradients_for(capture, values, given)
 
     try:
@@ -381,6 +384,7 @@ NEARER = 3
 
 
 def _scaled_by(base: Base, scale: float) -> dict[str, Tensor]:
+    """Return the tangents of a Base, multiplied by a number."""
     return {name: tangent * scale for name, tangent in base.tangents.items()}
 
 
@@ -572,6 +576,7 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
 
 
 def _wide_of(gradients: Gradients) -> dict[str, Tensor]:
+    """Return the gradients in float64, without those that are None."""
     return {name: wide(gradient) for name, gradient in gradients.items() if gradient is not None}
 
 
@@ -612,6 +617,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
                 return [Try(FROZEN, why_not=CHANGES_ALONE)]
 
             def fault(frozen: Sequence[str]) -> ProgramFault | None:
+                """Return a fault if the gradients of the others change while these leaves require no grad."""
                 with call.frozen(frozen):
                     gradients = call().gradients(copied(tangents))
                 rest = {name: gradient for name, gradient in whole.items() if name not in frozen}

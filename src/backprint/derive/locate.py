@@ -648,6 +648,7 @@ class Search:
         self.without_place = []
 
         def expected(name: str) -> dict[str, Tensor] | None:
+            """Return the right shares of the step of this name; None if they are not known."""
             step = self.whole(name)
             return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
 
@@ -956,12 +957,13 @@ class Search:
         names of the candidates for each input, `values` their values, `contributions` the right gradients."""
         combinations = itertools.islice(itertools.product(*choices), MOST_COMBINED)
 
-        def wrong(chosen: tuple[str, ...]) -> int:
+        def count_of_wrong(chosen: tuple[str, ...]) -> int:
+            """Return how many of the chosen candidates are not the right gradient."""
             return sum(
                 self.error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True)
             )
 
-        return sorted(combinations, key=wrong)[:MOST_TRIED]
+        return sorted(combinations, key=count_of_wrong)[:MOST_TRIED]
 
     def may_have_gradient(self, name: str) -> bool:
         """Whether a value depends on an input with a gradient, and has a dtype that can have one; if it is several

@@ -166,6 +166,7 @@ def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
 
 
 def _number_text(number: float | int | bool) -> str:
+    """Return a number as Python reads it; `nan` and `inf` are no literals."""
     text = repr(number)
     return f"float({text!r})" if text in ("nan", "inf", "-inf") else text
 

@@ -101,6 +101,7 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
     }
 
     def first_of(name: str) -> Value:
+        """Return the value that stands for the value of a name."""
         return Ref(first_locals.get(name, name))
 
     kept = [
@@ -397,6 +398,7 @@ def has_finite_derivative(setting: Setting) -> bool:
 
 
 def is_inexact(value: Tensor) -> bool:
+    """Whether a tensor has floats or complex numbers."""
     return value.is_floating_point() or value.is_complex()
 
 

@@ -157,6 +157,7 @@ def _computes_in_float16(subject: Subject, tangents: Mapping[str, Tensor]) -> bo
     """Whether an operator of the function, or of its backward, returns float16."""
 
     def both(given: Gradients) -> Gradients:
+        """Run the function and its backward."""
         known = {name: tangent for name, tangent in given.items() if tangent is not None}
         return run_forward(subject.ours, subject.call, subject.values).gradients(known)
 

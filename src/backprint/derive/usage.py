@@ -99,11 +99,13 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
     calls: list[Forward] = []  # the first call, whose graph both backwards run on
 
     def after_another_call(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
+        """Call the function, call it on other values, and run the backward of the first call."""
         calls.append(run_forward(subject.ours, subject.call, subject.values))
         run_forward(subject.ours, subject.call, others)
         return calls[0], calls[0].gradients(_copies_of(tangents), keep=True)
 
     def once_more(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
+        """Run the backward of the first call a second time."""
         return calls[0], calls[0].gradients(_copies_of(tangents))
 
     for check, run in (
@@ -126,6 +128,8 @@ def _later_calls(
     earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of a first call by name, each with a copy
 
     def later(tangents: Mapping[str, Tensor], change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
+        """Call the function and its backward, change the values of its tensors, and call both again. The results of the
+        first call are entered into `earlier`."""
         copies = copies_for(subject.call, subject.values)
         before = run_on(subject.ours, subject.call, copies)
         gradients = before.gradients(_copies_of(tangents))

@@ -314,6 +314,7 @@ def kind(value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
     import torch
 
     return isinstance(value, torch.Tensor)

@@ -134,6 +134,7 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
     count: dict[str, int] = {}
 
     def note_reads(index: int, names: Iterable[str]) -> None:
+        """Enter the reads of these names by the step of an index, where their memory was changed before."""
         for name in names:
             if times := count.get(owner[name], 0):
                 reads[index, name] = times

@@ -258,6 +258,7 @@ def _mentioned(graph: Graph) -> Iterator[str]:
     """Yield the names in the sizes of a graph's specs."""
 
     def look(spec: Spec) -> Iterator[str]:
+        """Yield the names in the sizes of one spec."""
         match spec:
             case TensorSpec(_, shape, stride, offset):
                 for size in (*shape, *(stride or ()), offset):

@@ -446,10 +446,12 @@ def tree_of(text: str) -> tuple[ast.Module, list[str]]:
 
 
 def _comment_beside(scanned: _Scanned) -> RefusedError:
+    """Return the error for a text that has a comment on a line of code."""
     return RefusedError(f"line {scanned.beside[0]}: a comment beside code: a graph's comments have their own lines")
 
 
 def _too_deep(error: BaseException) -> RefusedError:
+    """Return the error for a text at which Python's parser, or this reader, ran out of stack or memory."""
     return RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})")
 
 
@@ -479,6 +481,7 @@ def _read_in_pieces(text: str, scanned: _Scanned) -> Graph:
     _check_tokens(head, "the lines above the steps")
 
     def statements() -> Iterator[ast.stmt]:
+        """Yield the statements of the outer forward, PIECE lines parsed at a time."""
         for start in range(first, len(lines), PIECE):
             piece = "\n".join(lines[start : start + PIECE])
             _check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
@@ -536,6 +539,7 @@ def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> 
 
 
 def _written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
+    """Return the error for a line that differs from how `emit` writes the Graph that was read."""
     source_line = lines[line - 1].strip() if line else ""
     return RefusedError(
         f"line {line}: {source_line:.80} is not written as a graph is: Python could run it as something else"

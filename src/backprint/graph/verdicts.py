@@ -27,9 +27,9 @@ class _Word:
 
 
 WORDS: Mapping[str, _Word] = {
-    "bitwise": _Word("every port equal to the bit", "green", True),
-    "undifferentiable": _Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
-    "close": _Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
+    "bitwise": _Word("every port equal to the bit", "green", equal=True),
+    "undifferentiable": _Word("no output requires grad; the forward is kept, and compared equal", "cyan", equal=True),
+    "close": _Word("equal within the tolerance; the errors and the tolerance are given", "cyan", equal=True),
     "unproven": _Word("not compared, and why; never good", "yellow"),
     "wrong": _Word("not equal", "red"),
     "failed": _Word("it did not run; the cause is given", "red"),

@@ -119,7 +119,7 @@ def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
         if best is not None and not best.odd:
             return best
     if best is None or 2 * len(best.odd) > len(values):
-        return Series((), (), True, tuple(values.items()))
+        return Series(parts=(), numbers=(), is_text=True, odd=tuple(values.items()))
     return best
 
 

@@ -155,6 +155,7 @@ def value_evaluator(env: Mapping[str, Any], subgraphs: Mapping[str, Any]) -> Cal
     `subgraphs` the callables of subgraphs."""
 
     def evaluate(value: Value) -> Any:
+        """Return the object that a Value stands for; a leaf that is a Python value stands for itself."""
         match value:
             case Ref(name):
                 return env[name]
