@@ -473,16 +473,19 @@ def exchanged(tensor: Tensor, outgoing: Sequence[int], incoming: Sequence[int], 
 
 
 def all_reduce_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce each tensor over the members, in place."""
     for tensor in tensors:
         tensor.copy_(reduced(*as_reduced(tensor, operation), group_name(group)))
     return tensors, finished_work(tensors)
 
 
 def all_reduce_coalesced_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce each tensor over the members, in place; the operator returns the handle alone."""
     return all_reduce_in_place(tensors, group, operation)[1]
 
 
 def broadcast_in_place(tensors: Any, group: Any, root: int, root_tensor: int = 0, *rest: Any) -> Any:
+    """Write the root's tensor into the tensor of each member."""
     ops = functional()
     for tensor in tensors:
         tensor.copy_(ops.wait_tensor(ops.broadcast(tensor, root, group_name(group))))
@@ -490,6 +493,7 @@ def broadcast_in_place(tensors: Any, group: Any, root: int, root_tensor: int = 0
 
 
 def gather_into(output: Any, tensor: Any, group: Any, *rest: Any) -> Any:
+    """Gather the tensors of all members into one."""
     output.copy_(gathered(tensor, group_name(group), group_of(group).size()).view(output.shape))
     return output, finished_work([output])
 
@@ -511,10 +515,12 @@ def gather_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
 
 
 def gather_lists_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Gather as `gather_lists`; the operator returns the handle alone."""
     return gather_lists(outputs, tensors, group)[1]
 
 
 def gather_into_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Gather several tensors, each into one of its own."""
     for output, tensor in zip(outputs, tensors, strict=True):
         gather_into(output, tensor, group)
     return finished_work(outputs)
@@ -529,12 +535,14 @@ def scatter_into(output: Any, tensor: Any, group: Any, operation: Any, *rest: An
 
 
 def scatter_into_coalesced(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce several tensors over the members, and keep this rank's part of each."""
     for output, tensor in zip(outputs, tensors, strict=True):
         scatter_into(output, tensor, group, operation)
     return finished_work(outputs)
 
 
 def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce lists of tensors, one tensor for each member, and keep this rank's; they must have one shape."""
     for output, parts in zip(outputs, tensors, strict=True):
         if any(part.shape != output.shape for part in parts):
             raise CaptureError(
@@ -547,6 +555,7 @@ def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest:
 
 
 def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing: Any, *rest: Any) -> Any:
+    """Send a part of a tensor to each member, and join what they send (all-to-all)."""
     size = group_of(group).size()
     # Without sizes, `all_to_all_single` exchanges parts of one size.
     incoming = incoming or [output.shape[0] // size] * size
@@ -556,6 +565,7 @@ def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing:
 
 
 def exchange_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Send a tensor to each member, and receive one from each (all-to-all); they may have any shapes."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     incoming = [output.numel() for output in outputs]
     received = exchanged(flat, [tensor.numel() for tensor in tensors], incoming, group_name(group))
@@ -614,6 +624,10 @@ def meet(tensor: Any, group: Any, *rest: Any) -> Any:
 
 def meet_monitored(*args: Any) -> None:
     """A barrier whose error names the ranks that did not come: it moves no value either."""
+
+
+# The next ones are forms of operators of `_c10d_functional` that write into a tensor, or take several. They return
+# results that are not waited for yet, as the operators do.
 
 
 def all_reduce_and_write(tensor: Tensor, reduction: str, group: Any) -> Tensor:

@@ -41,6 +41,7 @@ class Unloaded(types.ModuleType):
         self.functions: list[Any] = []
 
     def disable(self, fn: Any, recursive: bool = True, *, wrapping: bool = True) -> Any:
+        """Return a function as it is, in the place of Dynamo's version that it does not trace."""
         self.functions.append(fn)
         return fn
 

@@ -50,6 +50,7 @@ def pointwise_of(
     elements: dict[str, Any] = {}
 
     def boxed(value: Any) -> Any:
+        """Return an argument as a lowering takes it: a TensorBox for each element."""
         if isinstance(value, kind):
             name = f"element_{len(elements)}"
             elements[name] = value
@@ -103,6 +104,9 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
     dtypes: Any = DtypePropagationOpsHandler()
 
     class Recorder(DefaultHandler):
+        """Answers each operation of `ops` with the element that `record` returns; refuses one that is no function of
+        single elements."""
+
         def load(self, name: str, index: Any) -> Any:
             if name not in elements or index != place:
                 raise NotPointwise("it reads other elements than its own")

@@ -252,6 +252,7 @@ class StandIn(type):
     message: str
 
     def refuse(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise PrivateApiError, whatever the stand-in is used for."""
         raise PrivateApiError(cls.message)
 
     __call__ = __instancecheck__ = __subclasscheck__ = __iter__ = __contains__ = __getitem__ = refuse
@@ -266,7 +267,7 @@ class StandIn(type):
 def stand_in(message: str) -> type:
     """Return the stand-in for an absent name. As a base of a class it raises too, when the class is made."""
 
-    def refuse(cls: type, /, **kwargs: Any) -> NoReturn:
+    def refuse_subclass(cls: type, /, **kwargs: Any) -> NoReturn:
         raise PrivateApiError(message)
 
-    return StandIn("Absent", (), {"message": message, "__init_subclass__": refuse})
+    return StandIn("Absent", (), {"message": message, "__init_subclass__": refuse_subclass})

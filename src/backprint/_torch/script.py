@@ -30,6 +30,8 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
     before = [kind.__call__ for kind in SCRIPTS]
 
     def noted(plain: Any) -> Any:
+        """Return a `__call__` that notes such a function and calls `plain`, torch's own `__call__`."""
+
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 # With the functions that it calls, where torch can inline them.

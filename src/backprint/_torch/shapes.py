@@ -63,6 +63,8 @@ def sizes_are_symbolic() -> bool:
     shape_env, location, dim_dynamic = (NAMES[name].value() for name in ("ShapeEnv", "SLoc", "DimDynamic"))
 
     class NumberedShapeEnv(shape_env):  # type: ignore[misc, valid-type]
+        """Gives each guard the location `here`, and each symbol the number 7."""
+
         def _get_sloc(self, framework_loc: str | None = None) -> Any:
             return location(framework_loc, "here")
 

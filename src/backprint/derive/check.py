@@ -374,7 +374,8 @@ def check_pair(
                 raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
             gap = gap_of((left, left_size), right)
             if gap >= limit:
-                # A gradient that is 0 but for rounding had the weight of a large one: its accuracy is its weight now.
+                # A gradient that is 0 but for rounding had the weight of a large one: now its accuracy decides its
+                # weight.
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
             if gap < limit:

@@ -783,17 +783,22 @@ def lstm_layer_backward(
 
 
 def _unrolled(
-    x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
+    x: Tensor,
+    input_weight: Tensor,
+    hidden_weight: Tensor,
+    biases: Sequence[Tensor],
+    hx: Tensor,
+    cx: Tensor,
+    reverse: bool,
 ) -> tuple[list[_LstmStep], Tensor, Tensor]:
-    """Return the steps in the order in which they are computed, the last hidden state and the last cell. `of_input` and
-    `of_hidden` are the weights by which the input and the hidden state are multiplied."""
+    """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
     hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
-    entering = widened(x) @ widened(of_input).t()
+    entering = widened(x) @ widened(input_weight).t()
     for bias in biases:
         entering = entering + widened(bias)
     steps = []
     for place in range(x.shape[0]):
-        gates = entering[-1 - place if reverse else place] + hidden @ widened(of_hidden).t()
+        gates = entering[-1 - place if reverse else place] + hidden @ widened(hidden_weight).t()
         # PyTorch's order of the gates: input, forget, cell, output.
         first, forget, candidate, last = gates.chunk(4, -1)
         opened = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
@@ -804,8 +809,8 @@ def _unrolled(
 
 
 def _gates_backward(step: _LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of the arguments of a step's four sigmoids and tanhs, joined, and of the cell before it,
-    from the gradients of the hidden state and the cell after it."""
+    """Return the gradients of the arguments of a step's three sigmoids and its tanh, joined in the order of the gates,
+    and of the cell before it, from the gradients of the hidden state and the cell after it."""
     of_cell = of_cell + of_hidden * step.output * (1 - step.after * step.after)
     parts = (
         of_cell * step.candidate * step.input * (1 - step.input),
