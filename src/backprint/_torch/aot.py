@@ -15,8 +15,10 @@ from backprint._torch.private import Private, Probe, look_up, probes_of, takes, 
 
 @uses("torch._functorch.aot_autograd.aot_export_joint_with_descriptors", needed_by=(private.AOT,))
 def export_joint(stack: Any, module: torch.nn.Module, inputs: Any, decompositions: dict[Any, Any]) -> Any:
-    """Trace the forward and backward of a module as one graph with descriptors, without the torch function mode that
-    AOTAutograd would add."""
+    """Trace the forward and backward of a module as one graph, whose inputs and outputs have descriptors, without the
+    torch function mode that AOTAutograd would add. `stack` is an ExitStack, which keeps the contexts of the tracing
+    open.
+    """
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
     return aot_export_joint_with_descriptors(
@@ -27,6 +29,7 @@ def export_joint(stack: Any, module: torch.nn.Module, inputs: Any, decomposition
 EXPORT = "torch._functorch.aot_autograd.aot_export_joint_with_descriptors"
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def joint_graphs_are_exported() -> bool:

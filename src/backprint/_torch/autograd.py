@@ -52,15 +52,16 @@ def engine_of(module: Any) -> Any:
 
 
 def set_engine_of(module: Any, engine: Any) -> None:
-    """Have a module of ENGINES run backwards by another function."""
+    """Have a module of ENGINES run backwards by `engine` from now on."""
     module._engine_run_backward = engine
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def in_backward(read: Any) -> Any:
-    """Return a function's result while a backward runs."""
+    """Return what `read()` returns while a backward runs."""
     seen: list[Any] = []
     leaf = torch.ones(1, requires_grad=True)
     with torch.enable_grad():

@@ -1,6 +1,9 @@
-"""torch.distributed: collectives as operators, the groups that they run in, and tensors that wrap others.
+"""torch.distributed: collectives as operators, the groups that they run in, and tensors that wrap others, as DTensors
+do.
 
-`torch.distributed` is imported only where a program has imported it.
+`torch.distributed` is imported only where a program has imported it. A group may be given by reference: as a
+ProcessGroup, by the name under which it is registered, or boxed, as operators of `c10d` take it. Its *label* is its
+name in graphs, which is the same in all ranks.
 """
 
 from __future__ import annotations
@@ -41,13 +44,14 @@ def is_initialized() -> bool:
 
 
 def own_rank() -> tuple[int, int]:
-    """Return the rank of this process, and the number of processes."""
+    """Return the rank of this process, and the number of processes; 0 and 1 without a process group."""
     return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if is_initialized() else (0, 1)
 
 
 @uses("torch.distributed.distributed_c10d._resolve_process_group", needed_by=(private.RANKS,))
 def group_of(reference: Any) -> Any:
-    """Return a process group by its registered name, its boxed form in an operator's arguments, or itself."""
+    """Return the process group of a reference: its registered name, its boxed form in an operator's arguments, or the
+    group itself."""
     from torch.distributed import distributed_c10d
 
     if isinstance(reference, str):
@@ -63,7 +67,8 @@ def members_of(reference: Any) -> tuple[int, ...]:
 
 
 NAMED_GROUPS: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-"""The groups of all processes that are a dimension of a mesh, with its name: PyTorch makes no other group for it."""
+"""The groups of all processes that are a dimension of a device mesh, with the name of the dimension. For such a
+dimension PyTorch uses the group of all processes, whose description does not name the dimension."""
 
 
 def name_groups(mesh: Any) -> None:
@@ -74,7 +79,8 @@ def name_groups(mesh: Any) -> None:
 
 
 def label_of(reference: Any) -> str:
-    """Return a group's name in a graph: the name of its dimension of a device mesh, `world`, or its description."""
+    """Return a group's name in a graph: the name of its dimension of a device mesh, `world`, its description, or a name
+    made of its members."""
     group = group_of(reference)
     if group in NAMED_GROUPS:
         return NAMED_GROUPS[group]
@@ -92,8 +98,9 @@ UNNAMED = ("undefined", "")
 
 @uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
 def label_of_members(group: Any) -> str:
-    """Return a name in a graph for a group without a description: its ranks, and its number among the groups of these
-    ranks. All ranks make groups in one order. Groups that earlier runs of a program have made do not count."""
+    """Return a name in a graph for a group without a description: its ranks, and its number among such groups of the
+    same ranks. The number is the same in all ranks, because they make groups in one order. Groups that earlier runs of
+    a program have made do not count."""
     from torch.distributed import distributed_c10d
 
     members = members_of(group)
@@ -111,7 +118,8 @@ OF_EARLIER_RUNS: weakref.WeakSet[Any] = weakref.WeakSet()
 @uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
 @contextlib.contextmanager
 def in_a_run() -> Iterator[None]:
-    """Run a program: the groups that it makes are its own in this run, and are made again in the next."""
+    """Run a program in this block: the groups that it makes there belong to this run, and are made again in the next
+    one, so they are entered into OF_EARLIER_RUNS at its end."""
     if not is_initialized():
         yield
         return
@@ -158,15 +166,15 @@ def default_store() -> Any:
 
 
 def gather_bytes(meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], None]) -> list[tuple[bytes, Tensor]]:
-    """Return the bytes and the tensor, of any shape, that each member of a group passes. `wait` is called with each
-    collective that is under way."""
+    """Send `meta` and a tensor of any shape to all members of a group; return the bytes and the tensor that each member
+    has sent, in the order of the members. `wait` is called with the Work of each collective, and waits for it."""
     device, size = tensor.device, group.size()
     raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else None
     parts = [torch.frombuffer(bytearray(meta), dtype=torch.uint8).to(device)] if meta else []
     own = torch.cat([*parts, *([] if raw is None else [raw])]) if parts or raw is not None else torch.empty(0)
-    # First a header of 32 numbers from each member: the lengths of its parts, its dtype and its shape.
+    # First a header from each member: the lengths of its parts in bytes, its dtype and its shape.
     facts = [len(meta), 0 if raw is None else raw.numel(), DTYPES.index(tensor.dtype), tensor.dim(), *tensor.shape]
-    header = torch.tensor([*facts, *[0] * (32 - len(facts))], device=device)
+    header = torch.tensor([*facts, *[0] * (HEADER - len(facts))], device=device)
     headers = [torch.empty_like(header) for _ in range(size)]
     wait(torch.distributed.all_gather(headers, header, group=group, async_op=True))
     rows = [row.tolist() for row in headers]
@@ -183,8 +191,11 @@ def gather_bytes(meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], 
     return passed
 
 
+HEADER = 32
+"""How many numbers a header of `gather_bytes` has, whatever is left being 0: all_gather takes tensors of one shape."""
+
 DTYPES = tuple(sorted({value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str))
-"""All dtypes, in one order in every process."""
+"""All dtypes, in one order in every process, so that the place of a dtype stands for it in a header."""
 
 
 def members_by_label() -> dict[str, tuple[int, ...]]:
@@ -192,9 +203,10 @@ def members_by_label() -> dict[str, tuple[int, ...]]:
     return {label: members_of(name) for label, name in groups_by_label().items()}
 
 
-# ---- Collectives
-# `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp` have operators
-# that write into their arguments: each runs here as the functional ones and copies.
+# ---- Collectives `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp`
+# have operators that write into their arguments. FORMS has a function for each of them, which takes the operator's own
+# arguments, calls functional operators, copies their results to where the operator writes, and returns what the
+# operator returns. `*rest` are arguments that change no value, such as a timeout.
 
 FUNCTIONAL = "_c10d_functional"
 
@@ -235,10 +247,10 @@ REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 
 
 def as_reduced(tensor: Tensor, boxed: Any) -> tuple[Tensor, str]:
-    """Return the tensor that a rank sends for a reduction, and the reduction's name as functional operators take it.
-    NCCL's PREMUL_SUM, by which FSDP2 divides by a factor of the user's, multiplies the tensor of each rank before the
-    sum."""
-    number = boxed.op()
+    """Return the tensor that a rank sends for a reduction (`boxed`, a ReduceOp as operators take it), and the
+    reduction's name as functional operators take it. NCCL's PREMUL_SUM, by which FSDP2 divides by a factor of the
+    user's, multiplies the tensor of each rank before the sum."""
+    number = boxed.op()  # of the kind of reduction, by torch's enum
     if number < len(REDUCTIONS):
         return tensor, REDUCTIONS[number]
     factor = factor_of_call()
@@ -266,7 +278,7 @@ def factor_of_call() -> Any:
 
 @uses("torch._C._distributed_c10d._create_work_from_future", needed_by=(private.RANKS,))
 def finished_work(result: Any) -> Any:
-    """Return the handle of a collective that has ended, boxed in the way in which operators return it."""
+    """Return the handle (a Work) of a collective that has ended with this result, boxed as operators return it."""
     from torch._C import _distributed_c10d as c10d
 
     future: Any = torch.futures.Future()
@@ -276,8 +288,11 @@ def finished_work(result: Any) -> Any:
 
 @functools.cache
 def awaited_class() -> type[Any]:
-    """Return the class of the handles of collectives that have ended and say when the program first waits for them, or
-    asks whether they have ended, or for their future."""
+    """Return a class of handles for collectives that have ended. A handle calls `waited` when the program waits for it,
+    asks whether it has ended, or asks for its result or its future, and then answers as the real handle `work` does.
+
+    It is made at the first call, because `torch.distributed` may not be imported.
+    """
 
     class Awaited(torch.distributed.Work):
         def __init__(self, work: Any, waited: Callable[[], None]) -> None:
@@ -285,7 +300,7 @@ def awaited_class() -> type[Any]:
             self.work, self.waited = work, waited
 
         def asked(self) -> Any:
-            """Return the handle that there was, for which the program has waited."""
+            """Say that the program has waited, and return the real handle."""
             self.waited()
             return self.work
 
@@ -314,15 +329,15 @@ def awaited_class() -> type[Any]:
 
 
 def awaited(result: Any, work: Any, waited: Callable[[], None]) -> tuple[Any, Any]:
-    """Return an operator's result with another handle, which calls `waited`, and that handle."""
+    """Return an operator's result with a handle of `awaited_class` in the place of its own, `work`, and this handle."""
     handle = awaited_class()(work, waited)
     return ((*result[:-1], handle.boxed()) if isinstance(result, (tuple, list)) else handle.boxed()), handle
 
 
 class PythonCall(NamedTuple):
-    """How torch.distributed's Python has called an operator. `functions` has the names of its functions, the innermost
-    first; there are none if C++ has called it, as in DDP. `gives_handle` says whether the program is given the handle,
-    by which it waits."""
+    """How torch.distributed's Python has called an operator. `functions` has the names of its functions on the stack,
+    the innermost first; there are none if C++ has called it, as in DDP. `gives_handle` says whether the program gets
+    the handle of the collective, and waits by it itself."""
 
     functions: tuple[str, ...]
     gives_handle: bool
@@ -353,7 +368,8 @@ OF_OBJECTS = frozenset(
 """Functions of torch.distributed that exchange objects, as bytes whose number differs."""
 
 BETWEEN = ("backprint.", "torch._dynamo", "torch._compile", "torch._ops", "torch.utils")
-"""The modules whose functions run between a call and the mode that sees its operator."""
+"""How the names of modules begin whose functions are on the stack between torch.distributed's Python and this module,
+which a dispatch mode of ours calls: they are passed over."""
 
 
 @functools.cache
@@ -375,8 +391,8 @@ def results_of_work(work: Any) -> list[Tensor]:
 
 @contextlib.contextmanager
 def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) -> Iterator[None]:
-    """Wait for a collective inside of `around(work)`, in this block. Gloo copies the parts of a reduce-scatter while
-    its caller waits, by operators that are none of the program's."""
+    """In this block, `Work.wait` runs inside of the context `around(work)`, which can hide what runs there: Gloo copies
+    the parts of a reduce-scatter while its caller waits, by operators that are none of the program's."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         yield
@@ -397,13 +413,15 @@ def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) 
 
 def work_of(result: Any) -> Any:
     """Return the handle by which a program waits for a collective, from the result of its operator; None if there is
-    none. There is one object for one collective, as long as it is kept."""
+    none. Unboxing returns the same Python object for a collective as long as somebody holds it."""
     boxed = result[-1] if isinstance(result, (tuple, list)) and result else result
     return torch.distributed.Work.unbox(boxed) if isinstance(boxed, torch.ScriptObject) else None
 
 
 def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Tensor:
-    """Run a collective in a process group, and wait for it."""
+    """Run the collective of this name in a process group, and wait for it. `sent` is the tensor that this rank sends,
+    `options` the operator's arguments between the tensor and the group without the group's size, and `group` the name
+    of the group."""
     size, on_device = group_of(group).size(), sent.device.type != "cpu"
     gathers = name in ("all_gather_into_tensor", "reduce_scatter_tensor")
     if gathers and on_device and "gloo" in str(torch.distributed.get_backend_config(group_of(group))):
@@ -430,37 +448,44 @@ def in_gloo_on_device(name: str, sent: Tensor, options: Sequence[Any], group: An
 
 
 def reduced(tensor: Tensor, reduction: str, group: str) -> Tensor:
+    """Return the reduction of the tensors of all members."""
     ops = functional()
     return ops.wait_tensor(ops.all_reduce(tensor, reduction, group))
 
 
 def gathered(tensor: Tensor, group: str, size: int) -> Tensor:
+    """Return the tensors of all members, one after the other along the first dimension."""
     ops = functional()
     return ops.wait_tensor(ops.all_gather_into_tensor(tensor, size, group))
 
 
 def scattered(tensor: Tensor, reduction: str, group: str, size: int) -> Tensor:
+    """Return this rank's part, along the first dimension, of the reduction of the tensors of all members."""
     ops = functional()
     return ops.wait_tensor(ops.reduce_scatter_tensor(tensor, reduction, size, group))
 
 
 def exchanged(tensor: Tensor, outgoing: Sequence[int], incoming: Sequence[int], group: str) -> Tensor:
-    """Send parts of a tensor to the members, and return theirs: `outgoing` and `incoming` are numbers of rows."""
+    """Send a part of a tensor to each member, and return what they send to this rank, joined. `outgoing` and `incoming`
+    have the number of rows for each member."""
     ops = functional()
     return ops.wait_tensor(ops.all_to_all_single(tensor, list(incoming), list(outgoing), group))
 
 
 def all_reduce_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce each tensor over the members, in place."""
     for tensor in tensors:
         tensor.copy_(reduced(*as_reduced(tensor, operation), group_name(group)))
     return tensors, finished_work(tensors)
 
 
 def all_reduce_coalesced_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce each tensor over the members, in place; the operator returns the handle alone."""
     return all_reduce_in_place(tensors, group, operation)[1]
 
 
 def broadcast_in_place(tensors: Any, group: Any, root: int, root_tensor: int = 0, *rest: Any) -> Any:
+    """Write the root's tensor into the tensor of each member."""
     ops = functional()
     for tensor in tensors:
         tensor.copy_(ops.wait_tensor(ops.broadcast(tensor, root, group_name(group))))
@@ -468,6 +493,7 @@ def broadcast_in_place(tensors: Any, group: Any, root: int, root_tensor: int = 0
 
 
 def gather_into(output: Any, tensor: Any, group: Any, *rest: Any) -> Any:
+    """Gather the tensors of all members into one."""
     output.copy_(gathered(tensor, group_name(group), group_of(group).size()).view(output.shape))
     return output, finished_work([output])
 
@@ -489,10 +515,12 @@ def gather_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
 
 
 def gather_lists_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Gather as `gather_lists`; the operator returns the handle alone."""
     return gather_lists(outputs, tensors, group)[1]
 
 
 def gather_into_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Gather several tensors, each into one of its own."""
     for output, tensor in zip(outputs, tensors, strict=True):
         gather_into(output, tensor, group)
     return finished_work(outputs)
@@ -507,12 +535,14 @@ def scatter_into(output: Any, tensor: Any, group: Any, operation: Any, *rest: An
 
 
 def scatter_into_coalesced(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce several tensors over the members, and keep this rank's part of each."""
     for output, tensor in zip(outputs, tensors, strict=True):
         scatter_into(output, tensor, group, operation)
     return finished_work(outputs)
 
 
 def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce lists of tensors, one tensor for each member, and keep this rank's; they must have one shape."""
     for output, parts in zip(outputs, tensors, strict=True):
         if any(part.shape != output.shape for part in parts):
             raise CaptureError(
@@ -525,6 +555,7 @@ def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest:
 
 
 def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing: Any, *rest: Any) -> Any:
+    """Send a part of a tensor to each member, and join what they send (all-to-all)."""
     size = group_of(group).size()
     # Without sizes, `all_to_all_single` exchanges parts of one size.
     incoming = incoming or [output.shape[0] // size] * size
@@ -534,6 +565,7 @@ def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing:
 
 
 def exchange_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Send a tensor to each member, and receive one from each (all-to-all); they may have any shapes."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     incoming = [output.numel() for output in outputs]
     received = exchanged(flat, [tensor.numel() for tensor in tensors], incoming, group_name(group))
@@ -586,12 +618,16 @@ def refuse_messages(*args: Any) -> Any:
 
 
 def meet(tensor: Any, group: Any, *rest: Any) -> Any:
-    """A barrier: it moves no value, so a graph has nothing of it."""
+    """A barrier: it moves no value, so a graph has no step for it."""
     return finished_work([tensor])
 
 
 def meet_monitored(*args: Any) -> None:
-    """A barrier that names who is missing: it moves no value either."""
+    """A barrier whose error names the ranks that did not come: it moves no value either."""
+
+
+# The next ones are forms of operators of `_c10d_functional` that write into a tensor, or take several. They return
+# results that are not waited for yet, as the operators do.
 
 
 def all_reduce_and_write(tensor: Tensor, reduction: str, group: Any) -> Tensor:
@@ -657,6 +693,7 @@ def cat_of_chunks(tensors: Any, dim: int, count: int, *, out: Tensor) -> None:
 
 
 def copy_data(tensor: Tensor, data: Tensor) -> None:
+    """FSDP2 copies data into a tensor."""
     tensor.copy_(data)
 
 
@@ -781,6 +818,7 @@ def why_not_captured(module: Any) -> str:
 
 
 # ---- Wrappers
+# A wrapper is a tensor subclass around another tensor, such as a DTensor around the local shard.
 
 
 @uses("torch.utils._python_dispatch.is_traceable_wrapper_subclass", needed_by=(private.RANKS,))
@@ -795,7 +833,8 @@ def tensors_inside(tensor: Any) -> list[str]:
 
 
 Remake = Callable[[Tensor, bool], Tensor]
-"""Returns a wrapper around another tensor; with True, as a tangent of the wrapper that it was made for."""
+"""`remake(inner, tangent)` returns a wrapper around `inner`, like the wrapper that the function was made for; with
+`tangent`, like a tangent of this wrapper, which has other placements where the wrapper is a partial sum."""
 
 
 def remaker(tensor: Any) -> Remake:
@@ -816,7 +855,8 @@ def remaker(tensor: Any) -> Remake:
 
 @uses("torch.distributed.tensor.DTensor._spec", needed_by=(private.RANKS,))
 def sharded_remaker(tensor: Any) -> Remake:
-    """Return the `remaker` of a DTensor. Where an output is a partial sum, its tangent is the same on all ranks."""
+    """Return the `remaker` of a DTensor. Where a DTensor is a partial sum, its tangent is replicated: each rank's
+    summand has the tangent of the sum."""
     from torch.distributed.tensor import DTensor, Replicate
 
     spec = tensor._spec
@@ -849,7 +889,8 @@ def as_sharded(tensor: Tensor) -> Any:
 
 
 def sharded_like(tensor: Tensor, other: Any) -> Tensor:
-    """Return a DTensor with the placements of another: sums that are yet to be made are made."""
+    """Return a DTensor redistributed to the placements of another, which adds up partial sums where the other has none;
+    a tensor as it is if one of the two is no DTensor."""
     given, wanted = as_sharded(tensor), as_sharded(other)
     if given is None or wanted is None or given.placements == wanted.placements:
         return tensor
@@ -901,7 +942,11 @@ def placement_text(placement: Any) -> str:
 
 
 class ThreadGroups:
-    """The process groups of one rank that runs in a thread, and the groups that its program makes while it runs."""
+    """The process groups of one rank that runs in a thread, and the groups that its program makes while it runs.
+
+    `data` is torch.distributed's state of the rank, None until it first runs (`in_rank`). `number` tells its device
+    meshes from those of other ranks.
+    """
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -910,9 +955,10 @@ class ThreadGroups:
 
 
 class RankOfMesh:
-    """In the place of `DeviceMesh._thread_id`: a mesh that a rank makes differs from the same mesh of another rank.
+    """A descriptor in the place of the attribute `DeviceMesh._thread_id`, which takes part in the equality of meshes:
+    it is the number of the rank's ThreadGroups, so a mesh that a rank makes differs from the same mesh of another rank.
 
-    Meshes of one process are equal if their ranks are, and DTensor keeps a rank's results under its mesh.
+    Otherwise they were equal, and DTensor, which caches results by mesh, would return those of another rank.
     """
 
     def __get__(self, mesh: Any, kind: Any = None) -> Any:
@@ -924,9 +970,14 @@ class RankOfMesh:
 
 
 _THREAD_GROUPS_OPEN = [0]
+"""How many blocks of `in_rank` are open, in all threads."""
+
 _LOCK = threading.RLock()
+"""Is held while the state of `torch.distributed` is replaced or put back."""
+
 _NUMBERS = itertools.count(1)
 _HERE = threading.local()
+"""`groups` is the ThreadGroups of the rank that this thread is, if it is one."""
 
 
 @uses(
@@ -972,7 +1023,7 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
             local.__dict__.pop("world", None)
             store, hook = fake_pg.FakeStore(), sys.excepthook
             torch.distributed.init_process_group("fake", store=store, rank=groups.rank, world_size=groups.size)
-            sys.excepthook = hook  # it would name this rank in every error from here on
+            sys.excepthook = hook  # torch's own hook would name this rank in every error from here on
             groups.data = local.world
         else:
             # Later: the groups that the rank has made, registered under their names again.
@@ -1026,7 +1077,8 @@ def handlers_of_operators() -> dict[Any, Any]:
 
 
 SHAPES = "_propagate_tensor_meta_non_cached"
-"""The method of DTensor's that runs an operator on fake tensors of the whole sizes, the first time that it meets it."""
+"""The method by which DTensor runs an operator on fake tensors of the global shapes, the first time that it meets
+it."""
 
 
 @uses(
@@ -1057,6 +1109,7 @@ def shapes_computed_apart() -> Iterator[None]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def forms_have_operators() -> bool:

@@ -21,6 +21,7 @@ from backprint._torch import private
 from backprint._torch.private import Private, Probe, look_up, probes_of, takes, uses
 
 PRIVATE_REGION = "isolate_recompiles"
+"""The option of `optimize` that gives what it compiles a region of its own in Dynamo's caches."""
 
 
 # ---- Not loading it
@@ -29,19 +30,24 @@ DYNAMO = "torch._dynamo"
 
 
 class Unloaded(types.ModuleType):
-    """Stands for Dynamo in `sys.modules` where it is asked only not to trace a function: before it is loaded, nothing
-    is traced. Any other request loads Dynamo."""
+    """Stands for Dynamo in `sys.modules` where it may be asked only not to trace a function, by `disable`: before
+    Dynamo is loaded nothing is traced, so the function is returned as it is. Reading any other attribute loads Dynamo.
+
+    `functions` has the functions that were returned so.
+    """
 
     def __init__(self) -> None:
         super().__init__(DYNAMO)
         self.functions: list[Any] = []
 
     def disable(self, fn: Any, recursive: bool = True, *, wrapping: bool = True) -> Any:
+        """Return a function as it is, in the place of Dynamo's version that it does not trace."""
         self.functions.append(fn)
         return fn
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":  # of who looks through all modules, as `inspect` does
+        # Tools such as `inspect` ask all modules for such names. Python's import of a submodule asks for `__path__`.
+        if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         if sys.modules.get(DYNAMO) is self:
             del sys.modules[DYNAMO]
@@ -60,7 +66,8 @@ def load() -> None:
 
 @contextlib.contextmanager
 def not_loading() -> Iterator[None]:
-    """Run torch's own kernels in Python, which ask Dynamo at their first call not to trace them, without loading it."""
+    """Do not load Dynamo in this block where a kernel of torch's in Python asks it not to be traced, at its first
+    call."""
     if DYNAMO in sys.modules:
         yield
         return
@@ -70,7 +77,8 @@ def not_loading() -> Iterator[None]:
     finally:
         if sys.modules.get(DYNAMO) is stand_in:
             del sys.modules[DYNAMO]
-        # The stand-in has returned each function as it is; the real Dynamo is to be asked again once it is loaded.
+        # The stand-in has returned each function as it is. Torch keeps this answer on the function, and must ask the
+        # real Dynamo again once it is loaded.
         for function in stand_in.functions:
             if hasattr(function, DISABLED):
                 delattr(function, DISABLED)
@@ -150,8 +158,8 @@ def counts_restored() -> Iterator[None]:
     "torch._dynamo.convert_frame.input_codes", "torch._dynamo.convert_frame.output_codes", needed_by=(private.DYNAMO,)
 )
 def known_codes() -> list[tuple[Any, set[int]]]:
-    """Return Dynamo's two lists of code objects, the ones that it read and the ones that it wrote, each with its
-    present ids."""
+    """Return Dynamo's two trackers of code objects, for code that it read and for code that it wrote, each with the ids
+    of the code objects that it has now: what `forget` leaves in them."""
     from torch._dynamo import convert_frame
 
     return [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
@@ -181,7 +189,12 @@ def bytecode_noted(note: Callable[[Any, Any], None]) -> Iterator[None]:
     needed_by=(private.DYNAMO,),
 )
 def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[Any, set[int]]]) -> None:
-    """Remove code that was compiled for `backend` from Dynamo's caches, and codes that `known_codes` did not have."""
+    """Remove what a run under `backend` has left in Dynamo: the cache entries of the code that was compiled, the names
+    in its globals, marks on code that was skipped, and code that Dynamo's trackers did not have before.
+
+    `code_pairs` has each compiled piece of code with the code that Dynamo made of it, and `known` is `known_codes()`
+    from before the run.
+    """
     from torch._C._dynamo import eval_frame
     from torch._dynamo.guards import DeletedGuardManagerWrapper
     from torch._dynamo.utils import CleanupManager
@@ -191,7 +204,8 @@ def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[An
     for code, out in code_pairs:
         entries = eval_frame._debug_get_cache_entry_list(code)
         if not has_regions and all(entry.backend is backend for entry in entries):
-            eval_frame.reset_code(code)  # an entry that is invalid, and stays, fails the next capture
+            # Without regions, an invalidated entry would stay in the list, and the next capture would fail at it.
+            eval_frame.reset_code(code)
             entries = []
         for entry in entries:
             if entry.backend is backend:
@@ -222,7 +236,8 @@ def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[An
 
 @uses("torch._dynamo.eval_frame._callback_from_stance", needed_by=(private.RECORD,))
 def note_compiled_calls(note: Callable[[], None]) -> Callable[[], None]:
-    """Call `note()` where code that `torch.compile` has made is called; return a function that ends this."""
+    """Call `note()` from now on whenever code that `torch.compile` has made is called; return a function that ends
+    this."""
     from torch._dynamo import eval_frame
 
     plain = eval_frame._callback_from_stance
@@ -246,6 +261,7 @@ ERRORS_OF_DYNAMO = "torch._dynamo.exc"
 """The module of Dynamo's errors."""
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def run_under(backend: Any) -> None:

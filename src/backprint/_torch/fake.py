@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
 
 @uses("torch._subclasses.fake_impls.conv", needed_by=(private.AOT,))
 def code_of_convolutions() -> CodeType:
-    """Return the code of the rule of convolutions, which asks for sizes only to choose a layout."""
+    """Return the code object of torch's rule for convolutions on fake tensors, by which a frame of that rule is known:
+    it asks for sizes only to choose a memory format."""
     from torch._subclasses import fake_impls
 
     return fake_impls.conv.__code__
@@ -44,7 +45,7 @@ def errors_not_logged() -> Iterator[None]:
 
 
 def set_device_guards() -> None:
-    """Set the guards of devices that fake tensors set at their first use.
+    """Enter a FakeTensorMode once: it sets the device guards of the process at its first use.
 
     A build for GPUs that has none replaces the guard of its devices then, for the whole process. A thread that is in
     the middle of a backward would end the process.
@@ -61,30 +62,34 @@ def device_of_fake(tensor: Any) -> torch.device:
 
 @uses("torch._subclasses.fake_tensor.FakeTensor.tolist", needed_by=(private.FAKE,))
 @contextlib.contextmanager
-def lists_of_fakes(values: Callable[[Any], Any]) -> Iterator[None]:
-    """Let `tolist` of a fake tensor return the numbers of its values, where `values` knows them. Torch's own asks an
-    operator for each number: for the ranks of a large device mesh that takes seconds."""
+def lists_of_fakes(known_values: Callable[[Any], Any]) -> Iterator[None]:
+    """Let `tolist` of a fake tensor return its numbers, where `known_values` returns a real tensor with them; it
+    returns None for a fake tensor without known values. Torch's own `tolist` of a fake tensor calls an operator for
+    each number: for the ranks of a large device mesh that takes seconds."""
     kind: Any = NAMES["FakeTensor"].value()
-    before = kind.tolist
+    original = kind.tolist
 
     def tolist(tensor: Any) -> Any:
-        known = values(tensor)
-        if known is None:
-            return before(tensor)
+        real = known_values(tensor)
+        if real is None:
+            return original(tensor)
+        # The fake mode is active here: it would see the operators of `tolist` on the real tensor, and fake them.
         with without_modes():
-            return known.tolist()
+            return real.tolist()
 
     kind.tolist = tolist
     try:
         yield
     finally:
-        kind.tolist = before
+        kind.tolist = original
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def fake_mode() -> Any:
+    """Return a FakeTensorMode that accepts real tensors too."""
     return NAMES["FakeTensorMode"].value()(allow_non_fake_inputs=True)
 
 

@@ -10,6 +10,7 @@ from backprint._torch import private
 from backprint._torch.private import Private, look_up, probes_of
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def tensors_of_transforms_are_known() -> bool:

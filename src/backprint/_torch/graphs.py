@@ -11,6 +11,7 @@ from backprint._torch import private
 from backprint._torch.private import Private, is_there, look_up, probes_of
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def tracing_is_noticed() -> bool:

@@ -54,7 +54,9 @@ def as_for_gxx() -> Iterator[None]:
 @uses("torch._inductor.async_compile.AsyncCompile", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def kernels_compiled_by(compiler: type) -> Iterator[None]:
-    """Have a wrapper that is loaded here find another class in the place of AsyncCompile, and a stream of CUDA."""
+    """In this block, a wrapper (the Python code that Inductor writes around its kernels) that is loaded finds
+    `compiler` in the place of AsyncCompile, and a function for the current CUDA stream, though torch may be built
+    without CUDA."""
     from torch._inductor import async_compile
 
     # `create`, because a torch without CUDA has no such function.
@@ -66,7 +68,7 @@ def kernels_compiled_by(compiler: type) -> Iterator[None]:
 @uses("torch.cuda._DeviceGuard", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def devices_not_switched() -> Iterator[None]:
-    """Have a wrapper of Inductor switch to no CUDA device."""
+    """In this block, a wrapper of Inductor that switches to a CUDA device stays on its own: there may be none."""
     with mock.patch.object(torch.cuda, "_DeviceGuard", side_effect=lambda index: contextlib.nullcontext()):
         yield
 
@@ -74,7 +76,7 @@ def devices_not_switched() -> Iterator[None]:
 @uses("torch._inductor.runtime.triton_helpers.set_driver_to_gpu", needed_by=(private.KERNELS,))
 @contextlib.contextmanager
 def no_gpu_driver() -> Iterator[None]:
-    """Load a Triton kernel of Inductor's without a GPU's driver."""
+    """In this block, a Triton kernel of Inductor's that is loaded does not look for the driver of a GPU."""
     from torch._inductor.runtime import triton_helpers
 
     with mock.patch.object(triton_helpers, "set_driver_to_gpu"):
@@ -93,6 +95,7 @@ def compilation_of(tuner: Any, configuration: Any) -> tuple[dict[str, Any], dict
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def compiler_is_taken_for_gxx() -> bool:

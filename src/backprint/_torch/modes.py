@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 MODES = "torch.utils._python_dispatch"
+"""The module of dispatch modes."""
 
 
 def dispatch_modes() -> list[object]:
@@ -42,19 +43,23 @@ def users_dispatch_mode() -> str | None:
 def hidden_from_higher_order_operators() -> Iterator[None]:
     """Hide dispatch modes from higher-order operators, whose eager forms refuse to run under a mode."""
     # The modules of higher-order operators have imported the function by name, so it is replaced in each of them.
-    name, ours = "_get_current_dispatch_mode", threading.get_ident()
-    rooms = [room for key, room in list(sys.modules.items()) if key.startswith(("torch._higher_order_ops", MODES))]
-    before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]
-    for room, function in before:
-        setattr(room, name, lambda plain=function: None if threading.get_ident() == ours else plain())
+    name, own_thread = "_get_current_dispatch_mode", threading.get_ident()
+    modules = [
+        module for key, module in list(sys.modules.items()) if key.startswith(("torch._higher_order_ops", MODES))
+    ]
+    before = [(module, getattr(module, name)) for module in modules if hasattr(module, name)]
+    for module, function in before:
+        # Other threads keep their modes.
+        setattr(module, name, lambda plain=function: None if threading.get_ident() == own_thread else plain())
     try:
         yield
     finally:
-        for room, function in before:
-            setattr(room, name, function)
+        for module, function in before:
+            setattr(module, name, function)
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def operators_seen(block: Any) -> list[str]:

@@ -23,10 +23,10 @@ PARAMETERS, BUFFERS, MODULES = REGISTRIES = ("_parameters", "_buffers", "_module
 """The attributes of a module in which it has its parameters, buffers and submodules."""
 
 COMPILED = "_orig_mod"
-"""The attribute of a module that `torch.compile` has made, with the plain module."""
+"""The attribute in which a module that `torch.compile` has made has the plain module."""
 
 INLINED = "_torchdynamo_inline"
-"""The attribute of a function that `torch.compile` has made, with the plain function."""
+"""The attribute in which a function that `torch.compile` has made has the plain function."""
 
 CALL = "_call_impl"
 """The method of `nn.Module` that every call of a module goes through."""
@@ -39,6 +39,7 @@ def code_of_calls() -> CodeType:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def registries_are_read() -> bool:

@@ -37,6 +37,7 @@ def is_registration(value: Any) -> bool:
 
 
 WAIT = "_c10d_functional.wait_tensor.default"
+"""The operator that waits for a collective."""
 
 
 def is_wait(operator: Any) -> bool:
@@ -75,7 +76,7 @@ def without_effects_of_checks() -> Iterator[None]:
 
 @contextmanager
 def without_python_decompositions(operators: Any) -> Iterator[None]:
-    """Trace these operators as eager runs them, not as their decompositions in Python."""
+    """Trace these operators in this block as eager runs them: without the kernels in Python that decompose them."""
     removed = []
     for operator in operators:
         for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
@@ -92,8 +93,10 @@ def without_python_decompositions(operators: Any) -> Iterator[None]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 SIN = torch.ops.aten.sin.default
+"""The operator on which probes try names."""
 
 
 def overloads_are_known() -> bool:

@@ -35,7 +35,8 @@ def pointwise_of(
 ) -> Any:
     """Return the element of the result of an operator, whose tensors among `args` are elements of type `kind`.
 
-    An element has a `dtype`. `record(op, args, dtype)` is called for each operation, and returns its element.
+    An element has a `dtype`. `record(op, args, dtype)` is called for each operation of Inductor's `ops` that the
+    lowering makes, with elements and numbers as `args`, and returns the element that stands for its result.
     """
     import sympy
 
@@ -49,10 +50,12 @@ def pointwise_of(
     elements: dict[str, Any] = {}
 
     def boxed(value: Any) -> Any:
+        """Return an argument as a lowering takes it: a TensorBox for each element."""
         if isinstance(value, kind):
             name = f"element_{len(elements)}"
             elements[name] = value
-            # A buffer of one dimension stands for each element, so a pointwise lowering loads it at one index.
+            # A buffer of one dimension stands for each element, so a pointwise lowering loads it at one index. Its
+            # length, 8, plays no part.
             layout = ir.FixedLayout(torch.device("cpu"), value.dtype, [sympy.Integer(8)], [sympy.Integer(1)])  # type: ignore[attr-defined]
             return ir.TensorBox.create(ir.InputBuffer(name=name, layout=layout))
         return [boxed(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -78,7 +81,7 @@ def pointwise_of(
 
 @functools.cache
 def surroundings() -> tuple[Any, Any]:
-    """Return the current graph and fake mode for Inductor's lowerings."""
+    """Return an empty graph and a fake mode, which Inductor's lowerings need as the current ones."""
     from torch._inductor.graph import GraphLowering
     from torch._subclasses import FakeTensorMode
 
@@ -101,6 +104,9 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
     dtypes: Any = DtypePropagationOpsHandler()
 
     class Recorder(DefaultHandler):
+        """Answers each operation of `ops` with the element that `record` returns; refuses one that is no function of
+        single elements."""
+
         def load(self, name: str, index: Any) -> Any:
             if name not in elements or index != place:
                 raise NotPointwise("it reads other elements than its own")
@@ -117,9 +123,10 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
             if name in ("constant", "to_dtype"):
                 return record(name, args[:2], args[1])
             decomposed: Any = getattr(OpDecompositions, name, None)
-            # Triton's code generator has no form of its own, so it uses the decomposition too.
-            is_theirs = getattr(TritonOverrides, name, None) is decomposed
-            if decomposed is not None and is_theirs:
+            # If Triton's code generator has no form of its own for the operation, it uses Inductor's decomposition; so
+            # does this recorder.
+            triton_decomposes = getattr(TritonOverrides, name, None) is decomposed
+            if decomposed is not None and triton_decomposes:
                 value = decomposed(*args, **kwargs)  # which calls `ops`, so this recorder
                 return getattr(value, "value", value)
             return record(name, (*args, *kwargs.values()), getattr(dtypes, name)(*args, **kwargs))
@@ -135,6 +142,7 @@ def decomposition(target: Any) -> Any:
 
 @functools.cache
 def decomposition_table() -> Mapping[Any, Any]:
+    """Return Inductor's decompositions, as they are with its settings at the first call."""
     from torch._inductor.decomposition import select_decomp_table
 
     return dict(select_decomp_table())
@@ -150,6 +158,7 @@ def decomposed_call(function: Callable[..., Any], tensors: Sequence[torch.Tensor
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 class Element:

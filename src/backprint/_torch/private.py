@@ -131,25 +131,30 @@ class Private:
         raise errors[0]
 
     def probe(self) -> Probe:
-        """Return the Probe of this name: it is there, takes what is passed by name, and behaves."""
+        """Return the Probe of this name: torch has it, it takes the parameters in `passed`, and `holds` agrees."""
 
-        def holds() -> bool:
+        def is_as_promised() -> bool:
+            """Whether torch has this name, and its object accepts `passed`, the parameters that Backprint passes to it
+            by name, and passes the check of its behaviour, if this row has one."""
             value = self.value()
             if self.passed and not takes(value, self.passed):
                 raise TypeError(f"{self.path} does not take {', '.join(self.passed)}: {inspect.signature(value)}")
             return self.holds is None or self.holds()
 
-        return Probe(self.path, holds, self.needed_by)
+        return Probe(self.path, is_as_promised, self.needed_by)
 
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
 _used: dict[str, list[Probe]] = {}
+"""For each module of this room, the probes of the names that its functions use: `uses` enters them, `probes_of` reads
+them."""
 
 
 def uses(*paths: str, needed_by: tuple[str, ...]) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
-    """Decorate a function of this room that uses private names: it raises PrivateApiError if one of them is gone.
+    """Decorate a function of this room that uses private names of torch at these paths: a call of it raises
+    PrivateApiError if torch lacks one of them. `needed_by` are the FEATURES that call the function.
 
     The names are probed too.
     """
@@ -169,18 +174,18 @@ def uses(*paths: str, needed_by: tuple[str, ...]) -> Callable[[Callable[Asked, A
 
 
 def is_there(path: str, needed_by: tuple[str, ...]) -> Probe:
-    """Return a probe of a name's presence."""
+    """Return a probe that asks only whether torch has a name at this path."""
 
-    def holds() -> bool:
+    def exists() -> bool:
         at_path(path, needed_by)
         return True
 
-    return Probe(path, holds, needed_by)
+    return Probe(path, exists, needed_by)
 
 
 def probes_of(module: str, names: Mapping[str, Private], *more: Probe) -> tuple[Probe, ...]:
-    """Return the probes of a module's table of names, the probes of the names that its functions use, and further
-    ones."""
+    """Return the probes of a module's table of names, the probes of the names that its functions use (`uses`), and the
+    further probes that the module passes."""
     return (*(row.probe() for row in names.values()), *_used.get(module, ()), *more)
 
 
@@ -196,8 +201,8 @@ def takes(function: Any, names: Iterable[str]) -> bool:
 
 
 def look_up(name: str, names: Mapping[str, Private], scope: dict[str, Any]) -> Any:
-    """Return a name of a table for the module whose globals are `scope`, and keep it there. If torch lacks the name,
-    return its stand-in."""
+    """Return torch's object for a name in the table `names`, and enter it into `scope`, the globals of the module that
+    has the table. If torch lacks the name, return its stand-in."""
     if name not in names:
         raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
     try:
@@ -212,7 +217,7 @@ def at_path(path: str, needed_by: tuple[str, ...]) -> Any:
     """Return the object at a dotted path, whose modules are imported as needed; raise PrivateApiError if it is gone."""
     parts = path.split(".")
     value: Any = sys.modules.get(parts[0]) or imported(parts[0])
-    for count, part in enumerate(parts[1:], 2):
+    for count, part in enumerate(parts[1:], 2):  # `count` parts of the path end with this one
         try:
             value = getattr(value, part)
         except AttributeError:
@@ -247,6 +252,7 @@ class StandIn(type):
     message: str
 
     def refuse(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise PrivateApiError, whatever the stand-in is used for."""
         raise PrivateApiError(cls.message)
 
     __call__ = __instancecheck__ = __subclasscheck__ = __iter__ = __contains__ = __getitem__ = refuse
@@ -261,7 +267,7 @@ class StandIn(type):
 def stand_in(message: str) -> type:
     """Return the stand-in for an absent name. As a base of a class it raises too, when the class is made."""
 
-    def refuse(cls: type, /, **kwargs: Any) -> NoReturn:
+    def refuse_subclass(cls: type, /, **kwargs: Any) -> NoReturn:
         raise PrivateApiError(message)
 
-    return StandIn("Absent", (), {"message": message, "__init_subclass__": refuse})
+    return StandIn("Absent", (), {"message": message, "__init_subclass__": refuse_subclass})

@@ -12,6 +12,7 @@ from torch.nn.utils import parametrize
 from backprint._torch.private import CAPTURE, Probe, probes_of, uses
 
 _HOOKS = "_global_"
+"""How the names begin under which `torch.nn.modules.module` has the hooks for every module."""
 
 
 @uses("torch.distributions.Distribution._validate_args", needed_by=(CAPTURE,))
@@ -47,6 +48,7 @@ def default_device_context() -> Any:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def validation_is_read() -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def trees_are_flattened() -> bool:

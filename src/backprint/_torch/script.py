@@ -22,13 +22,16 @@ def is_method(function: Any) -> bool:
 
 @contextlib.contextmanager
 def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) -> Iterator[None]:
-    """Call `note(function, args, kwargs)` before each scripted function that reads values with `tolist`.
+    """In this block, call `note(function, args, kwargs)` before each scripted function runs that reads values with
+    `tolist`.
 
     It is the one operator of TorchScript that reads a tensor's values without calling an operator of ATen.
     """
     before = [kind.__call__ for kind in SCRIPTS]
 
     def noted(plain: Any) -> Any:
+        """Return a `__call__` that notes such a function and calls `plain`, torch's own `__call__`."""
+
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 # With the functions that it calls, where torch can inline them.
@@ -51,6 +54,7 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def scripts_are_seen() -> bool:

@@ -28,7 +28,7 @@ def size_text(size: Any) -> str:
 
 
 def size_at_capture(size: Any) -> int:
-    """Return the value that a size had at capture."""
+    """Return the value that a size had at capture: a symbolic size has it as its hint."""
     return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
 
@@ -38,6 +38,7 @@ def conditions_of(shapes: Any) -> list[str]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def sizes_have_texts() -> bool:
@@ -62,6 +63,8 @@ def sizes_are_symbolic() -> bool:
     shape_env, location, dim_dynamic = (NAMES[name].value() for name in ("ShapeEnv", "SLoc", "DimDynamic"))
 
     class NumberedShapeEnv(shape_env):  # type: ignore[misc, valid-type]
+        """Gives each guard the location `here`, and each symbol the number 7."""
+
         def _get_sloc(self, framework_loc: str | None = None) -> Any:
             return location(framework_loc, "here")
 

@@ -39,8 +39,10 @@ def printing_file() -> str:
 
 @contextlib.contextmanager
 def storages_filled(note: Callable[[Any], None]) -> Iterator[None]:
-    """Call `note(storage)` when a storage of 0 bytes is resized. Nobody has written its new content."""
-    # Only calls from Python pass here, as FSDP2's do.
+    """In this block, call `note(storage)` before a storage of 0 bytes is resized: its new content is written by nobody.
+
+    Only calls from Python are noted, as FSDP2's are.
+    """
     before = torch.UntypedStorage.resize_
 
     def resize(storage: Any, size: int) -> Any:
@@ -62,7 +64,8 @@ PICKLING = "_reduce_ex_internal"
 @uses("torch._C._overlaps", needed_by=(private.CAPTURE,))
 @contextlib.contextmanager
 def overlaps_noted(note: Callable[[tuple[Tensor, ...], Any], None]) -> Iterator[None]:
-    """Call `note(tensors, function)` before a program asks whether tensors overlap in memory, which no mode sees."""
+    """In this block, call `note(tensors, torch's function)` before a program asks whether tensors overlap in memory,
+    which no mode sees."""
     before = torch._C._overlaps
 
     def overlaps(*tensors: Tensor) -> bool:
@@ -79,7 +82,8 @@ def overlaps_noted(note: Callable[[tuple[Tensor, ...], Any], None]) -> Iterator[
 @uses("torch.nn.init._no_grad_trunc_normal_", needed_by=(private.FAKE,))
 @contextlib.contextmanager
 def truncated_normals_by(draw: Callable[..., Tensor]) -> Iterator[None]:
-    """Call `draw(plain, tensor, mean, std, *bounds, **options)` where `nn.init.trunc_normal_` fills a tensor.
+    """In this block, call `draw(plain, tensor, mean, std, *bounds, **options)` where `nn.init.trunc_normal_` fills a
+    tensor.
 
     `plain` is torch's own function, which draws again until all values are within bounds.
     """
@@ -96,6 +100,7 @@ def truncated_normals_by(draw: Callable[..., Tensor]) -> Iterator[None]:
 
 
 # ---- Probes
+# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def memory_is_known() -> bool:

@@ -15,6 +15,7 @@ MOST = 200
 """The most bytes of a name."""
 
 _descriptor: int | None = None
+"""The open file of this process; None in a process that keeps none."""
 
 
 def begin(folder: Path) -> None:

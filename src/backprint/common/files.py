@@ -65,7 +65,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 def open_regular(
     path: str | os.PathLike[str], links: bool = False, error: type[BackprintError] = SampleError
 ) -> BinaryIO:
-    """Open a regular file for reading; a link to one only with `links`. Anything else raises `error`."""
+    """Open a regular file for reading; a symbolic link to one only with `links`. Anything else raises `error`."""
     refuse_links = 0 if links else getattr(os, "O_NOFOLLOW", 0)
     if not links and not refuse_links and Path(path).is_symlink():
         raise error(f"{path}: is a symbolic link; {OWN}")
@@ -86,6 +86,7 @@ def open_regular(
 MOST_JSON = 64 << 20
 """The bytes of a file of JSON that a run keeps for each sample, and of one of the run as a whole."""
 
+# How the message about a symbolic link ends.
 OWN = "a sample's files are its own: copy what it leads to (cp -RL)"
 
 
@@ -171,7 +172,8 @@ def distrust(connection: sqlite3.Connection) -> None:
 
 
 def check_schema(connection: sqlite3.Connection, place: Path | str, known: Iterable[Sequence[str]]) -> None:
-    """Raise SampleError unless the file has only objects that one of these lists of statements makes."""
+    """Raise SampleError unless the file has only objects (tables, indices) that one of the lists in `known` makes: each
+    has the SQL statements of one version's schema."""
     there = _objects_of(connection)
     schemas = [made_by(statements) for statements in known]
     if any(there.items() <= schema.items() for schema in schemas):
@@ -226,7 +228,8 @@ def from_plain(kind: type[T], value: Any, where: str = "it") -> T:
 
 
 def _converted(kind: Any, value: Any, where: str) -> Any:
-    """Return a value as a declared type; lists become tuples, objects become dataclasses."""
+    """Return a value as the declared type `kind`; lists become tuples, objects become dataclasses. `where` is the path
+    of the value, for messages."""
     if is_dataclass(kind):
         return filled(kind, value, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)

@@ -21,6 +21,7 @@ except ImportError:  # Windows has no such lock: what is left there stays
     fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".backprint.part"
+"""How the name of a folder ends that is being written."""
 
 UNFINISHED = re.compile(rf"\..*\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 """The names of folders that are being written."""
@@ -31,7 +32,8 @@ _parents: set[Path] = set()
 
 @contextlib.contextmanager
 def unfinished_folder(parent: Path, name: str = "") -> Iterator[Path]:
-    """Make a hidden folder in another; the caller renames it when it is whole. It is removed if it is still there."""
+    """Make a hidden folder in `parent`; the caller renames it when it is whole. If the hidden folder is still there at
+    the end of the block, it is removed."""
     parent.mkdir(parents=True, exist_ok=True)
     if (place := parent.absolute()) not in _parents:
         _parents.add(place)

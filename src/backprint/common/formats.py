@@ -34,6 +34,7 @@ class _Format:
 
 
 def _has_ours(folder: Path) -> bool:
+    """Whether a folder has a Backprint sample."""
     return (folder / CAPTURE).exists()
 
 

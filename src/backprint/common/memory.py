@@ -31,7 +31,8 @@ def limit_memory(bytes: int) -> None:
 
 
 def held_bytes(column: int = 1) -> int:
-    """Return the bytes of memory that this process holds; with column 0, the bytes that it has reserved."""
+    """Return the bytes of memory that this process holds (the resident set, column 1 of /proc/self/statm); with column
+    0, the bytes of its address space. 0 where the system does not tell."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
@@ -55,7 +56,8 @@ def available_bytes() -> int:
 
 
 def why_too_large(bytes: int, what: str = "a result of") -> str:
-    """Say why a result of this size does not fit in memory; '' where it does. `what`: another thing of this size."""
+    """Return why a result of this size does not fit in memory; '' where it does. `what` begins the text, for a thing
+    that is no result."""
     if bytes <= SMALL:
         return ""
     import resource
@@ -63,7 +65,7 @@ def why_too_large(bytes: int, what: str = "a result of") -> str:
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)  # `ulimit -v`
     rooms = [available_bytes()]
     if address_space != resource.RLIM_INFINITY:
-        rooms.append(max(address_space - held_bytes(0), 1))
+        rooms.append(max(address_space - held_bytes(column=0), 1))
     if _allowed:
         rooms.append(max(_allowed - held_bytes(), 1))
     most = min(filter(None, rooms), default=bytes)  # 0 is a room that this machine does not tell

@@ -17,6 +17,7 @@ OLDEST, NEWEST = (2, 11), (2, 15)
 TRIED = " to ".join(".".join(map(str, version)) for version in (OLDEST, NEWEST))
 
 _warned: set[str] = set()
+"""The versions for which this process has warned."""
 
 
 def is_tried(version: str) -> bool:

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,9 +61,11 @@ MOST_ELEMENTS = 4_000_000
 
 @dataclass(eq=False)
 class _FunctionCall:
-    """A call of a custom autograd.Function in the program: copies of its arguments, and which of them require grad.
+    """A call of a custom autograd.Function in the program: copies of its arguments, and the places of those that
+    require grad (`wanted`).
 
-    `nodes` are the autograd nodes of all calls like it, and `used` the numbers of its outputs that the program uses.
+    `nodes` are the autograd nodes of all calls that are alike (`_kind_of_argument`), and `used` the numbers of the
+    outputs of these calls that the program uses.
     """
 
     function: Any
@@ -85,7 +87,7 @@ def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
         return []
     values = program.values()
     with preserving_random_states(), program.restoring():
-        # modules that reduce gradients, such as FSDP2's, expect one backward after each forward
+        # Modules that reduce gradients over ranks, such as FSDP2's, expect one backward after each forward.
         if not isinstance(program, LiveProgram) or program.program.reduces_gradients:
             names = ("tangents of other sizes", AGAIN, SECOND_CALL, EACH_ALONE)
             return [*tries_of_step(capture, values), *(Try(name, why_not=ONE_STEP) for name in names)]
@@ -125,7 +127,8 @@ REST_IS_RIGHT = "everything else is the derivative"
 
 
 def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
-    """Whether a verdict names Functions that are not meant to differ, in a program in which others are, or a hook is.
+    """Whether a verdict blames Functions that are not meant to differ, though it may be the fault of another Function,
+    or of a hook, that is.
 
     A place may have the steps of several Functions, and a hook has none: then the graphs do not say which is wrong.
     Everything else that the program does to its gradients must be meant too.
@@ -154,7 +157,8 @@ def _functions_of(capture: Capture) -> set[str]:
 
 
 def _others_that_it_may_be(result: Derivative, capture: Capture, meant: Sequence[str]) -> set[str]:
-    """Return the Functions that are not meant to differ and that a verdict names; all of them where it names none."""
+    """Return the Functions that are not meant to differ and that a verdict names; all Functions of the program that are
+    not meant to differ, where a wrong place of the verdict names none."""
     named = {place.function for place in result.wrong}
     return (_functions_of(capture) if "" in named else named) - set(meant)
 
@@ -172,9 +176,9 @@ def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) ->
 def _calls_to_ask(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> tuple[dict[str, int], list[tuple[str, list[_FunctionCall]]]]:
-    """Return the calls to be asked, by their Function, each with the reason: calls with tangents of 0, and all others
-    if something is meant to differ. The first result has the names that are meant to differ and that several Functions
-    have."""
+    """Return how many Functions have a name that is meant to differ, for names of several; and the calls to run alone,
+    in one list for each Function, with the reason: BEHIND_ZERO for calls with tangents of 0, or '' for all calls, which
+    are asked if something is meant to differ."""
     with program.calls(values, capture.seed) as call:
         # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call().tensors.values())
@@ -200,8 +204,8 @@ def _calls_to_ask(
 
 
 def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
-    """Return the nodes of custom autograd.Functions behind outputs, each with the numbers of its outputs that are
-    used."""
+    """Return the autograd nodes of custom autograd.Functions that these outputs depend on, each with the numbers of its
+    outputs that are used."""
     edges = [(tensor.grad_fn, tensor.output_nr) for tensor in outputs if tensor.grad_fn is not None]
     numbers: dict[Any, set[int]] = {}
     while edges:
@@ -213,19 +217,28 @@ def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
     return {node: used for node, used in numbers.items() if isinstance(node, BackwardCFunction)}
 
 
+class _ChangedMethod(NamedTuple):
+    """A method of a Function that was replaced, with the Function's own one; None if it inherits the method."""
+
+    function: Any
+    name: str
+    own: Any
+
+
 @contextlib.contextmanager
 def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     """Record the calls of these Functions in this block, and of Functions that the program defines in it.
 
-    Of calls that are alike, only the arguments of the first are kept.
+    Of calls that are alike, only the arguments of the first are copied. The list has the calls after the block.
     """
     calls: dict[Any, _FunctionCall] = {}
-    kept: list[_FunctionCall] = []
-    changed: list[tuple[Any, str, Any]] = []
+    recorded: list[_FunctionCall] = []
+    changed: list[_ChangedMethod] = []
 
     def record(function: Any, context: Any, arguments: Sequence[Any]) -> None:
+        """Record a call of a Function; `context` is its `ctx`, which is the autograd node too."""
         if function_class(context) is not function:
-            return  # one that inherits the method, and is recorded itself
+            return  # the call is of a subclass that inherits the method; it is watched, and records the call
         key = (function, *map(_kind_of_argument, arguments))
         name = context.name().removesuffix("Backward")
         if key not in calls:
@@ -237,6 +250,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
+        """Replace the method of a Function that gets the context, by one that records the call."""
         # With a `setup_context` the forward gets no context; without one, the forward's first argument is it.
         is_apart = function.setup_context is not torch.autograd.Function.setup_context
         name = "setup_context" if is_apart else "forward"
@@ -247,10 +261,11 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
             record(function, context, arguments[0] if is_apart else arguments)
             return original(context, *arguments, **options)
 
-        changed.append((function, name, function.__dict__.get(name)))
+        changed.append(_ChangedMethod(function, name, function.__dict__.get(name)))
         setattr(function, name, staticmethod(method))
 
     def watch_new(function: Any, /, **options: Any) -> None:
+        """Stand for `__init_subclass__`: watch a Function as soon as its class is made."""
         super(torch.autograd.Function, function).__init_subclass__(**options)
         watch(function)
 
@@ -259,8 +274,8 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
             watch(function)
         # A program may define a Function in the call itself: its class passes through here when it is made.
         torch.autograd.Function.__init_subclass__ = classmethod(watch_new)
-        yield kept
-        kept += calls.values()
+        yield recorded
+        recorded += calls.values()
     finally:
         del torch.autograd.Function.__init_subclass__
         for function, name, own in changed:
@@ -282,12 +297,13 @@ def _kind_of_argument(argument: Any) -> Any:
 
 
 def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
-    """Run the backward; return the nodes of calls that have a tangent of 0 alone. A call without which no gradient is
-    computed has no nodes afterwards."""
+    """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output. Afterwards each call has
+    only the nodes that ran in the backward, and the numbers of the outputs that are used."""
     used = _custom_nodes(forward.tensors.values())
     run, zeros = set[Any](), set[Any]()
 
     def look(node: Any, tangents: Sequence[Tensor | None]) -> None:
+        """Note, before a node runs, that it runs, and whether a used output has a tangent of zeros."""
         run.add(node)
         if any(is_zero(tangents[number]) for number in used[node] if number < len(tangents)):
             zeros.add(node)
@@ -313,7 +329,8 @@ def is_zero(tangent: Tensor | None) -> bool:
 
 
 def _tries_of(why: str, calls: Sequence[_FunctionCall], seed: int) -> Iterator[Try]:
-    """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them."""
+    """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them. `why` is the
+    reason why they are run alone, for the Try's name."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
     not_tried = ""
@@ -357,7 +374,7 @@ def _used_outputs(call: _FunctionCall, *arguments: Any) -> list[Tensor]:
 
 
 def _by_itself(call: _FunctionCall) -> Call:
-    """Return a call of a Function as one whose values can be changed."""
+    """Return a call of a Function as a Call, whose tensors can have other values."""
     names = [f"argument {number}" for number in range(len(call.arguments))]
     values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
     leaves = tuple(Place(name) if name in values else value for name, value in zip(names, call.arguments, strict=True))

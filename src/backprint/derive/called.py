@@ -30,10 +30,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """The arguments of one call, with a Place for each tensor, and the values of these by name.
+    """The arguments of one call as the `leaves` of a pytree and its TreeSpec `tree`, with a Place for each tensor, and
+    the values of the tensors by name.
 
     `values` has the parameters and buffers of modules too. `wanted` names the tensors whose gradients are compared,
-    `inputs` those among the arguments.
+    `inputs` the tensors among the arguments.
     """
 
     leaves: tuple[Any, ...]
@@ -50,7 +51,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A callable; if it is a module, `state` has for each of its parameters and buffers the name among the values."""
+    """A callable. If it is a module, `state` has for each of its parameters and buffers, by the module's own name, the
+    name among the values of a Call. `seed` is set before each call."""
 
     function: Callable[..., Any]
     state: dict[str, str]
@@ -58,7 +60,7 @@ class Program:
     is_pure: bool = False
     """Whether it is known to draw no random numbers, and to return the same twice."""
     forgetful: Program | None = None
-    """The same without a memory of its runs, if it has one: what runs it under a mode must see its operators run."""
+    """The same program without a cache of its results, if this one has a cache: a mode must see operators run."""
 
     def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
         """Call it on these values, under the seed."""
@@ -69,15 +71,15 @@ class Program:
 
     @contextlib.contextmanager
     def holding(self, values: Mapping[str, Tensor]) -> Iterator[None]:
-        """Give a module the parameters and buffers among these values for a while: for its call, and for its backward,
-        in which a checkpoint calls parts of the module again."""
+        """Give a module the parameters and buffers among these values in this block: for its call, and for its
+        backward, in which a checkpoint calls parts of the module again."""
         if not isinstance(self.function, nn.Module):
             yield
             return
         first = {
             id(tensor): name for name, tensor in [*self.function.named_parameters(), *self.function.named_buffers()]
         }
-        # A tied parameter has several places and, in `first`, one name: all of its places get one tensor.
+        # A tied parameter has several places in modules and, in `first`, one name: all of its places get one tensor.
         before = [(slots, name, slots[name]) for slots, name in slots_of(self.function)]
         try:
             for slots, name, tensor in before:
@@ -90,8 +92,8 @@ class Program:
 
 
 def slots_of(module: nn.Module) -> list[tuple[dict[str, Any], str]]:
-    """Return each place of a parameter or a buffer, as the dictionary of its module and its name there: a module that
-    has two paths has its places once."""
+    """Return each place of a parameter or a buffer in a module and the modules inside of it, as the dictionary that has
+    it and its name there."""
     return [
         (slots, name)
         for inner in module.modules()
@@ -174,7 +176,8 @@ def _named_with_grad(
 def _enter_state(
     function: Callable[..., Any], values: dict[str, Tensor], prefix: str, known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Put the parameters and buffers of a module among the values; return the name that each has there."""
+    """Put the parameters and buffers of a module among the values; return the name that each has there. `known` has
+    these names for another module: a tensor with the same name and shape in both has one value."""
     if not isinstance(function, nn.Module):
         return {}
     state = {}
@@ -226,7 +229,8 @@ class Forward:
     def gradients(
         self, tangents: Mapping[str, Tensor], keep: bool = False, create_graph: bool = False
     ) -> dict[str, Tensor | None]:
-        """Return the gradient of each leaf; None if no output depends on the leaf."""
+        """Return the gradient of each leaf for these tangents, by output; None if no output depends on the leaf. `keep`
+        retains the graph for another call."""
         ends = [(self.outputs[name], tangent) for name, tangent in tangents.items() if self.outputs[name].requires_grad]
         if not ends:
             return dict.fromkeys(self.leaves)
@@ -243,7 +247,7 @@ class Forward:
 
 
 def run_forward(program: Program, call: Call, values: Mapping[str, Tensor], grad: bool = True) -> Forward:
-    """Run a program on copies of these values, with their strides; without `grad`, as `torch.no_grad` does."""
+    """Run a program on copies of these values, with their strides; without `grad`, under `torch.no_grad`."""
     return run_on(program, call, copies_for(call, values), grad)
 
 
@@ -254,13 +258,13 @@ def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run_on(program: Program, call: Call, copies: Mapping[str, Tensor], grad: bool = True) -> Forward:
-    """Run a program on these tensors themselves, with or without gradients."""
+    """Run a program on these tensors themselves, with grad mode on or off."""
     with torch.set_grad_enabled(grad):
         return called(program, call, copies)
 
 
 def called(program: Program, call: Call, copies: Mapping[str, Tensor]) -> Forward:
-    """Run a program on these tensors, in the modes of the caller."""
+    """Run a program on these tensors themselves, in the caller's grad mode, and return its results as a Forward."""
     outputs = {name: leaf for name, leaf in outputs_of(program(call, copies))[0] if isinstance(leaf, Tensor)}
     module = program.function
     own = [name for name, _ in module.named_buffers()] if isinstance(module, nn.Module) else []
@@ -290,7 +294,7 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error in one line."""
+    """Return the class and the message of an error in one line."""
     text = str(error).strip()
     if not text:
         return f"{type(error).__name__} without a message"

@@ -1,4 +1,10 @@
-"""The question for a whole Capture: is each backward the derivative of its forward?"""
+"""The question for a whole Capture: is each backward the derivative of its forward?
+
+The *gap* is how far ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ are apart, relative to the sizes of their terms. `known` is the verdict as
+far as it is known, which a function returns with more in it. `opaque` are the Capture's OpaqueEdges, such as its custom
+autograd.Functions, and `meant` the names of those that are meant to differ. `chance` is the seed of the program's
+draws.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +31,7 @@ from backprint.derive.locate import (
     locate_formulas,
     run_backward,
 )
+from backprint.derive.marks import NEAR
 from backprint.derive.reads import with_reads
 from backprint.derive.setting import (
     OF_ANOTHER_FORWARD,
@@ -66,7 +73,7 @@ from backprint.values.settings import ONE_AT_A_TIME, preserving_random_states, w
 from backprint.values.tree import plain_leaves
 
 DRAWS = 3
-"""Inputs, tangents and directions are drawn at most so often; the least gap counts."""
+"""How often inputs, tangents and directions are drawn at most. The least gap counts: a draw may be ill-conditioned."""
 
 LIMIT, LIMIT_BY_DIFFERENCES = 1e-12, 1e-8
 """The largest gap that is rounding: of formulas, and where the tangent of an operator is from differences."""
@@ -121,15 +128,16 @@ def derivatives_of(
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
     autograd.Function, a hook or a custom operator.
     """
-    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
-    if unknown := [name for name in meant if name not in known]:
+    possible = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
+    if unknown := [name for name in meant if name not in possible]:
         raise UsageError(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
-            f"{', '.join(known)}"
+            f"{', '.join(possible)}"
         )
-    meant, whole = (*capture.meant, *meant), capture
+    meant, unchanged = (*capture.meant, *meant), capture
     pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
-    opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)  # Functions may have the same lines
+    # Functions may have lines in common, which count for the first of them: for one that is meant to differ.
+    opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)
     capture = replace(capture, pairs=pairs, opaque=tuple(opaque))
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
@@ -137,7 +145,7 @@ def derivatives_of(
         results = with_reads(capture, list(_checked_pairs(capture, tuple(meant), draws)), meant)
         if hostile:
             results = list(_tried_harder(capture, results, tuple(meant), draws))
-    results = with_kept(whole, results, meant, hostile)
+    results = with_kept(unchanged, results, meant, hostile)
     left_out = left_out_of(capture.notes)
     return [replace(result, detail="; ".join(filter(None, (result.detail, *left_out)))) for result in results]
 
@@ -145,7 +153,9 @@ def derivatives_of(
 def _tried_harder(
     capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
 ) -> Iterator[Derivative]:
-    """Yield the results. A result that names no fault is changed if unusual tangents or inputs show one."""
+    """Yield `results`, one for each Pair. A result that names no fault is changed if unusual tangents or inputs show
+    one, in the running program or in the graphs; one whose fault must be in a Function that is meant to differ is
+    cleared."""
     is_wanted = any(_may_be_wrong(one) or may_be_what_is_meant(one, capture, meant) for one in results)
     tries = program_tries(capture, meant) if is_wanted else []
     faults = faults_of(tries)
@@ -170,7 +180,7 @@ def _tried_harder(
                 _for_inputs(result, fault, pair, values, capture, meant)
                 for fault in input_faults(pair, values, capture.seed)
             )
-            others = (one for one in verdicts if one is not None and one.word != result.word)
+            others = (one for one in verdicts if one is not None and one.word != result.word)  # those that change it
             yield next((one for one in others if not is_cleared(one, tries, capture, meant)), result)
         else:
             yield result
@@ -195,7 +205,8 @@ def _with_tries(result: Derivative, tries: Sequence[Try]) -> Derivative:
 
 
 def for_program(result: Derivative, faults: Sequence[Try], functions: Sequence[str], capture: Capture) -> Derivative:
-    """Return the verdict on a backward that is wrong when the program itself runs, for some tangents or calls."""
+    """Return the verdict on a backward that is wrong when the program itself runs, for some tangents or calls. `faults`
+    are the Tries with a fault, `functions` all custom autograd.Functions of the program."""
     sentences: dict[tuple[str, str], list[Try]] = {}
     for one in faults:
         assert one.fault is not None
@@ -211,13 +222,13 @@ def for_program(result: Derivative, faults: Sequence[Try], functions: Sequence[s
         )
     fault = faults[0].fault
     assert fault is not None
-    known = {one.function for one in faults if one.function}  # these are wrong alone
-    if not known:
-        known = set(functions)
+    to_blame = {one.function for one in faults if one.function}  # these are wrong when they are called alone
+    if not to_blame:
+        to_blame = set(functions)
         if len(functions) > 1:
             details.append(f"one of {', '.join(functions)} is wrong")
     wrong = []
-    for edge in {edge.function: edge for edge in capture.opaque if edge.function in known}.values():
+    for edge in {edge.function: edge for edge in capture.opaque if edge.function in to_blame}.values():
         at, code = line_text(edge.source), "" if edge.source is None else edge.source.code
         wrong.append(WrongGradient((), at, code, (at,), ((fault.port, fault.error),), edge.function))
     return replace(result, word=NOT_THE_DERIVATIVE, detail="; ".join(details), ports=(fault.port,), wrong=tuple(wrong))
@@ -231,8 +242,8 @@ def _for_inputs(
     capture: Capture,
     meant: tuple[str, ...],
 ) -> Derivative | None:
-    """Return the verdict on a backward that is wrong for some inputs or tangents only; None if it is no fault of a
-    Function or an operator of the program."""
+    """Return the verdict on a backward that is wrong for some inputs or tangents only (`fault`); None if it is no fault
+    of a Function or an operator of the program, or is one that is meant."""
     setting = fault.setting
     if math.isinf(fault.gap):
         wrong = _first_not_finite(setting, capture.opaque)
@@ -363,7 +374,8 @@ def check_pair(
                 raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
             gap = gap_of((left, left_size), right)
             if gap >= limit:
-                # A gradient that is 0 but for rounding had the weight of a large one: weighed anew by its accuracy.
+                # A gradient that is 0 but for rounding had the weight of a large one: now its accuracy decides its
+                # weight.
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
             if gap < limit:
@@ -375,7 +387,7 @@ def check_pair(
     # A draw may be ill-conditioned, so the least gap counts.
     gap, setting = min(gaps, key=lambda pair: pair[0])
     largest = max(gaps, key=lambda pair: pair[0])
-    if largest[0] > NO_ROUNDING:  # a backward that is right for some tangents only
+    if largest[0] > NO_ROUNDING:  # no draw is so ill-conditioned: the backward is right for some tangents only
         gap, setting = largest
     known = Derivative(
         DERIVATIVE,
@@ -404,8 +416,8 @@ def with_padding(known: Derivative, setting: Setting) -> Derivative:
     # Autograd gives a row of padding no gradient. So the backward is right if it has the product without these rows;
     # they matter if the product with them is another one.
     without = backward_product(setting) if known.word == DERIVATIVE else forward_product(setting)[:2]
-    product = product_with(changes_along(setting, padding=False)[0], setting.tangents)
-    if not gap_of(product, without) > LIMIT_BY_DIFFERENCES:
+    with_rows = product_with(changes_along(setting, padding=False)[0], setting.tangents)
+    if not gap_of(with_rows, without) > LIMIT_BY_DIFFERENCES:
         return known
     places = []
     for source in dict.fromkeys(step.source for step in padded):
@@ -451,7 +463,8 @@ SCALE = -1024.0
 
 
 def _with_other_tangents(setting: Setting) -> Setting | None:
-    """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
+    """Return the Setting with scaled tangents if the gradients are not scaled by the same factor; None if they are, for
+    all factors that are tried."""
     extremes = EXTREMES_OF_HALF if setting.is_half else EXTREMES
     # A custom operator might compute with fewer bits, and be right all the same.
     is_plain = all(s.is_guard or s.target.startswith(("aten.", "operator.")) for s in setting.backward.steps)
@@ -568,12 +581,12 @@ def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[Wrong
         located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
         return ()
-    return tuple(grouped([described(place, setting, opaque, False) for place in located.places]))
+    return tuple(grouped([described(place, setting, opaque, by_formula=False) for place in located.places]))
 
 
 def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
-    """Return the verdict, the Setting and the limit of its gap, where the tangents of the operators in `refuted` are by
-    differences: these refute the operators' formulas in PyTorch."""
+    """Return the verdict, the Setting and the limit of its gap, where the tangents of the operators in `refuted` come
+    from differences, because differences have shown that PyTorch's formulas for their tangents are wrong."""
     setting = replace(setting, refuted=refuted)
     left, size, run = forward_product(setting)
     known = replace(
@@ -586,7 +599,7 @@ def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) 
 
 
 def how(known: Derivative, setting: Setting) -> str:
-    """Return in one line how a check was made."""
+    """Return in one line how the check with this verdict was made."""
     words = [f"gap {known.gap:.0e}"]
     if setting.nudge == 0:
         words.append("on the captured inputs, because the program does not run on inputs near them")
@@ -614,7 +627,11 @@ def explained(
     reason: str = "",
     at_kinks: bool = False,
 ) -> Derivative:
-    """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
+    """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told.
+
+    `setting` is the draw with the gap, near `values`. `reason` says for which tangents or inputs it is wrong, if not
+    for all. With `at_kinks`, rounding moves inputs off kinks, so it does not explain a gap.
+    """
     gap = known.gap or 0.0
     # Does rounding explain the gap: of inputs that have gradients, or of inputs that have none?
     if not at_kinks and gap <= ROUNDING * rounding(setting):
@@ -630,7 +647,7 @@ def explained(
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
     # Where is it wrong? If the backward is what autograd of the forward returns, a formula of PyTorch is wrong.
     by_formula = not located.wrong
-    if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
+    if by_formula:
         located = locate_formulas(setting)
         if located.refuted:
             known, setting, limit = _with_refuted(known, setting, located.refuted)
@@ -646,7 +663,7 @@ def explained(
                 )
                 return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=detail)
             return replace(known, word=CANNOT_TELL, detail=_no_operator(gap, located))
-    # Is everything else right, and is all that is wrong meant to be?
+    # Is everything else right, and is each wrong place meant to differ?
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and _is_right_elsewhere(setting, located)
     ones = _gap_for_ones(pair, values, chance)
@@ -689,8 +706,9 @@ def explained(
 def _with_only_function(
     wrong: Sequence[WrongGradient], ports: Sequence[str], opaque: Sequence[OpaqueEdge]
 ) -> list[WrongGradient]:
-    """Return the wrong places with the program's only custom autograd.Function, if none of them has one: a Function
-    that writes over its tangents, or over what it saved, spoils the gradients of others."""
+    """Return the wrong places, blamed on the program's only custom autograd.Function if they name none: a Function that
+    writes over its tangents, or over what it saved, spoils the gradients of other operators. `ports` have the wrong
+    gradients."""
     edges = {edge.function: edge for edge in opaque if edge.function and edge.source is not None}
     if len(edges) != 1 or any(place.function for place in wrong) or any(edge.kind == "hook" for edge in opaque):
         return list(wrong)
@@ -785,9 +803,10 @@ def _is_right_elsewhere(setting: Setting, located: Located) -> bool:
         for name, gradient in zip(place.inputs, place.returned, strict=True):
             if gradient is not None:
                 returned.setdefault(name, []).append(gradient)
-    passed = [0.0, 0.0]
+    passed = [0.0, 0.0]  # what the places would have passed on, and the sum of the sizes of its terms
 
     def watch(name: str, value: Any, tangent: Any) -> None:
+        """Add what the places pass on for the value of this name, which they take."""
         for gradient in returned.get(name, ()):
             _add_product(passed, gradient, tangent)
 
@@ -827,7 +846,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
         gradients=tuple(
             (port_of.get(name, name), error)
             for name, error in zip(place.inputs, place.errors, strict=True)
-            if error > 1e-9
+            if error > NEAR
         ),
         function=target if by_formula or target in DRAWS_ALONG else function_of(place, setting, opaque),
         modules=(source.module,) if source is not None and source.module else (),
@@ -836,23 +855,25 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
 
 
 def line_text(source: Source | None) -> str:
+    """Return the file and the line of a source, `model.py:12`, or words for none."""
     return "a line that is not known" if source is None else source.at
 
 
 def _lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
-    """Return the lines of the backward that computed the gradients of a place: of its own `backward`, if it has one."""
+    """Return the lines of the backward that computed the gradients of a place: those in the `backward` of a Function,
+    if there are any."""
     sources = [step.source for step in place.backward_steps if step.source is not None]
     own = [source for source in sources if source.function == "backward"]
     return tuple(dict.fromkeys(map(line_text, own or sources)))
 
 
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
-    """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that is why a
-    gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
+    """Return what a place is to be blamed on: the name of the custom autograd.Function that it is in, `hook`, `detach`
+    or `no_grad` where that is why a gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
     missing = [
         name
         for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
-        if error > 1e-9 and gradient is None
+        if error > NEAR and gradient is None
     ]
     if place.steps[0].target == DETACH:
         return "detach"
@@ -908,7 +929,7 @@ def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, fr
 
 
 def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
-    """Return the places, with the places of a loop as one."""
+    """Return the places, with places of the same operators and lines as one, as a loop or a repeated layer has them."""
     groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
     for place in places:
         groups.setdefault((place.operators, place.at, place.lines, place.function), []).append(place)

@@ -165,6 +165,7 @@ def table(rows: Iterator[CheckRow]) -> Iterator[str]:
 
 
 def _cells_of(row: CheckRow) -> tuple[str, ...]:
+    """Return the cells of a row of the table, in the order of HEADS."""
     names = row.name if len(row.name) <= LONGEST else row.name[: LONGEST - 2] + " …"
     verdict = row.verdict if row.tried else NOT_TRIED
     return row.check, row.dtype, names, number(row.error), number(row.allowed), verdict
@@ -225,6 +226,7 @@ OUTPUTS = (FORWARD, "same output", WRITTEN, PROCESS)
 
 
 def _indented(text: str) -> list[str]:
+    """Return the lines of a text, indented for the explanation below the table."""
     return [f"  {line}" for line in text.splitlines()]
 
 

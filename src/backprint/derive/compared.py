@@ -1,6 +1,13 @@
 """A function's outputs and gradients beside those of its reference, for one set of inputs and tangents.
 
-The reference runs in float64, and in the function's own dtype: rounding explains as much as its error there.
+The reference runs in float64, and in the function's own dtype: rounding explains as much as its error there. For a
+result of the function (`ours`), three results of the reference have the same names throughout this file:
+
+- `exact`: in float64, with which `ours` is compared;
+- `own`: in the function's dtype, or None if the reference does not run in it;
+- `moved`: in float64, on inputs that are moved by as much as rounding to the function's dtype moves them.
+
+`check` is the name of a comparison in the table of `bp.check`.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, wide
 
 Result = tuple[CheckRow, Fault | None]
+"""A row of the table, and what is needed to write a file that shows it if it is wrong, where one call shows it."""
 
 OF_ROUNDING = 8.0
 """How many times more a gradient that is 0 but for rounding may be off: it is chance how much rounding is left."""
@@ -34,7 +42,8 @@ SMALL = 0.1
 class Subject:
     """What is checked, and with what, in one dtype; None is the dtype that the inputs have.
 
-    The function may be off by `times` what the reference is off by in this dtype.
+    `ours` is the function. Without a reference, `reference` is the function itself. The function may be off by `times`
+    what the reference is off by in this dtype. `values` are the values of the call's tensors by name.
     """
 
     call: Call
@@ -77,7 +86,8 @@ REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 def comparable(results: Sequence[Result]) -> bool:
-    """Whether gradients can be compared: not where outputs have other shapes, or are of other random numbers."""
+    """Whether gradients can be compared, by the rows of the outputs: not where an output is wrong, or the function and
+    the reference draw different random numbers."""
     outputs = [output for output, _ in results if output.error is None and not output.check.endswith(", dtype")]
     return not any(output.verdict == WRONG or NUMBERS in output.verdict for output in outputs)
 
@@ -97,8 +107,8 @@ def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """The reference's results: in float64, in the function's dtype, and in float64 on inputs that are rounded once
-    more. None where the reference does not run so. `random` says that it draws random numbers."""
+    """The reference's results `exact`, `own` and `moved` (see the top of this file), None where the reference does not
+    run so. `random` says that the function or the reference draws random numbers."""
 
     exact: Forward
     own: Forward | None
@@ -181,7 +191,7 @@ FEWEST = 8
 def _differ_output(
     subject: Subject, ours: Tensor, exact: Tensor, own: Tensor | None, moved: Tensor | None
 ) -> Difference:
-    """Compare an output with the reference's output.
+    """Compare an output with the reference's output, and return the Difference.
 
     A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
     would explain anything elsewhere, so the other elements are compared once more without it.
@@ -197,7 +207,8 @@ def _differ_output(
 
 
 def _beside_fill(exact: Tensor, largest: float) -> Tensor | None:
-    """Return the elements that are no fill value, and are smaller by far; None if there is no such value."""
+    """Return a mask of the elements that are smaller by far than a fill value; None if there is no fill value: a number
+    of at least HUGE such that each element is either near it or HUGE times smaller."""
     if largest < HUGE or exact.numel() <= FEWEST:
         return None
     sizes = precise(exact).abs()
@@ -216,8 +227,8 @@ def differ(
     largest: float,
     least: float = 0.0,
 ) -> Difference:
-    """Compare a result with the reference's result; `largest` is the largest value of all results of its kind, and
-    `least` the least size that its values are taken to have."""
+    """Compare a result with the reference's result, and return the Difference. `largest` is the largest value of all
+    outputs, or of all gradients, and `least` the least size that the values of this one are taken to have."""
     if not exact.numel():
         return Difference(math.nan, math.nan, NO_ELEMENTS)
     nan = exact.isnan()
@@ -303,7 +314,8 @@ NUMBERS = "the function or the reference draws other random numbers here: pass t
 def numbered(
     subject: Subject, check: str, name: str, difference: Difference, random: bool, detail: str = ""
 ) -> CheckRow:
-    """Return a row with numbers. Of functions that draw random numbers, what differs may be these."""
+    """Return the row of a Difference. If functions draw random numbers (`random`), a difference may come from these, so
+    it is no wrong row."""
     verdict = difference.verdict
     if verdict == WRONG and random:
         verdict = f"{NOT_TRIED}: {NUMBERS}"
@@ -314,8 +326,8 @@ def numbered(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Right:
-    """The reference's gradients for some tangents: in float64, in the function's dtype, and in float64 on inputs that
-    are rounded once more. None where the reference does not run so."""
+    """The reference's gradients `exact`, `own` and `moved` (see the top of this file) for some tangents, None where the
+    reference does not run so."""
 
     exact: dict[str, Tensor | None]
     own: dict[str, Tensor | None] | None
@@ -352,11 +364,12 @@ def gradient_rows(
     run: Run | None = None,
     right: Right | None = None,
 ) -> Iterator[Result]:
-    """Yield a row for each gradient, for these tangents of the outputs. The reference's are in new memory.
+    """Yield a row for each gradient, for these tangents of the outputs. The reference gets copies of them in new
+    memory.
 
-    With `hostile`, an error that the function raises is a refusal of what is unusual about this call. `run` calls and
-    differentiates the function in another way than once, and `right` has what the reference's gradients are, where that
-    is known.
+    With `hostile`, an error that the function raises is a refusal of unusual tangents or inputs, and no wrong row.
+    `run` calls and differentiates the function, if not once and on `values`; `right` has the reference's gradients, if
+    they are known already.
     """
     call = subject.call
     # Copies in new memory: the reference gets these, and they show whether the function has written into its tangents.
@@ -378,7 +391,7 @@ def gradient_rows(
         if not bool(((tangent == dense[name]) | tangent.isnan()).all()):
             text = "the backward writes into its tangent, which others may need: autograd passes it to them too"
             yield row(subject, check, f"tangent of {name}", WRONG, text), None
-            tangents = dense
+            tangents = dense  # for the file that shows a fault, as they were
     right = right or right_of(expected, dense)
     largest = max(map(size_of, right.exact.values()), default=0.0)
     for name, ours in gradients.items():
@@ -390,7 +403,9 @@ def gradient_rows(
         if exact is None:
             exact = torch.zeros_like(wide(values[name]))
         difference = differ(subject, ours, exact, item(right.own, name), item(right.moved, name), largest)
-        if difference.verdict == WRONG:  # exactly 0, too: terms may cancel to that in float64
+        # The exact gradient may be a sum of terms that cancel, up to exactly 0 in float64: then the size of the terms
+        # says how much rounding is allowed.
+        if difference.verdict == WRONG:
             typical = _typical_size(expected, dense, name, subject.ours.seed)
             if size_of(exact) < CANCELLED * typical:
                 most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
@@ -401,7 +416,7 @@ def gradient_rows(
             difference = Difference(difference.error, math.inf)
             detail = OTHER_SUBGRADIENT
         fault = Fault(subject.ours, call, values, tangents, name, exact, check, tuple(forward.outputs), {})
-        yield numbered(subject, check, name, difference, False, detail), fault
+        yield numbered(subject, check, name, difference, random=False, detail=detail), fault
 
 
 CANCELLED = 0.05
@@ -423,14 +438,17 @@ def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str,
 
 
 FIRST = "gradient, random tangents"
+"""The first check of gradients: nothing about this call is unusual, so an error that it raises is a wrong row."""
 
 
 def item(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
+    """Return the gradient of this name; None if the reference did not run, or returned none."""
     return None if gradients is None else gradients[name]
 
 
 def of_reference(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dict[str, Tensor | None] | None:
-    """Return the gradients of the reference; its outputs may have another dtype than the function's."""
+    """Return the gradients of the reference for these tangents, converted to the dtypes of its outputs; None if it did
+    not run. Its autograd graph is retained."""
     if forward is None:
         return None
     names = [name for name in tangents if forward.outputs[name].requires_grad]
@@ -443,7 +461,10 @@ def of_reference(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dic
 OTHER_SUBGRADIENT = "a kink: another subgradient than the reference's"
 
 STEP = 1e-6
+"""How far inputs are moved along a direction for differences to one side."""
+
 DIRECTIONS = 4
+"""Along how many random directions a kink is looked for."""
 
 PARTS = 8
 """In how many directions a part of the elements moves up, and no other. A gradient for each of equal values whose
@@ -474,9 +495,10 @@ def is_kink(
     for number in range(DIRECTIONS + PARTS):
         direction = {name: drawn_like(widened[name], source) for name in gradients}
         if number >= DIRECTIONS:
-            direction = {name: _part_up(value, number - DIRECTIONS) for name, value in direction.items()}
+            direction = {name: _part_up(value, part=number - DIRECTIONS) for name, value in direction.items()}
 
         def outputs_at(step: float, direction: Mapping[str, Tensor] = direction) -> dict[str, Tensor]:
+            """Return the reference's outputs where its inputs are moved by `step` times the direction."""
             moved = {name: widened[name] + step * direction[name] for name in gradients}
             return run_forward(subject.reference, call, widened | moved).outputs
 
@@ -502,9 +524,9 @@ def is_kink(
     return kink
 
 
-def _part_up(direction: Tensor, number: int) -> Tensor:
-    """Return a direction along which neighbors of one part of all elements move up, and no others."""
+def _part_up(direction: Tensor, part: int) -> Tensor:
+    """Return a direction along which only the elements of one of PARTS parts move, neighbors of each other, all up."""
     if direction.is_complex():
         return direction
     places = torch.arange(direction.numel(), device=direction.device).reshape(direction.shape)
-    return direction.abs() * (places * PARTS // max(direction.numel(), 1) == number)
+    return direction.abs() * (places * PARTS // max(direction.numel(), 1) == part)

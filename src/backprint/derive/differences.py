@@ -17,6 +17,7 @@ STEPS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 steps have too much rounding, and long ones do not."""
 
 SQUARED = tuple((long / short) ** 2 for long, short in itertools.pairwise(STEPS))
+"""How many times smaller the error of a central difference is with the next step: it grows with the step's square."""
 
 LEAST, LEAST_OF_FEW_DIGITS = 1e-6, 2e-2
 """The least gap that is no rounding: in float64, and in the dtype of the function."""
@@ -33,7 +34,8 @@ MOST_NOISE = 1e-2
 @dataclass(frozen=True, slots=True)
 class Product:
     """The two products for one input: `gap` is how far ⟨gradient, v⟩ is from ⟨tangent, change along v⟩, relative to the
-    sizes of their terms."""
+    sizes of their terms, and `allowed` the gap that may be the error of the differences. `not_tried` is the reason why
+    nothing was compared."""
 
     name: str
     gap: float

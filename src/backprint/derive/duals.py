@@ -38,7 +38,8 @@ aten = torch.ops.aten
 @dataclass(slots=True)
 class _Tangents:
     """The results of a graph along a direction: `values` and `tangents` of its results in order, None where a result
-    does not depend on the direction. The operators whose tangent was not a formula are named."""
+    does not depend on the direction. Operators whose tangent did not come from PyTorch's formula are named, by where it
+    came from."""
 
     values: tuple[Any, ...]
     tangents: tuple[Any, ...]
@@ -51,10 +52,12 @@ Watch = Callable[[str, Any, Any], None]
 
 
 class DualRun:
-    """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; autograd records how
-    results depend on the values in `recorded`, though these may depend on no input. Operators in `refuted` are run as
-    if they had no formula for their tangent, because theirs is wrong. Steps in `states` draw from these states of the
-    generator. Without `padding`, the padding row of an embedding has a tangent.
+    """One run of a graph on dual numbers, values with a tangent.
+
+    Steps in `constant` have results without a tangent. Results of steps in `recorded` require grad, though they may
+    depend on no input. Operators in `refuted` run as if they had no formula for their tangent, because it is wrong.
+    `states` has the generator's state from which a step draws. Without `padding`, the padding row of an embedding has a
+    tangent. `watch` is called with the name, the value and the tangent of each step.
     """
 
     def __init__(
@@ -80,11 +83,11 @@ class DualRun:
     def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
         """Return every value of the graph by its name, recorded by autograd where an input requires grad."""
         with AS_WRITTEN(), torch.enable_grad():
-            env = feed(self.graph, inputs, False, graded=True)
+            env = feed(self.graph, inputs, strict=False, graded=True)
         return self.continued(self.graph.steps, env)
 
     def continued(self, steps: Iterable[Step], env: dict[str, Any]) -> dict[str, Any]:
-        """Run steps of the graph on the values so far, and return these with the values of the steps."""
+        """Run steps of the graph on the values in `env`, by name, and return `env` with the values of the steps."""
         with AS_WRITTEN(), torch.enable_grad():
             evaluate = value_evaluator(env, subgraphs(self.graph))
             for step in steps:
@@ -99,7 +102,7 @@ class DualRun:
                 name: forward_ad.make_dual(copied(value), direction[name]) if name in direction else copied(value)
                 for name, value in inputs.items()
             }
-            env = feed(self.graph, duals, False, graded=True)
+            env = feed(self.graph, duals, strict=False, graded=True)
             evaluate = value_evaluator(env, subgraphs(self.graph))
             last = last_uses(self.graph)
             for index, step in enumerate(self.graph.steps):
@@ -116,7 +119,8 @@ class DualRun:
         )
 
     def perform(self, step: Step, env: dict[str, Any], evaluate: Callable[[Any], Any]) -> None:
-        """Run one step: check its call, compute its result with the tangent, and put it into `env`."""
+        """Run one step: check its call, compute its result with the tangent, and put it into `env`. `evaluate` turns an
+        argument of a step into its value."""
         args, kwargs = [evaluate(value) for value in step.args], {key: evaluate(value) for key, value in step.kwargs}
         if step.is_guard:
             check_guard_step(step, *args)
@@ -128,7 +132,7 @@ class DualRun:
                 torch.set_rng_state(self.states[step.name])
             self.states_seen[step.name] = torch.get_rng_state()
         try:
-            if function not in RECURRENT:  # its form takes no workspace, which the check is about
+            if function not in RECURRENT:  # the form in RECURRENT takes no workspace, whose size is checked
                 check_call(step.target, function, args, kwargs)
             with taken_dtype(step, args, kwargs):
                 result = self.call(step, function, args, kwargs)
@@ -155,7 +159,8 @@ class DualRun:
         rule = RULES.get(step.target)
         if rule is not None and not (rule is embedding and not self.padding):
             return rule(function, args, kwargs)
-        if function is torch.ops.higher_order.run_and_save_rng_state:  # passes no tangent on, as the next
+        # These two run another operator and pass no tangent on, so that operator is called directly.
+        if function is torch.ops.higher_order.run_and_save_rng_state:
             function, *args = args
             return torch.get_rng_state(), self.call(replace(step, target=str(function)), function, args, kwargs)
         if function is torch.ops.higher_order.run_with_rng_state:
@@ -187,8 +192,8 @@ class DualRun:
         return self.without_formula(step.target, function, args, kwargs)
 
     def drawn(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Return random numbers that the operator draws in the dtype of the capture, in float64: in float64 it would
-        draw others, and the program might take another branch."""
+        """Return in float64 the random numbers that the operator draws in the dtype of the capture: if it drew in
+        float64 it would draw others, and the program might take another branch."""
         assert isinstance(step.spec, TensorSpec)
         dtype = getattr(torch, step.spec.dtype)
 
@@ -201,7 +206,8 @@ class DualRun:
 
     def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
-        # The derivative of the operator's backward is only as right as that backward, so differences must confirm it.
+        # The derivative of the operator's backward is only as right as the backward itself, so differences must confirm
+        # it.
         call = _ActiveCall(function, args, kwargs)
         estimated, accuracy = call.by_differences()
         self.accuracy = max(self.accuracy, accuracy)
@@ -292,6 +298,7 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
 
 
 LOW = ("float16", "bfloat16", "float32")
+"""Dtypes in which an operator draws other random numbers than in float64."""
 
 CONSTANT_DRAWS = frozenset(
     f"aten.{name}"
@@ -407,8 +414,8 @@ def copied(value: Any) -> Any:
 
 
 def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
-    """Return a value at the place that another tensor has in its storage, if that is larger than the tensor:
-    `as_strided` reads a storage, whichever view of it is passed."""
+    """Return `value` with the strides and the storage offset of `like` in a copy of its storage, if this storage is
+    larger than the tensor: `as_strided` reads a storage, whichever view of it is passed."""
     storage = like.untyped_storage()
     elements = storage.nbytes() // like.element_size()
     overlaps = any(step == 0 and size > 1 for size, step in zip(like.shape, like.stride(), strict=True))
@@ -504,13 +511,14 @@ class _ActiveCall:
         pairs = [forward_ad.unpack_dual(leaf) if may_have_tangent(leaf) else (leaf, None) for leaf in leaves]
         self.leaves = [pair[0].detach() if isinstance(pair[0], Tensor) else pair[0] for pair in pairs]
         self.directions = {place: pair[1] for place, pair in enumerate(pairs) if pair[1] is not None}
+        # The generator's state before the call, for all calls to draw the same, and after it, for the rest of the run.
         self.random = torch.get_rng_state()
         self.result = self.at({})
         self.after = torch.get_rng_state()
 
     def at(self, moved: Mapping[int, Tensor]) -> Any:
-        """Return the result of the call where some of its tensors, by their places, have other values."""
-        # The same random numbers at every point.
+        """Return the result of the call where the tensors in `moved`, by their place among the leaves of the arguments,
+        have other values."""
         torch.set_rng_state(self.random)
         leaves = [moved.get(place, copied(leaf)) for place, leaf in enumerate(self.leaves)]
         args, kwargs = tree_unflatten(leaves, self.structure)
@@ -558,7 +566,7 @@ class _ActiveCall:
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
 
     def differentiable(self) -> list[bool]:
-        """Return which results have a gradient."""
+        """Return for each result whether it requires grad if the tensors with a direction do."""
         inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
         results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
         return [isinstance(result, Tensor) and result.requires_grad for result in results]
@@ -576,7 +584,7 @@ class _ActiveCall:
         return totals
 
     def moved(self, step: float) -> Any:
-        """Return the result where the tensors are moved by a step along their tangents."""
+        """Return the result of the call where its tensors are moved by `step` times their tangents."""
         return self.at({place: self.leaves[place] + step * v for place, v in self.directions.items()})
 
     def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:

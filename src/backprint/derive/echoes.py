@@ -1,9 +1,11 @@
 """A backward read by its echoes: for which steps of the forward it is the first to go wrong.
 
-The steps of a backward with one echo are a group: they compute the gradients by one step of the forward, or a sum of
-gradients. What a group computes and other groups take, or the backward returns, is an end. An end of a group that is
-none of the right gradients is wrong, and the group is to blame if nothing that it takes is wrong. It is not to blame
-if it has all right gradients and computes with the wrong end itself: what takes it elsewhere should take another value.
+An echo is what a capture notes of a step of the backward: `gradient of mm_3`, `sum of gradients of x` or `recomputes
+relu`, with the names of values of the forward. The steps of a backward with one echo are a group: they compute the
+gradients by one step of the forward, or a sum of gradients. What a group computes and other groups take, or the
+backward returns, is an end. An end of a group that is none of the right gradients is wrong, and the group is to blame
+if nothing that it takes is wrong. It is not to blame if it has all right gradients and computes with the wrong end
+itself: what takes it elsewhere should take another value.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from backprint.graph.steps import used
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group that goes wrong: the names of its echo, its wrong ends, and all of its ends. A step without an echo is a
-    group without names."""
+    """A group that goes wrong: the names of its echo, whether the echo is a sum of gradients, the names of its wrong
+    ends (`ends`) and of all of its ends. A step without an echo is a group without names."""
 
     names: tuple[str, ...]
     is_sum: bool
@@ -48,7 +50,8 @@ def groups_that_go_wrong(
 
     `values` has the values of the backward, and `right` the right gradients of the forward's values, if what the
     backward returned for the forward's steps in `given` is taken for right. `expected` returns the right gradients of
-    what one step takes.
+    what one step takes, `is_right_somewhere` whether a tensor is a right gradient of any value of the forward, or the
+    part of one by one step, and `has_gradient` whether a value of the forward has a gradient.
 
     An end may be the sum of all gradients of what its step takes: not every sum has an echo of its own. An echo of a
     value without a gradient says nothing. A step without an echo whose value is right nowhere is a group without a
@@ -69,7 +72,7 @@ def groups_that_go_wrong(
     # Tainted: computed from a value that is wrong already, so that its own group is not to blame.
     tainted, tainted_groups = set[str](), set[Echo]()
     to_blame: dict[Echo, list[str]] = {}
-    covered: dict[Echo, bool] = {}
+    covered: dict[Echo, bool] = {}  # whether a group has all right gradients by its step
     for step in graph.steps:
         echo, value = step.echo, values.get(step.name)
         is_tainted = bool(tainted & set(names_in(step)))
@@ -78,7 +81,7 @@ def groups_that_go_wrong(
         if echo is None:
             if not is_tainted and is_gradient(value) and not is_right_somewhere(value):
                 tainted.add(step.name)
-                yield Group((), False, (step.name,), (step.name,))
+                yield Group(names=(), is_sum=False, ends=(step.name,), all_ends=(step.name,))
             continue
         if not any(map(has_gradient, echo.names)):
             continue
@@ -101,7 +104,9 @@ def groups_that_go_wrong(
                 if echo not in covered:
                     own = Marked(values[name] for name in members[echo])
                     covered[echo] = bool(gradients) and all(own.has(gradient) for gradient in gradients)
-                if not (covered[echo] and step.name in used_inside):  # else what takes the value elsewhere is to blame
+                # A group with all right gradients that computes with this end itself means another value: then the
+                # step that takes the end elsewhere is to blame.
+                if not (covered[echo] and step.name in used_inside):
                     tainted.add(step.name)
                     to_blame.setdefault(echo, []).append(step.name)
         if last.get(step.name) == echo and echo in to_blame and echo not in tainted_groups:
@@ -147,10 +152,12 @@ def _is_one_of(value: Tensor, gradients: Sequence[Tensor]) -> bool:
 
 
 def is_gradient(value: Any) -> bool:
+    """Whether a value of a backward may be a gradient: a dense tensor of floats or complex numbers."""
     return may_have_tangent(value) and (value.is_floating_point() or value.is_complex())
 
 
 def is_sum(echo: Echo) -> bool:
+    """Whether an echo says that a step adds gradients of one value up."""
     return echo.kind == "sum of gradients of"
 
 

@@ -3,6 +3,9 @@
 Torch has no decomposition of these, or one that is wrong in some case: attention that returns its logarithm, the
 backwards of convolutions and poolings, writes by an index, the LSTM of a CPU. The derivative of a graph along a
 direction goes through them (`duals`), and so do formats that lack the operators.
+
+A form takes the arguments of its operator, in the operator's order, and returns what the operator returns. `sides` is
+the number of dimensions of space, which are the last ones, and `side` is one dimension. `of_x` is the gradient of x.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from backprint.errors import RefusedError
 aten = torch.ops.aten
 
 LOW = (torch.float16, torch.bfloat16)
+"""Dtypes of 16 bits, in which eager does not add up."""
 
 
 def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
@@ -45,19 +49,21 @@ def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, sca
 
 
 def repeated(heads: Tensor, query: Tensor) -> Tensor:
-    """Return keys or values with as many heads as the query, which may have several to each of theirs."""
+    """Return keys or values with as many heads as the query: in grouped-query attention, several heads of the query
+    share one head of keys and values."""
     times = query.shape[1] // heads.shape[1]
     return heads if times == 1 else heads.repeat_interleave(times, 1)
 
 
 def summed(gradient: Tensor, heads: Tensor) -> Tensor:
-    """Return the gradient of heads that were repeated: the sum over their repetitions."""
+    """Return the gradient of `heads`, which `repeated` has repeated: the sum over the repetitions."""
     times = gradient.shape[1] // heads.shape[1]
     return gradient if times == 1 else gradient.unflatten(1, (heads.shape[1], times)).sum(2)
 
 
 def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
-    """Return the weights of attention; zero in a row that the mask hides completely."""
+    """Return the weights of attention, the softmax of the scores; zero in a row that the mask hides completely.
+    `logarithm` is the logsumexp of each row."""
     # -inf minus -inf is NaN; exp(-inf - 0) is the 0 that a hidden row has.
     finite = torch.where(logarithm == float("-inf"), 0.0, logarithm)
     return (scored - finite.unsqueeze(-1)).exp()
@@ -132,7 +138,7 @@ ATTENTION: Mapping[Any, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class _Convolving:
-    """The numbers of a convolution, one of each for every dimension of space."""
+    """The options of a convolution; stride, padding and dilation have a number for every dimension of space."""
 
     stride: Sequence[int]
     padding: Sequence[int]
@@ -140,7 +146,7 @@ class _Convolving:
     groups: int
 
     def over(self, value: Tensor, weight: Tensor) -> Tensor:
-        """Convolve a value with a weight by these numbers."""
+        """Convolve a value with a weight by these options: no bias, not transposed, no output padding."""
         return aten.convolution.default(
             value, weight, None, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
         )
@@ -170,8 +176,10 @@ def convolution_backward(
     numbers = _Convolving(stride, padding, dilation, groups)
     of_value = of_weight = of_bias = None
     if output_mask[0]:
-        way = forward_of if transposed else backward_of
-        of_value = (_group_by_group(way) if apart and not transposed else way)(gradient, weight, numbers, value.shape)
+        gradient_of = forward_of if transposed else backward_of
+        if apart and not transposed:
+            gradient_of = _group_by_group(gradient_of)
+        of_value = gradient_of(gradient, weight, numbers, value.shape)
     if output_mask[1]:
         source, target = (gradient, value) if transposed else (value, gradient)
         of_weight = _weight_gradient(source, target, numbers, weight.shape)
@@ -181,37 +189,40 @@ def convolution_backward(
 
 
 def backward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
-    """Return the gradient of a convolution's input: a transposed convolution."""
+    """Return the gradient of a convolution's input, which has this shape: a transposed convolution."""
+    # The sizes of the result without output padding. A stride may have left elements at the end of the input unread.
     reached = [
         (gradient.shape[2 + i] - 1) * step - 2 * pad + far * (weight.shape[2 + i] - 1) + 1
         for i, (step, pad, far) in enumerate(zip(numbers.stride, numbers.padding, numbers.dilation, strict=True))
     ]
-    more = [size - end for size, end in zip(shape[2:], reached, strict=True)]
+    output_padding = [size - end for size, end in zip(shape[2:], reached, strict=True)]
     return aten.convolution.default(
-        gradient, weight, None, numbers.stride, numbers.padding, numbers.dilation, True, more, numbers.groups
+        gradient, weight, None, numbers.stride, numbers.padding, numbers.dilation, True, output_padding, numbers.groups
     )
 
 
-def _group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a function for the gradient of a convolution's input that computes each group by itself."""
+def _group_by_group(gradient_of_input: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return `gradient_of_input`, for the gradient of a convolution's input, computed for each group by itself."""
 
-    def gradient_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+    def by_groups(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
         single = replace(numbers, groups=1)
         pairs = zip(gradient.chunk(numbers.groups, 1), weight.chunk(numbers.groups, 0), strict=True)
-        return torch.cat([way(part, its, single, shape) for part, its in pairs], 1)
+        return torch.cat([gradient_of_input(part, own_weight, single, shape) for part, own_weight in pairs], 1)
 
-    return gradient_of
+    return by_groups
 
 
 def forward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
-    """Return the gradient of a transposed convolution's input: a convolution."""
+    """Return the gradient of a transposed convolution's input, which has this shape: a convolution."""
     return _crop_space(numbers.over(gradient, weight), shape[2:])
 
 
 def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a weight: one convolution, in which batch and channels change places.
 
-    Each group of channels is convolved apart, so channels of the result are moved from within groups to between them.
+    `source` slides under the weight, and `target` has a value for each place: the input and the gradient of the output,
+    the other way round if the convolution is transposed. Each group of channels is convolved apart, so channels of the
+    result are moved from within groups to between them.
     """
     groups, count = numbers.groups, source.shape[0]
     inside, outside = source.shape[1] // groups, target.shape[1] // groups
@@ -226,7 +237,7 @@ def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape
 
 
 def _crop_space(value: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return the first elements along each dimension of space."""
+    """Return the first elements along each dimension of space, as many as `sizes` says."""
     for place, size in enumerate(sizes):
         if value.shape[2 + place] != size:
             value = value.narrow(2 + place, 0, size)
@@ -245,7 +256,8 @@ APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial
 def _embedding_dense_backward(
     gradient: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
-    """Return the gradient of an embedding's weight: each row is added where it was taken from."""
+    """Return the gradient of an embedding's weight: the gradient of each looked-up row is added to the row that it was
+    taken from. `scale_grad_by_freq` divides it by how often the index occurs."""
     size = gradient.shape[indices.dim() :].numel()
     gradient = gradient.reshape(-1, size)
     flat = indices.reshape(-1, 1).to(torch.int64)
@@ -288,7 +300,11 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
 def _placed_first(
     values: Tensor, shape: Sequence[int], sides: list[int], others: list[int], whole: Sequence[int]
 ) -> Tensor:
-    """Return the values of a write with the dimensions of the indices first."""
+    """Return the values of a write with the dimensions of the indices first.
+
+    `shape` is the shape of the indices, `sides` the indexed dimensions of the tensor that is written into, `others` its
+    other dimensions, and `whole` its shape.
+    """
     # As in NumPy: the dimensions of the indices stand where the indexed dimensions were, or first if these are not
     # adjacent.
     adjacent = sides == list(range(sides[0], sides[-1] + 1))
@@ -375,7 +391,7 @@ def _largest_backward(sides: int) -> Callable[..., Tensor]:
     """Return the backward of pooling for the largest values over the last `sides` dimensions."""
 
     def backward(gradient: Tensor, value: Tensor, *rest: Any) -> Tensor:
-        places = rest[-1]
+        places = rest[-1]  # the operators' last argument: the flat place of each largest value
         kept = list(value.shape[:-sides])
         space = value.shape[-sides:].numel()
         zeros = torch.zeros([*kept, space], dtype=gradient.dtype, device=gradient.device)
@@ -400,10 +416,11 @@ def _adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
     return pool
 
 
-def _window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
-    """Return the flat places of the elements of each window; a short window repeats its last ones."""
+def _window_places(space: Sequence[int], output_size: Sequence[int]) -> Tensor:
+    """Return the flat places in a space of these sizes of the elements of each window, a row for each window; a short
+    window repeats its last element."""
     places = torch.zeros([1, 1], dtype=torch.int64)
-    for size, count in zip(space, reached, strict=True):
+    for size, count in zip(space, output_size, strict=True):
         # Where torch's adaptive pooling begins and ends a window: windows may overlap.
         starts = [place * size // count for place in range(count)]
         ends = [-(-(place + 1) * size // count) for place in range(count)]
@@ -455,7 +472,8 @@ def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
 
 
 def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
-    """Return by how many elements an average divides, for each window along one dimension."""
+    """Return by how many elements an average divides, for each window along one dimension of this size. `reached` is
+    the number of windows, and `padded` says whether padding counts."""
     counts = []
     for place in range(reached):
         start = place * step - pad
@@ -466,7 +484,8 @@ def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: b
 
 
 def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
-    """Return one number for each place of a dimension, as a tensor that broadcasts; one number if all are equal."""
+    """Return `counts`, one number for each place of the dimension `side`, as a tensor that broadcasts to `sides`
+    dimensions; one number if all are equal."""
     if len(set(counts)) == 1:
         return counts[0]
     with without_tracing():
@@ -475,7 +494,7 @@ def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
 
 
 def _crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
-    """Return `size` elements along a dimension, with zeros after its end."""
+    """Return `size` elements along a dimension from `start` on, with zeros beyond its end."""
     missing = start + size - value.shape[side]
     if missing > 0:
         shape = [missing if place == side else length for place, length in enumerate(value.shape)]
@@ -487,7 +506,8 @@ def _crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
 
 
 def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
-    """Return the results of an operator on the rows of an identity matrix, as a constant of the graph."""
+    """Return the results of an operator that is linear, `make`, on the rows of an identity matrix of this size, as a
+    constant of the graph: the matrix by which it multiplies a row."""
     with without_tracing():
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         rows = torch.eye(size, dtype=dtype, device=like.device).reshape(size, 1, size)
@@ -495,7 +515,8 @@ def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tens
 
 
 def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
-    """Return the gradient along one dimension, from the response to each of its elements."""
+    """Return the gradient of the argument of an operator along one dimension, from the `gradient` of its result and the
+    operator's response (`_response`)."""
     size, reached = matrix.shape
     times = reached // size
     with without_tracing():
@@ -556,7 +577,8 @@ def _averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
 
 
 def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -> Callable[..., Tensor]:
-    """Return the backward of an operator that resizes each dimension by one-dimensional `resize`."""
+    """Return the backward of an operator that resizes each of the last `sides` dimensions by `resize`, which resizes
+    rows. `corners` says that the operator has the argument `align_corners`."""
 
     def backward(gradient: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any) -> Tensor:
         options = rest[:1] if corners else ()
@@ -617,14 +639,14 @@ def _resizings() -> dict[Any, Any]:
         name = f"{'_' if exact else ''}upsample_nearest{exact}"
         forward = getattr(aten, f"{name}1d").default
         backwards[getattr(aten, f"{name}{sides}d_backward").default] = _resize_backward(
-            sides, _resize_row(forward), False
+            sides, _resize_row(forward), corners=False
         )
     row = _resize_row(aten.upsample_linear1d.default)
     for sides, name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
-        backwards[getattr(aten, f"upsample_{name}_backward").default] = _resize_backward(sides, row, True)
+        backwards[getattr(aten, f"upsample_{name}_backward").default] = _resize_backward(sides, row, corners=True)
     # torch has no cubic resizing of one dimension.
     cubic = _resize_row_flat(aten.upsample_bicubic2d.default)
-    backwards[aten.upsample_bicubic2d_backward.default] = _resize_backward(2, cubic, True)
+    backwards[aten.upsample_bicubic2d_backward.default] = _resize_backward(2, cubic, corners=True)
     backwards[aten._upsample_bilinear2d_aa_backward.default] = _refuse_antialias
     backwards[aten._upsample_bicubic2d_aa_backward.default] = _refuse_antialias
     return backwards
@@ -668,7 +690,8 @@ LSTM = 2
 
 @dataclass(frozen=True, slots=True)
 class _LstmStep:
-    """One step of time: the values of its gates, the state before it, and the cell after it."""
+    """One step of time: the values of its gates (`candidate` is the cell gate), and the hidden state and the cell
+    before it."""
 
     input: Tensor
     forget: Tensor
@@ -760,16 +783,22 @@ def lstm_layer_backward(
 
 
 def _unrolled(
-    x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
+    x: Tensor,
+    input_weight: Tensor,
+    hidden_weight: Tensor,
+    biases: Sequence[Tensor],
+    hx: Tensor,
+    cx: Tensor,
+    reverse: bool,
 ) -> tuple[list[_LstmStep], Tensor, Tensor]:
     """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
     hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
-    entering = widened(x) @ widened(of_input).t()
+    entering = widened(x) @ widened(input_weight).t()
     for bias in biases:
         entering = entering + widened(bias)
     steps = []
     for place in range(x.shape[0]):
-        gates = entering[-1 - place if reverse else place] + hidden @ widened(of_hidden).t()
+        gates = entering[-1 - place if reverse else place] + hidden @ widened(hidden_weight).t()
         # PyTorch's order of the gates: input, forget, cell, output.
         first, forget, candidate, last = gates.chunk(4, -1)
         opened = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
@@ -780,7 +809,8 @@ def _unrolled(
 
 
 def _gates_backward(step: _LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of a step's gates, before their functions, and of the cell before it."""
+    """Return the gradients of the arguments of a step's three sigmoids and its tanh, joined in the order of the gates,
+    and of the cell before it, from the gradients of the hidden state and the cell after it."""
     of_cell = of_cell + of_hidden * step.output * (1 - step.after * step.after)
     parts = (
         of_cell * step.candidate * step.input * (1 - step.input),

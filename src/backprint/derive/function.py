@@ -73,7 +73,11 @@ def check_function(
     seed: int,
     capture: Callable[..., Capture],
 ) -> CheckReport:
-    """Compare a function with a reference, and its backward with its forward; `capture` is `bp.capture`."""
+    """Compare a function with a reference (`like`), and its backward with its forward: what `bp.check` does.
+
+    `capture` is `bp.capture`, which is passed because it stands on a floor above. Without a reference, outputs and
+    gradients are compared with those for other memory.
+    """
     with outside_modes(), preserving_random_states(), keeping_settings():
         call, ours, reference = read_check(fn, like, args, kwargs, requires_grad, seed)
         if not call.wanted:
@@ -135,8 +139,9 @@ def checks_of(
 ) -> Iterator[Result]:
     """Yield the rows of one dtype; `indices` returns the inputs that index something.
 
-    A gradient that is `linear` is twice as large for tangents that are twice as large. With `in_use`, the function is
-    called as training calls it, too, and looked at for what it writes.
+    `linear` says that the gradient must be linear in tangents, as it need not be where it is meant to differ. With
+    `in_use`, the function is also called as training calls it (`usage`), and rows say what it writes into. With
+    `order` 2, gradients of gradients are compared too.
     """
     try:
         forward = run_forward(subject.ours, subject.call, subject.values)
@@ -237,7 +242,8 @@ def second(
     tangents: Mapping[str, Tensor],
     directions: Mapping[str, Tensor],
 ) -> dict[str, Tensor | None]:
-    """Return the gradients of ⟨gradients, directions⟩ for the inputs and for the tangents of the outputs."""
+    """Return the gradients of ⟨gradients, directions⟩ for the inputs and for the tangents of the outputs. Raise
+    RuntimeError if the backward is marked with `once_differentiable`."""
     forward = run_forward(program, call, values)
     seeds = {
         name: tangent.to(forward.outputs[name].dtype).requires_grad_()
@@ -263,6 +269,7 @@ def second(
 
 
 ONCE = "a backward is marked with once_differentiable"
+"""The message of the error that `second` raises, by which rows with it are found."""
 
 
 # ---- The derivative
@@ -308,7 +315,8 @@ def _derivative_rows(
 
 
 def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
-    """Return the verdict on a captured Pair as a row; a fault that other memory shows has no gap of its own."""
+    """Return the verdict on a captured Pair as a row, with its gap, unless the gap of the graphs is within LIMIT and
+    the fault was shown by something else, as by tangents in other memory."""
     names = ", ".join(verdict.ports or call.wanted)
     detail = "" if verdict.word == DERIVATIVE else str(verdict)
     if verdict.good:

@@ -2,7 +2,9 @@
 
 A backward that is right for tangents of ones in new memory may be wrong for an expanded, transposed or sliced one, for
 a zero, for two equal values, for a row that a mask hides, for an index that is repeated. Here inputs and values of
-tangents are checked in the captured graphs; `live` runs the program itself.
+tangents are checked in the captured graphs; `live` runs the program itself. The *gap* is how far the two products of a
+Setting are apart. A *kink* is a place where a function is not differentiable, as `relu` at 0: PyTorch's gradient there
+may be any subgradient, a number between the derivatives to both sides.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
 
 
 def tangents_of_kinds(tangents: Mapping[str, Tensor], source: torch.Generator) -> dict[str, dict[str, Tensor]]:
-    """Return other tangents of each kind that is possible for an output; the other outputs keep theirs."""
+    """Return, by the names of kinds in TANGENTS, tangents of all outputs: of this kind for each output for which it is
+    possible, and as in `tangents` for the others."""
     kinds: dict[str, dict[str, Tensor]] = {}
     for kind, make in TANGENTS.items():
         made = {name: make(tangent, source) for name, tangent in tangents.items()}
@@ -99,7 +102,7 @@ def expanded(value: Tensor, source: torch.Generator) -> Tensor | None:
     """Return a tangent with stride 0, as the backward of `sum` and of `expand` makes it."""
     if not value.dim() or value.numel() < 2:
         return None
-    side = next(side for side in range(value.dim()) if value.shape[side] > 1)
+    side = next(side for side in range(value.dim()) if value.shape[side] > 1)  # the first that can be expanded
     return drawn_like(value.narrow(side, 0, 1), source).expand_as(value)
 
 
@@ -176,7 +179,7 @@ def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
     size = max(float(expected.abs().max()), float(gradient.abs().max()), least, 1e-30)
     error = float((gradient - expected).abs().max()) / size
     # A NaN in the gradient counts as missing, unless the expected one has NaN too.
-    return error if error == error else (0.0 if bool(expected.isnan().any()) else 1.0)
+    return error if not math.isnan(error) else (0.0 if bool(expected.isnan().any()) else 1.0)
 
 
 def tolerance(value: Tensor) -> float:
@@ -256,10 +259,13 @@ def _is_permutation(indices: Tensor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InputFault:
-    """A kind of inputs or tangents at which the backward is not the derivative, nor a subgradient. The gap is infinite
-    where a gradient is NaN or Inf and the derivative is finite. `invented` are inputs that the caller did not pass;
-    `at_kinks` says that rounding them moves them off kinks, so that it is no measure of the gap, and `by_values` that
-    the backward is the derivative by the formulas of the forward, and not by its values."""
+    """A kind of inputs or tangents at which the backward is neither the derivative nor a subgradient.
+
+    The gap is infinite where a gradient is NaN or Inf and the derivative is finite. `invented` says that the caller did
+    not pass these inputs, `of_tangents` that the tangents are unusual and not the inputs. `at_kinks` says that rounding
+    moves the inputs off kinks, so that it is no measure of the gap, and `by_values` that the backward is the derivative
+    by PyTorch's formulas for tangents, but not by differences of the forward's values.
+    """
 
     kind: str
     setting: Setting
@@ -296,7 +302,8 @@ def _not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> Inp
 
 
 def _fault_near(kind: str, setting: Setting) -> InputFault | None:
-    """Return a fault if the products of a Setting differ; its inputs are moved, so that no kink is met."""
+    """Return a fault if the two products of a Setting differ. Its inputs were moved by chance, so they lie at no
+    kink."""
     left, size, run = forward_product(setting)
     if not math.isfinite(left):
         if not has_finite_derivative(setting):
@@ -312,6 +319,7 @@ def _fault_near(kind: str, setting: Setting) -> InputFault | None:
 
 
 GROSS_OF_DIFFERENCES = 1e-5
+"""The same where differences of the whole forward stand for its derivative."""
 
 
 def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
@@ -323,7 +331,7 @@ def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Itera
     source = own_source(0)
     kinds = tangents_of_kinds(setting.tangents, source)
     zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
-    # One test for all kinds: a backward is linear exactly if gradients add up.
+    # One test for all kinds: the backward is linear in its tangents exactly if gradients add up.
     if _add_up(setting, {**kinds, ZEROS: zeros}):
         kinds = {}  # no kind is wrong, if all together are right
     else:
@@ -385,11 +393,12 @@ def _kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
 def _sum_fault(
     kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
 ) -> InputFault | None:
-    """Return a fault if the gradients of a sum of tangents are not the sums of gradients: what is right for random
-    tangents is then wrong for others."""
+    """Return a fault if the gradients for the sum of two sets of tangents (`total`) are not the sums of the gradients
+    for each (`setting` has random ones, `other` those of a kind): what is right for random tangents is then wrong for
+    others. `source` draws the directions."""
     for wrong in (other, total):
         if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
-            return _not_finite_fault(kind, wrong, False)
+            return _not_finite_fault(kind, wrong, invented=False)
     most = max((largest(gradient) for gradient in total.gradients.values()), default=0.0)
     if all(
         difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * most) < GROSS
@@ -428,15 +437,16 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
             kinds[f"{number:g} in {name}"] = {name: _with_some(floats[name], number)}
     for kind, changed in kinds.items():
         try:
-            setting = run_setting(forward, backward, inputs | changed, own_source(0), chance, 0.0, False)
+            # The inputs as they are: a nudge would move them off the zeros and ties.
+            setting = run_setting(forward, backward, inputs | changed, own_source(0), chance, nudge=0.0, ones=False)
         except NotFinite as error:
-            fault = _not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
+            fault = _not_finite_fault(f"inputs with {kind}", error.setting, invented=kind != AS_CAPTURED)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
         else:
             # Equal values move together, so a maximum of them has a derivative along the direction.
             setting = replace(setting, direction=_alike_for_equals(setting))
-            fault = _fault_at_kinks(f"inputs with {kind}", setting, kind != AS_CAPTURED)
+            fault = _fault_at_kinks(f"inputs with {kind}", setting, invented=kind != AS_CAPTURED)
         if fault is not None:
             yield fault
 
@@ -561,9 +571,9 @@ def indices_of(forward: Graph) -> tuple[str, ...]:
         for argument, value in enumerate(step.args):
             for name in refs(value):
                 if name in origins:
-                    only = indices.get(origins[name], True)
-                    indices[origins[name]] = only and argument == place
-    return tuple(name for name, only in indices.items() if only)
+                    is_index_only = indices.get(origins[name], True)
+                    indices[origins[name]] = is_index_only and argument == place
+    return tuple(name for name, is_index_only in indices.items() if is_index_only)
 
 
 COMPARISONS = ("aten.gt.", "aten.ge.", "aten.lt.", "aten.le.", "aten.eq.", "aten.ne.")
@@ -572,6 +582,7 @@ LIMITS = ("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.defaul
 """Operators with a kink at numbers that they take, as comparisons have; so have `hardtanh` and `threshold`."""
 
 MOST_THRESHOLDS = 8
+"""How many numbers that inputs are compared with are tried."""
 
 
 def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
@@ -594,26 +605,29 @@ def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
 
 
 def _alike_for_equals(setting: Setting) -> dict[str, Tensor]:
-    """Return the directions, with one number for all equal values of an input."""
+    """Return the directions of a Setting, with one number for all elements of an input that are equal."""
     alike = {}
     for name, direction in setting.direction.items():
         value = setting.inputs[name]
         alike[name] = direction
         if value.numel() and not value.is_complex():
-            _, which = torch.unique(value, return_inverse=True)
+            _, which = torch.unique(value, return_inverse=True)  # for each element, the place of its value
             alike[name] = symmetric_as(value, direction.flatten()[: int(which.max()) + 1][which])
     return alike
 
 
 STEP = 1e-6
+"""How far inputs are moved along the direction for differences to one side."""
 
 NEARBY = 8
 """How often inputs are moved off a kink, to see which gradients there are around it."""
 
 
 def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
-    """Whether the gradients are right for a kink: their product lies between the derivatives to both sides, by
-    differences, output by output; or there is a kink, and each number lies between the numbers of gradients nearby."""
+    """Whether the gradients are right for a kink: their product `right`, with the sum of the sizes of its terms, lies
+    between the derivatives to both sides, by differences, added up element by element; or there is a kink, and each
+    element of the gradients lies between those of gradients at inputs nearby. True, too, where the forward does not run
+    there."""
     try:
         here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
     except (BackprintError, RuntimeError):
@@ -634,8 +648,8 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
 
 
 def _is_among_gradients_nearby(setting: Setting) -> bool:
-    """Whether each number of the gradients lies between the numbers of gradients at inputs nearby, at which there is no
-    kink."""
+    """Whether each element of the gradients lies between the least and the largest that it has in gradients at inputs
+    nearby, which lie at no kink."""
     source = own_source(1)
     low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))
     first = True
@@ -678,8 +692,8 @@ class _NearbyResults:
 
 
 def _distance_to_differences(setting: Setting, right: tuple[float, float], nearby: _NearbyResults) -> float:
-    """Return how far the product is from the derivatives to both sides, by differences, relative to its terms; 0 where
-    these are not settled, or rounding explains it.
+    """Return how far the product `right` is from the derivatives to both sides, by differences, relative to its terms;
+    0 if it lies between them, the differences depend on the step, or rounding explains it.
 
     Where a function computes something else at one point, as with `x == 0`, its derivative by formulas is not that of
     its values. A jump, or a slope that depends on the step, is no derivative.

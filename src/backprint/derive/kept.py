@@ -1,4 +1,5 @@
-"""The word of a backward whose program is gone, as for a sample: the word of the graphs, and the word that was kept.
+"""The word of a backward whose program is gone, as for a sample: the word of the graphs, and the word that the sample
+keeps from when it was saved, in `capture.verdict`.
 
 Some faults only the running program shows, as of a backward that reads the strides of its tangents. They were seen when
 the sample was saved, and the Derivative is kept in the sample. The worse word of both counts: a verdict does not get
@@ -45,7 +46,7 @@ def with_kept(
     graphs = (capture.verdict or {}).get("graphs", "")
     is_of_others = bool(kept and graphs) and graphs != digest_of_graphs(capture)
     named = [result.name for result in results]
-    number = named.index(kept["name"]) if kept.get("name") in named else 0
+    number = named.index(kept["name"]) if kept.get("name") in named else 0  # the place of the result it is about
     changed = []
     for place, result in enumerate(results):
         if place == number and is_of_others:

@@ -3,6 +3,7 @@
 The captured graphs cannot show these faults: sizes and strides of a tangent are constants of a graph, and so are the
 branch that a backward takes and what it keeps from one call to the next. Most backwards run on the graph of one
 forward. Each kind of tangents or calls is a Try: it was compared, with a fault or without, or it says why it was not.
+`values` are the values of the program's inputs, parameters and buffers by name, `names` the names of outputs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ None takes no part."""
 
 @dataclass(frozen=True, slots=True)
 class ProgramFault:
-    """A wrong gradient of the program itself: its port, its relative error, and the gradient it was compared with."""
+    """A wrong gradient of the program itself: its port, its relative error, and in words the gradient that it was
+    compared with, for a sentence: `… differs from that of a first call`."""
 
     port: str
     error: float
@@ -54,8 +56,8 @@ class ProgramFault:
 @dataclass(frozen=True, slots=True)
 class Try:
     """One kind of tangents or of calls for which the program itself ran. It has a fault, or the reason why nothing was
-    compared, or nothing is wrong. `word` goes before the name in a sentence. `function` is the custom
-    autograd.Function that it is of, if it is of one alone."""
+    compared, or nothing is wrong. `word` goes before the name in a sentence. `function` is the name of a custom
+    autograd.Function if only calls of this Function ran, and not the whole program."""
 
     name: str
     fault: ProgramFault | None = None
@@ -69,7 +71,8 @@ class NotTried(Exception):
 
 
 def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "with") -> Try:
-    """Return a comparison as a Try. An error of the program is a refusal, and no wrong gradient."""
+    """Call `compare`, and return its result as a Try. An error that the program raises is the reason why nothing was
+    compared, and no wrong gradient."""
     try:
         return Try(name, compare(), word=word)
     except NotTried as error:
@@ -120,7 +123,7 @@ def is_whole(tangent: Tensor) -> bool:
 
 
 def tangents_of(outputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
-    """Return random tangents of the dense outputs among these."""
+    """Return random tangents of the outputs with these names, of those that are dense floats."""
     source = own_source(0)
     return {
         name: drawn_like(output, source)
@@ -136,8 +139,8 @@ def tangents_of(outputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, T
 class Base:
     """Random tangents of the program's outputs with their gradients, which all others are compared with.
 
-    `noise` is the rounding of each gradient, relative to its size: how far that for tangents times 3 is from 3 times
-    it.
+    `noise` is the rounding of each gradient, relative to its size: how far the gradient for tangents times 3 is from 3
+    times the gradient.
     """
 
     tangents: Mapping[str, Tensor]
@@ -170,6 +173,7 @@ def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
         return []
 
     def backward(tangents: Gradients) -> Gradients:
+        """Run the whole step on its values, with copies of these tangents."""
         given = {name: tangent for name, tangent in copied(tangents).items() if tangent is not None}
         gradients: Gradients = stepped(capture, values, given).gradients
         return gradients
@@ -192,8 +196,8 @@ def tangent_tries(
     on both is one of that kind of tangents.
     """
     names = capture.signature.differentiable
-    # Why the second backward could not be tried, and the port and the error by which it differs from the first.
-    why_not, shown = "", None
+    # Why the second backward could not be tried; and the port at which it differs from the first, with the error.
+    why_not, second_differs = "", None
     with program.calls(values, capture.seed) as call:
         forward = call()
         tangents = tangents_of(forward.outputs(), names)
@@ -201,20 +205,24 @@ def tangent_tries(
             return []
 
         def on_one_graph(given: Gradients) -> Gradients:
+            """Return the gradients by another backward of the graph of the one forward."""
             return forward.gradients(copied(given), again=True)
 
         try:
             gradients, again = (on_one_graph(tangents) for _ in range(2))
-            shown = apart(again, gradients)
-            tries = [] if shown else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
+            second_differs = apart(again, gradients)
+            tries = (
+                [] if second_differs else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
+            )
         except Exception as error:
             why_not, tries = why_raised(error), []
     # Nothing is wrong on the graph of one forward. Else each kind gets a forward of its own, to tell a spoiled graph
     # from a fault.
-    if not why_not and not shown and not faults_of(tries):
+    if not why_not and not second_differs and not faults_of(tries):
         return [Try(AGAIN, word="for"), *tries]
 
     def on_its_own(given: Gradients) -> Gradients:
+        """Return the gradients by the backward of a forward that runs for it alone."""
         return gradients_for(capture, values, given)
 
     try:
@@ -222,7 +230,7 @@ def tangent_tries(
     except Exception as error:
         return [Try("tangents of other kinds", why_not=why_raised(error))]
     if apart(again, gradients):
-        if why_not or shown:
+        if why_not or second_differs:
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
         # Two forwards do not repeat each other, so they tell nothing. Two backwards of one graph did: its faults stand.
         return [Try(AGAIN, word="for"), *tries]
@@ -230,9 +238,9 @@ def tangent_tries(
     if why_not:
         return [Try(AGAIN, why_not=why_not, word="for"), *on_own]
     first_fault = next((one.fault for one in faults_of(tries)), None)
-    if shown is None and first_fault is not None and not faults_of(on_own):
-        shown = first_fault.port, first_fault.error
-    fault = None if shown is None else ProgramFault(*shown, "the first backward of the same graph")
+    if second_differs is None and first_fault is not None and not faults_of(on_own):
+        second_differs = first_fault.port, first_fault.error
+    fault = None if second_differs is None else ProgramFault(*second_differs, "the first backward of the same graph")
     return [Try(AGAIN, fault, word="for"), *on_own]
 
 
@@ -243,7 +251,8 @@ def _kinds_of_tangents(
     gradients: Gradients,
     meant: Sequence[str],
 ) -> Iterator[Try]:
-    """Yield a Try for each kind of tangents."""
+    """Yield a Try for each kind of tangents: in other memory, of other sizes, with other values. `gradients` are those
+    for `tangents`, with which all are compared; what is in `meant` need not be linear in its tangents."""
     base = base_of(backward, tangents, gradients, capture.signature.differentiable)
     yield from layout_tries(backward, base)
     if capture.rank is not None:
@@ -304,7 +313,8 @@ def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> 
     if any(0 in tangent.stride() for tangent in odd.values()):
         expected = backward({name: tangent.contiguous() for name, tangent in whole.items()})
     gradients = backward(whole)
-    # of tangents with one number a row, the gradient of a norm is 0 but for rounding: it is small beside the usual one
+    # For tangents with one number a row, the gradient of a norm is 0 but for rounding, which is small beside the
+    # gradient for random tangents.
     both = [*expected.values(), *base.gradients.values()]
     most = max((largest(gradient) for gradient in both if gradient is not None), default=0.0)
     for name, right in expected.items():
@@ -374,6 +384,7 @@ NEARER = 3
 
 
 def _scaled_by(base: Base, scale: float) -> dict[str, Tensor]:
+    """Return the tangents of a Base, multiplied by a number."""
     return {name: tangent * scale for name, tangent in base.tangents.items()}
 
 
@@ -421,12 +432,13 @@ def sizes_in(backward: Backward, tangents: Mapping[str, Tensor]) -> list[Size]:
 
 
 def _has_other_range(backward: Backward, base: Base, scale: float, before: Sequence[Size]) -> bool:
-    """Whether the first result in a backward that is not scaled as the tangents are is beyond the numbers of its dtype,
-    or one before it is: then the backward need not be wrong."""
+    """Whether a result in a backward for tangents times `scale` leaves the range of its dtype, up to the first one that
+    is not scaled by a power of `scale`: then the backward need not be wrong. `before` has the sizes of the results for
+    the base's tangents."""
     after = sizes_in(backward, _scaled_by(base, scale))
     for one, other in zip(before, after, strict=False):
         if one.operator != other.operator or one.dtype != other.dtype:
-            return False  # another branch
+            return False  # the backward took another branch
         numbers = torch.finfo(one.dtype)
         if _is_times(one, other, 1.0):
             continue
@@ -459,14 +471,14 @@ LIMIT_OF_SUM = 0.02
 as much, and a backward that takes another branch differs by more."""
 
 LIMIT_OF_FEW_DIGITS, ROUNDING_OF_SUM, MOST_ROUNDING = 0.05, 12.0, 0.3
-"""The same where a gradient has few digits, as in 16 bits; or so many times its rounding, if that is not more than the
-last number."""
+"""The same where a gradient has few digits, as in 16 bits: the first number, or the second times its rounding. If this
+is more than the third, nothing is compared."""
 
 
 def _limit_of(base: Base, name: str) -> float | None:
     """Return by how much a gradient of a sum may differ; None if its rounding (`noise`) would hide a fault."""
     noise = base.noise[name]
-    if noise < LIMIT_OF_SUM / 50:
+    if noise < LIMIT_OF_SUM / 50:  # rounding is far below the limit
         return LIMIT_OF_SUM
     limit = max(LIMIT_OF_FEW_DIGITS, ROUNDING_OF_SUM * noise)
     return limit if limit < MOST_ROUNDING else None
@@ -497,17 +509,17 @@ ALONE, LEFT_OUT = "each output alone", "each output left out"
 
 
 def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
-    """Yield a Try for all outputs, each of which is tried alone, and one where each is left out; or one for each that
-    is wrong."""
+    """Yield a Try for tangents of one output alone, and one for tangents of all but one, each for all outputs; or one
+    for each output for which it is wrong. The other outputs take no part in the backward: their tangent is None."""
     names = list(base.tangents)
     tried = names[:MOST_ALONE]
 
-    def of_some(wanted: Callable[[str], bool]) -> dict[str, Tensor | None]:
+    def tangents_of_wanted(wanted: Callable[[str], bool]) -> dict[str, Tensor | None]:
         return {name: base.tangents[name] if wanted(name) else None for name in names}
 
-    groups = {ALONE: {f"{name} alone": of_some(name.__eq__) for name in tried}}
+    groups = {ALONE: {f"{name} alone": tangents_of_wanted(name.__eq__) for name in tried}}
     if len(names) > 2:
-        groups[LEFT_OUT] = {f"all but {name}": of_some(name.__ne__) for name in tried}
+        groups[LEFT_OUT] = {f"all but {name}": tangents_of_wanted(name.__ne__) for name in tried}
     for word, kinds in groups.items():
         together = attempt(word, partial(_group_fault, backward, base, kinds))
         one_by_one = []
@@ -524,17 +536,17 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
 def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
     """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum, to within a
     quarter of the limit. Then each kind is looked at by itself, with the whole limit."""
-    return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
+    return _fault_of_sum(backward, base, list(kinds.values()), share=1 / 4)
 
 
 def _sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFault | None:
     """Return a fault if the gradient for these tangents and the base is not the sum of their gradients."""
-    return _fault_of_sum(backward, base, [tangents], 1.0)
+    return _fault_of_sum(backward, base, [tangents], share=1.0)
 
 
 def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], share: float) -> ProgramFault | None:
-    """Return a fault if the gradient of the base and these tangents differs from the sum of the gradients by more than
-    this share of the limit.
+    """Return a fault if the gradient for the sum of the base's tangents and of all `kinds` differs from the sum of
+    their gradients by more than this share of the limit (`_limit_of`).
 
     In the sum, tangents are multiplied until their gradients are about as large as the gradient of the base: else a
     fault of one number would be small beside all others.
@@ -564,14 +576,16 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
 
 
 def _wide_of(gradients: Gradients) -> dict[str, Tensor]:
+    """Return the gradients in float64, without those that are None."""
     return {name: wide(gradient) for name, gradient in gradients.items() if gradient is not None}
 
 
 LARGEST_TIMES = 2.0**6
+"""The most that tangents are multiplied by in a sum."""
 
 
 def _power_between(most: float, other: float) -> float:
-    """Return the power of two that makes one size about as large as the other, up to a limit."""
+    """Return the power of two that makes the size `other` about as large as `most`, between 1 and LARGEST_TIMES."""
     if not (most > 0 and other > 0 and math.isfinite(most / other)):
         return 1.0
     return min(max(2.0 ** round(math.log2(most / other)), 1.0), LARGEST_TIMES)
@@ -584,7 +598,7 @@ IN_A_ROW = "calls in a row"
 FROZEN = "inputs that require no grad"
 
 MOST_FROZEN = 4
-"""How many inputs are frozen alone, and are the only ones that require grad."""
+"""How many inputs are tried as the only frozen one, and as the only one that requires grad."""
 
 
 def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> list[Try]:
@@ -603,6 +617,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
                 return [Try(FROZEN, why_not=CHANGES_ALONE)]
 
             def fault(frozen: Sequence[str]) -> ProgramFault | None:
+                """Return a fault if the gradients of the others change while these leaves require no grad."""
                 with call.frozen(frozen):
                     gradients = call().gradients(copied(tangents))
                 rest = {name: gradient for name, gradient in whole.items() if name not in frozen}
@@ -622,6 +637,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
 
 def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield sets of leaves to freeze together, each with a name: one alone, all but one, and all arguments."""
+    # Not all leaves, because then there is no gradient, and not none, which is the usual call.
     known: set[frozenset[str]] = {frozenset(names), frozenset()}
     some = {name: [name] for name in names[:MOST_FROZEN]}
     some |= {f"all but {name}": [other for other in names if other != name] for name in names[:MOST_FROZEN]}
@@ -671,12 +687,14 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
             except RuntimeError as error:  # a write into a buffer that the backward needs
                 refused = f"it raised {in_words(error)}"
                 first, second, last = _calls_in_a_row(capture, program, values, other, names, between=False)
+            # `first` and `last` have the program's own values, `second` those of `other`.
             tries = [_try_of_run_before(first, last)]
             if apart(second.outputs, other.outputs):
                 tries += [Try(name, why_not=DEPENDS_ON_CALLS, word="for") for name in (SECOND_CALL, BEFORE_BACKWARD)]
                 continue
             wrong = apart(second.gradients, other.gradients)
             fault = None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
+            # Is the second call wrong by itself, or by the further call that came before its backward?
             is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
             name = SECOND_CALL if other.arguments or other.parameters else "a second call"
             tries.append(Try(name, fault if is_second else None, word="for"))
@@ -705,7 +723,7 @@ def _fault_in_memory(
 
 
 def _try_of_run_before(first: Results, last: Results) -> Try:
-    """Return a Try for the last call, which has the values of the first and must return the same."""
+    """Return a Try for the last of several calls, which has the values of the first and must return the same."""
     if apart(last.outputs, first.outputs):
         return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
     wrong = apart(last.gradients, first.gradients)

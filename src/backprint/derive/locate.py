@@ -14,6 +14,16 @@ values of the backward are compared with these. What may be wrong is tried in th
 
 What the backward returned there is taken for given; if then more gradients are right, this is a wrong place. What
 remains is searched in the same way, so several wrong places are found one after the other.
+
+Words of this file. A *place* is a WrongPlace: some steps of the forward. The *share* of a step is its part of the
+gradient of a value that it takes; the gradient of the value is the sum of the shares of all steps that take it. An
+*echo* is what a capture notes of a step of the backward: the forward's steps whose gradient it computes. Parameters and
+locals with these names mean the same in every function:
+
+- `right`: the right gradient of each value of the forward, by the value's name, as autograd computes it;
+- `matched`: the names of the values of the forward whose right gradient is a value of the backward;
+- `given`: the names of the steps of places that were found before: what the backward returned there is taken for right;
+- `wrong`: the input ports whose returned gradient is wrong.
 """
 
 from __future__ import annotations
@@ -57,10 +67,13 @@ MOST_INPUTS = 6
 """The most inputs of a wrong place whose gradients are not known to be right."""
 
 MOST_TRIED = 24
-"""How many combinations of these are tried for one place."""
+"""How many combinations of candidates for the gradients of the inputs are tried for one place."""
+
+MOST_COMBINED = 600
+"""How many combinations of candidates are sorted, to choose those that are tried."""
 
 MOST_KNOWN = 8
-"""The most lists of wrong places whose right gradients are kept, because they are asked for again."""
+"""For how many lists of wrong places the right gradients are cached."""
 
 MOST_STEPS = 12
 """The most steps of a wrong place."""
@@ -71,7 +84,8 @@ MOST_BETWEEN = 3
 
 
 NOTHING, RIGHT, RETURNED = "", "right ", "returned "
-"""Candidates for a gradient beside values of the backward: none, the right one, and the one returned for an input."""
+"""Names of candidates for a gradient that are no names of values of the backward: no gradient, or, before the name of a
+value of the forward, its right gradient, and the one that the backward returned for it."""
 
 
 DETACH = "aten.detach.default"
@@ -91,8 +105,9 @@ alike."""
 
 @dataclass(frozen=True, slots=True)
 class WrongPlace:
-    """Forward steps whose gradients are wrong: the values they take and what the backward returned for each, in order;
-    `errors` are the relative differences from the right gradients. None is returned for a value without a gradient."""
+    """Forward steps whose gradients are wrong. `inputs` are the values that they take from other steps, `returned` what
+    the backward has for the gradient of each by these steps (None for no gradient), `errors` how far each is from the
+    right one, relative to its size. `backward_steps` are the backward's steps that computed `returned`."""
 
     steps: tuple[Step, ...]
     inputs: tuple[str, ...]
@@ -103,9 +118,9 @@ class WrongPlace:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
-    operators whose gradient is right and whose formula for tangents is wrong, `undecided` are
-    operators of which one of both is wrong."""
+    """The wrong places, those nearest to the results first, and in `wrong` the ports whose returned gradients are
+    wrong. If `complete`, every other gradient is right. `refuted` are operators whose gradient is right and whose
+    formula for tangents is wrong, `undecided` are operators of which either the gradient or this formula is wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
@@ -117,14 +132,14 @@ class Located:
 def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> Located:
     """Return the places where the backward of a Setting is not the derivative of its forward.
 
-    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values that
-    autograd gives no gradient.
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values of
+    the forward through which no gradient passes, because the program detached them or computed them under `no_grad`.
     """
     search = Search(setting, functions, cut)
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
-    # A detach first: the values of the backward do not show it.
+    # Calls of `detach` first: the values of the backward do not show them (see `detached`).
     cuts = search.detached() if wrong else []
     if cuts and len(still := search.wrong_ports(cuts)) < len(wrong):
         places, wrong = cuts, still
@@ -138,8 +153,9 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
 
 
 def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
-    """Return the ports whose gradients are farther than rounding from autograd's of the forward, the farthest
-    first, with the relative difference: none where autograd's gradients do not have the tangents' product either."""
+    """Return the ports whose gradients are farther than `limit` from autograd's of the forward, the farthest first,
+    with the relative difference; none where autograd's gradients do not have the product ⟨g, J·v⟩ of the tangents
+    either."""
     search = Search(setting)
     right = search.right_gradients([])
     expected = {
@@ -175,7 +191,7 @@ def locate_formulas(setting: Setting) -> Located:
             gap, _ = _formula_gap(search, step, inputs, right)
             if gap <= FORMULA_GAP:
                 continue
-            by_differences, accuracy = _formula_gap(search, step, inputs, right, (step.target,))
+            by_differences, accuracy = _formula_gap(search, step, inputs, right, refuted=(step.target,))
         except (BackprintError, RuntimeError):
             undecided.add(step.target)
             continue
@@ -183,7 +199,7 @@ def locate_formulas(setting: Setting) -> Located:
         if by_differences <= gap / FARTHER:
             refuted.add(step.target)
             continue
-        # Differences are as far from it as they are accurate.
+        # Differences are no farther from the gradient than they are from each other: they decide nothing.
         if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
             undecided.add(step.target)
             continue
@@ -194,18 +210,18 @@ def locate_formulas(setting: Setting) -> Located:
                 steps,
                 inputs=tuple(inputs),
                 returned=tuple(returned.get(name) for name in inputs),
-                errors=tuple(1.0 for _ in inputs),
-                backward_steps=search.backward_steps(steps, ()),
+                errors=tuple(1.0 for _ in inputs),  # how wrong each is was not measured: all count as wrong
+                backward_steps=search.backward_steps(steps, chosen=()),
             )
         )
     return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
 
 
 FORMULA_GAP = 1e-11
-"""The least gap of one step alone that is looked into: some operators are less exact than float64 at their values."""
+"""The least gap of one step alone that counts: some operators are less exact than float64."""
 
 FARTHER = 10.0
-"""How many times farther apart than rounding two products must be, to be told from it."""
+"""How many times larger than its error a gap must be, to be no error of the comparison."""
 
 
 def _formula_gap(
@@ -215,9 +231,10 @@ def _formula_gap(
     right: Mapping[str, Tensor],
     refuted: Collection[str] = (),
 ) -> tuple[float, float]:
-    """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
-    gradients of its results lie in memory as in the whole. Tangents of operators in `refuted` are not from formulas."""
-    source = own_source(0)
+    """Return the gap between ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ for one step alone, relative to the sizes of the terms, and how
+    accurate the tangents J·v are. Gradients g of the results have the strides of those in `right`. Tangents of
+    operators in `refuted` come from differences instead of formulas."""
+    source = own_source(seed=0)
     values = {name: search.forward_values[name].detach() for name in inputs}
     run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
     tangents: list[Any] = []
@@ -231,7 +248,7 @@ def _formula_gap(
         along = [unpacked(leaf)[1] for leaf in plain_leaves(moved) if isinstance(leaf, Tensor)]
     with torch.enable_grad():
         leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
-        fed = {name: leaf * 1 for name, leaf in leaves.items()}
+        fed = {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
     results = [
         leaf
         for leaf in plain_leaves(run.continued([step], {**search.forward_values, **fed})[step.name])
@@ -260,7 +277,8 @@ def _formula_gap(
 
 
 def _result_names(search: Search, step: Step, count: int) -> list[str]:
-    """Return the names of a step's results: its own, or, if it has several, the names of the steps that take one."""
+    """Return the names of a step's `count` results: its own name for one tensor, else for each result the name of the
+    `operator.getitem` step that takes it, or ''."""
     if isinstance(search.forward_values[step.name], Tensor):
         return [step.name]
     taken = {part.args[1]: part.name for part in search.parts(step)}
@@ -268,18 +286,27 @@ def _result_names(search: Search, step: Step, count: int) -> list[str]:
 
 
 def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
-    """Return a tensor in memory like another of its size: a gradient may be wrong for one layout only."""
+    """Return the values of a tensor with the strides of another tensor of its shape: the backward of an operator may be
+    wrong for gradients with some strides only."""
     # Elements of an expanded tensor share memory, so it cannot be written.
     if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
         return value
     return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
+class _FunctionCall(NamedTuple):
+    """The steps of one call of a custom autograd.Function, which has this place in `Search.functions`."""
+
+    function: int
+    steps: list[Step]
+
+
 class Explanation(NamedTuple):
     """What the best of some proposed wrong places explains.
 
-    `progress` has how many more ports, and how many more values before the place, then have right gradients. `is_right`
-    says that the backward returned the right gradients at a proposed place.
+    `progress` has how many more ports, and how many more values of the forward, have right gradients if what the
+    backward returned at `place` is taken for given. `is_right` says that at one of the proposed places the backward has
+    the right gradients.
     """
 
     progress: tuple[int, int] = (0, 0)
@@ -288,7 +315,12 @@ class Explanation(NamedTuple):
 
 
 class Search:
-    """The values of a Setting's backward, and the right gradients of its forward's values."""
+    """The search of one Setting: the values of its backward, and the right gradients of its forward's values.
+
+    `depending` has the values of the forward that depend on an input with a gradient, `reaching` those that a result
+    with a tangent depends on, `consumers` the steps that take a value, `marked` the values of the backward to look a
+    gradient up in. Ports have the program's names; `local_of_port` has their names among the graph's values.
+    """
 
     def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
         self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
@@ -308,16 +340,19 @@ class Search:
         self.forward_values, self.states = forward_values(setting)
         sizes = [float(gradient.abs().max()) for gradient in setting.gradients.values() if gradient.numel()]
         self.largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
+        """The size of the largest element of a gradient that the backward returned."""
         self.without_place: list[str] = []
-        """Ends of the backward that are wrong, and whose step of the forward is not known."""
-        # What was computed before: right gradients by the places taken for given; and, for one such mapping of right
-        # gradients, the right shares of each step, and all right gradients and shares together.
+        """Values of the backward that are wrong, and that no echo connects with a step of the forward."""
+        # Caches. `known_right`: the right gradients for each list of given places, under the ids of these. And for the
+        # last mapping of right gradients that was asked about (`shares_for`, `all_right_for`): the right shares of each
+        # step, and all right gradients and shares together.
         self.known_right: dict[tuple[int, ...], tuple[list[WrongPlace], dict[str, Tensor]]] = {}
         self.shares_for: Mapping[str, Tensor] | None = None
         self.known_shares: dict[str, dict[str, Tensor]] = {}
         self.all_right_for: Mapping[str, Tensor] | None = None
         self.all_right = Marked(())
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
+        # For a candidate RETURNED + value of the forward: the value of the backward that is returned as its gradient.
         self.returned_by = {
             RETURNED + self.local_of_port[port.name]: name
             for port, result in zip(setting.backward.outputs, setting.backward.results, strict=True)
@@ -356,16 +391,17 @@ class Search:
     def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Return the right gradient of every value of the forward, if what the backward returned at some places is
         taken for given."""
-        # The places are kept with their gradients, so no id is used twice.
+        # An id is a key only while its object lives, so the cache has the places too.
         key = tuple(map(id, places))
         if key not in self.known_right:
             while len(self.known_right) >= MOST_KNOWN:
                 self.known_right.pop(next(iter(self.known_right)))
-            self.known_right[key] = list(places), self.right_gradients_anew(places)
+            self.known_right[key] = list(places), self.compute_right_gradients(places)
         return self.known_right[key][1]
 
-    def right_gradients_anew(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
-        """Compute the right gradients by a new run of the forward, and of autograd."""
+    def compute_right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
+        """Run the forward under autograd, and return the gradient of each of its values. The steps of `places` are
+        constant: what the backward returned for them enters instead, as if it were right."""
         constant = {step.name for place in places for step in place.steps}
         leaves = {
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
@@ -388,7 +424,8 @@ class Search:
         return {name: dense(gradient) for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
 
     def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the values that a backward starts from, with their gradients: the results, and given places."""
+        """Return the values that autograd starts from, and their gradients: the results with their tangents, and the
+        inputs of the given places with what the backward returned for them. `env` has the values of the forward."""
         starts: list[tuple[Any, Tensor]] = []
         results = dict(zip((port.key for port in self.graph.outputs), self.graph.results, strict=True))
         for name, tangent in self.setting.tangents.items():
@@ -424,7 +461,8 @@ class Search:
     # ---- The next wrong place
 
     def detached(self) -> list[WrongPlace]:
-        """Return the calls of `detach` as wrong places that return no gradient, but for those in a Function.
+        """Return the calls of `detach` as wrong places that return no gradient, except those in lines of a custom
+        autograd.Function, whose forward may detach what its backward handles.
 
         The argument and the result of `detach` have the same right gradient. So if the backward has this gradient, its
         values do not show that it passes none on.
@@ -460,7 +498,8 @@ class Search:
             if best.place is not None:
                 return self.narrowed(best.place, right)
         ends, inside = self.ways(matched, wrong, given)
-        # Single steps, by echoes, by returned gradients, and by values. One that explains all is taken at once.
+        # Single steps, by echoes, by returned gradients, and by values. One that explains all wrong ports is returned
+        # at once.
         firsts: list[WrongPlace | None] = []
         for suspects in (
             self.by_echo(right, matched, given),
@@ -474,7 +513,9 @@ class Search:
                     return best.place
                 first = first or best.place
             firsts.append(first)
-            if first is not None and len(firsts) < 3:  # it explains a part: there are several places
+            # It explains a part of what is wrong, so there are several places. A place by values alone, the third kind
+            # of suspect, is less sure than several steps at once: it is returned only if these explain nothing.
+            if first is not None and len(firsts) < 3:
                 return first
         # Several steps whose gradients the backward computes at once.
         for last in ends:
@@ -482,7 +523,7 @@ class Search:
                 best = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
                 if best.place is not None:
                     return best.place
-                if best.is_right:  # what is wrong comes another way
+                if best.is_right:  # the gradients before these steps are right, so the wrong ones come by others
                     break
         for steps in self.function_calls(given):
             best = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
@@ -491,8 +532,8 @@ class Search:
         return firsts[-1]
 
     def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
-        """Whether the right gradients by these steps are 0, as by `round`, and the backward has the gradients of their
-        results.
+        """Whether the right gradients by these steps of one Function are 0, as by `round`, and the backward has the
+        right gradients of their results.
 
         If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0
         are not looked for among the values of a backward.
@@ -526,19 +567,22 @@ class Search:
             computed = Marked(self.backward_values[name] for name in ends)
             if not all(computed.has(share) for share in shares):
                 wrong = [n for n in ends if not Marked(shares).has(self.backward_values[n])]
-                yield self.proposals(steps, right, matched, Group((), False, tuple(wrong), tuple(ends)))
+                group = Group(names=(), is_sum=False, ends=tuple(wrong), all_ends=tuple(ends))
+                yield self.proposals(steps, right, matched, group)
 
     def narrowed(self, call: WrongPlace, right: Mapping[str, Tensor]) -> WrongPlace:
-        """Return the last steps of a call as a wrong place, as few as explain what the backward returned for the call
-        if the steps before them are right; the whole call if none do."""
-        run = {step.name for step in self.backward_of_call(call.steps)}
+        """Return the last steps of `call`, a wrong place that is a whole call of a custom autograd.Function, as a wrong
+        place: as few steps as explain what the backward returned for the call if the call's other steps have right
+        gradients; `call` itself if no such steps do. `right` has the right gradient of each value of the forward."""
+        of_call = {step.name for step in self.backward_of_call(call.steps)}
+        # What the backward computes for the call: candidates for the gradients between its first and its last steps.
         values: dict[str, Tensor] = {
             name: value
             for name, value in self.backward_values.items()
-            if name in run and may_have_tangent(value) and is_inexact(value)
+            if name in of_call and may_have_tangent(value) and is_inexact(value)
         }
-        # The last step alone, then one more each time. The steps before them must turn their gradients into those that
-        # the backward returned.
+        # The last step alone, then one more each time. The call's first steps must turn the gradients before the last
+        # steps into the gradients that the backward returned for the call.
         for count in range(1, len(call.steps)):
             first, last = call.steps[:-count], call.steps[-count:]
             inputs = self.inputs_of(last)
@@ -554,20 +598,25 @@ class Search:
                 if max(errors) > NEAR and self.passes_on(first, returned, call):
                     names = [name for name, value in values.items() if any(value is other for other in computed)]
                     gradients = tuple(returned.get(name) for name in inputs)
-                    return WrongPlace(last, tuple(inputs), gradients, tuple(errors), self.backward_steps((), names))
+                    # No forward steps, so no echo counts: the backward of a Function is one autograd node, and its
+                    # echoes name one step for the whole call. They do not tell which steps belong to `last`.
+                    backward_steps = self.backward_steps((), chosen=names)
+                    return WrongPlace(last, tuple(inputs), gradients, tuple(errors), backward_steps)
         return call
 
     def passes_on(self, steps: tuple[Step, ...], gradients: Mapping[str, Tensor], call: WrongPlace) -> bool:
-        """Whether the first steps of a call make of these gradients what the backward returned for the call."""
+        """Whether `steps`, the first ones of a call, turn `gradients` of the values after them into what the backward
+        returned for the call."""
         passed = self.contributions(steps, call.inputs, gradients)
         for name, returned in zip(call.inputs, call.returned, strict=True):
+            # The call's last steps may take the value too; their share is in `gradients` already.
             shares = [share for share in (passed.get(name), gradients.get(name)) if share is not None]
             if self.error_of(sum(shares) if shares else None, returned) > NEAR:
                 return False
         return True
 
     def is_used_elsewhere(self, step: Step, steps: Sequence[Step]) -> bool:
-        """Whether a step that is none of these takes the result of one of them, or the forward returns it."""
+        """Whether a step that is none of `steps` takes the result of `step`, or the forward returns this result."""
         takers = self.consumers.get(step.name, ())
         return step.name in self.with_tangent or any(taker not in steps for taker in takers)
 
@@ -594,10 +643,12 @@ class Search:
     def by_echo(
         self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
     ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield the steps that the backward is the first to go wrong for, by its echoes, in its order."""
+        """Yield, as wrong places, the steps for which the backward goes wrong first, by its echoes (`echoes`), in the
+        order of the backward."""
         self.without_place = []
 
         def expected(name: str) -> dict[str, Tensor] | None:
+            """Return the right shares of the step of this name; None if they are not known."""
             step = self.whole(name)
             return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
 
@@ -622,11 +673,11 @@ class Search:
                 name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
                 takers = self.takers_of(name)
                 # The backward may have the right sum, under an echo that does not name the sum.
-                other = name in matched and all(
+                has_right_sum = name in matched and all(
                     not mark_of(end).is_zero and self.is_right_somewhere(end, right) for end in ends
                 )
                 known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
-                if known and not other:
+                if known and not has_right_sum:
                     yield self.sums(name, takers, right, ends)
             elif whole and all(step.name not in given and self.is_known(step, right, matched) for step in whole):
                 yield self.proposals(self.with_parts(*whole), right, matched, group)
@@ -651,7 +702,7 @@ class Search:
         return step
 
     def shares(self, step: Step, right: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the right gradients of what a step takes, by this step alone."""
+        """Return the right share of a step in the gradient of each value that it takes, by the value's name."""
         if self.shares_for is not right:
             self.shares_for, self.known_shares = right, {}
         if step.name not in self.known_shares:
@@ -661,7 +712,8 @@ class Search:
         return self.known_shares[step.name]
 
     def takes_tensors(self, step: Step) -> bool:
-        """Whether all that a step takes with a gradient are tensors, not several results of another step."""
+        """Whether each value that a step takes and that may have a gradient is one tensor, not the several results of
+        another step."""
         return all(self.is_tensor(name) for name in names_in(step) if self.may_have_gradient(name))
 
     def returned_wrongly(
@@ -685,12 +737,15 @@ class Search:
     ) -> Iterator[Iterator[WrongPlace]]:
         """Yield the places that may be wrong by the values of the backward alone, the nearest to the results first.
 
-        A step may be wrong if its result has a right gradient, and its share of the gradient of an input is nowhere in
-        the backward. A sum may be wrong if the gradient of a value is, though the backward has the right share of it by
-        each step that takes the value.
+        A step may be wrong if the backward has the right gradient of its result, and does not have the right share of
+        the step in the gradient of a value that it takes. A sum may be wrong if the gradient of a value is, though the
+        backward has the right share of each step that takes the value. `inside` are the values without a right gradient
+        on the ways from wrong ports to the results (`ways`).
         """
 
         def is_carried(step: Step, name: str) -> bool:
+            """Whether the backward has the right share of a step in the gradient of the value `name`, or there is
+            none."""
             share = self.shares(step, right).get(name)
             return share is None or self.is_in_backward(share)
 
@@ -711,8 +766,8 @@ class Search:
     def sums(
         self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], values: Sequence[Tensor]
     ) -> Iterator[WrongPlace]:
-        """Yield the steps that take a value as a wrong place, once for each of `values`: the backward may have that one
-        for the sum of the gradients of the value, and another sum is right."""
+        """Yield `takers`, the steps that take the value `name`, as a wrong place, once for each of `values`: the
+        backward may have this one for the sum of their shares, and it is another tensor than the right sum."""
         others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
         others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
         if name not in right or not all(map(self.is_tensor, others)):
@@ -725,7 +780,8 @@ class Search:
             error = self.error_of(value, right[name])
             if error > NEAR:
                 computed = [n for n, v in self.backward_values.items() if v is value] or [RETURNED + name]
-                backward_steps = self.backward_steps((), computed)
+                # By an echo, all steps that compute the shares would be listed, which are right.
+                backward_steps = self.backward_steps((), chosen=computed)
                 yield WrongPlace(
                     steps,
                     inputs=(name, *others),
@@ -737,8 +793,8 @@ class Search:
     def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
         """Return the values of the backward that may stand for the gradient of a value.
 
-        For an input, it is the returned gradient. Otherwise they are sums of its gradients by their echoes, values that
-        are computed from a right share, and shares and other values of its shape.
+        For an input, it is the returned gradient. Otherwise they are, in this order, sums of its gradients by their
+        echoes, values of its shape that are computed from one of `shares`, the right ones, and these shares themselves.
         """
         returned = [self.setting.gradients[n] for n in self.setting.gradients if self.local_of_port[n] == name]
         if returned:
@@ -754,8 +810,8 @@ class Search:
         return [alike[n] for n in dict.fromkeys([*(s.name for s in (*by_echo, *reversed(from_share))), *carried])]
 
     def parts(self, step: Step) -> list[Step]:
-        """Return the steps whose results are the tensors that a step makes: itself, or the steps that take one of
-        several."""
+        """Return the steps whose results are the tensors that a step makes: itself, or, if it has several results, the
+        `operator.getitem` steps that take one."""
         if isinstance(self.forward_values[step.name], Tensor):
             return [step]
         return [taker for taker in self.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
@@ -776,7 +832,7 @@ class Search:
 
     def function_calls(self, given: set[str]) -> Iterator[tuple[Step, ...]]:
         """Yield the steps of each call of a custom autograd.Function, the last calls first."""
-        calls: list[tuple[int, list[Step]]] = []  # the number of the Function, and the steps of one call
+        calls: list[_FunctionCall] = []
         last: Step | None = None
         for step in self.step_of.values():
             before, last = last, step
@@ -784,13 +840,14 @@ class Search:
             number = next((number for number, lines in enumerate(self.functions) if line in lines), None)
             if number is None or step.name in given:
                 continue
-            if calls and calls[-1][0] == number and calls[-1][1][-1] is before:
-                calls[-1][1].append(step)
+            # Steps of one Function without another step between them count as one call.
+            if calls and calls[-1].function == number and calls[-1].steps[-1] is before:
+                calls[-1].steps.append(step)
             else:
-                calls.append((number, [step]))
-        for _, steps in reversed(calls):
-            if any(step.name in self.reaching for step in steps):
-                yield tuple(steps)
+                calls.append(_FunctionCall(number, [step]))
+        for call in reversed(calls):
+            if any(step.name in self.reaching for step in call.steps):
+                yield tuple(call.steps)
 
     def best_of(
         self,
@@ -799,14 +856,15 @@ class Search:
         matched: set[str],
         wrong: Sequence[str],
     ) -> Explanation:
-        """Return the Explanation by the proposal that explains most wrong gradients; one without a place if none
-        explains any. A proposal with nothing wrong ends the search."""
+        """Return the Explanation by the proposal that explains most wrong gradients, beside the `places` found before;
+        one without a place if none explains any. A proposal for which the backward has all right gradients ends the
+        search."""
         best = Explanation()
         for place in itertools.islice(proposals, MOST_TRIED):
             if max(place.errors) <= NEAR:
                 if None not in place.returned:
                     return Explanation(is_right=True)
-                continue
+                continue  # no gradient where the right one is 0: this is not wrong, and shows nothing
             progress = self.progress([*places, place], place, matched, wrong)
             if progress > best.progress:
                 best = Explanation(progress, place)
@@ -817,8 +875,9 @@ class Search:
     def progress(
         self, places: Sequence[WrongPlace], place: WrongPlace, matched: set[str], wrong: Sequence[str]
     ) -> tuple[int, int]:
-        """Return how many ports, and how many values before a place, have right gradients if what the backward
-        returned there is taken for given, beside those that had one before. What was returned itself does not count."""
+        """Return how many more ports, and how many more values of the forward, have right gradients if what the
+        backward returned at `places`, of which `place` is the last, is taken for given. What it returned at `place`
+        itself does not count: it is then right by definition."""
         right = self.right_gradients(places)
         returned = [mark_of(gradient) for gradient in place.returned if gradient is not None]
         newly = 0
@@ -829,8 +888,8 @@ class Search:
         return len(wrong) - len(self.wrong_among(right)), newly
 
     def ways(self, matched: set[str], wrong: Sequence[str], given: set[str]) -> tuple[list[Step], set[str]]:
-        """Return the steps on the ways from wrong gradients to the results whose result has a right gradient, those
-        nearest to the results first, and the other values on these ways."""
+        """Return the steps of `matched` on the ways from wrong ports to the results of the forward, those nearest to
+        the results first, and the values on these ways that are not matched, whose gradients are wrong or not found."""
         queue = [self.local_of_port[name] for name in wrong]
         on_ways = set(queue)
         while queue:
@@ -842,13 +901,14 @@ class Search:
         return sorted(ends, key=lambda step: -self.index[step.name]), on_ways - matched
 
     def regions(self, last: Step, inside: set[str]) -> Iterator[tuple[Step, ...]]:
-        """Yield the steps that a wrong place may have: the last one, then more before it, on the way to the inputs."""
+        """Yield the steps that a wrong place with `last` as its last step may have: `last` alone, then one more step
+        before it each time. The added steps are in `inside`, the values without a right gradient (`ways`)."""
         region = [last]
         yield tuple(region)
         while len(region) < MOST_STEPS:
             names = {name for step in region for name in names_in(step)} & self.step_of.keys()
             before = [self.step_of[name] for name in names if self.step_of[name] not in region]
-            # A step that takes one of several results comes with the step that has them all.
+            # An `operator.getitem` step comes with the step of several results that it takes one of.
             several = [step for step in before if not isinstance(self.forward_values[step.name], Tensor)]
             before = several or [step for step in before if step.name in inside]
             if not before:
@@ -860,8 +920,8 @@ class Search:
         self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str], group: Group | None = None
     ) -> Iterator[WrongPlace]:
         """Yield these steps as a wrong place, once for each combination of values of the backward that may be the
-        gradients that it returned there. If `group` has the values that it computed for these steps, by its echoes,
-        they are the candidates."""
+        gradients of their inputs. If there is a `group`, the steps of the backward whose echo names these steps, its
+        ends are the candidates; else any value of the right shape may be one."""
         inputs = self.inputs_of(steps)
         if not all(map(self.is_tensor, inputs)):
             return  # a place that takes several results of a step has that step in it
@@ -893,19 +953,21 @@ class Search:
     def most_right_first(
         self, choices: Sequence[Sequence[str]], contributions: Sequence[Tensor | None], values: Mapping[str, Any]
     ) -> list[tuple[str, ...]]:
-        """Return the combinations of candidates to try, first those with the most right gradients."""
-        combinations = itertools.islice(itertools.product(*choices), 600)
+        """Return the combinations of candidates to try, first those with the most right gradients. `choices` has the
+        names of the candidates for each input, `values` their values, `contributions` the right gradients."""
+        combinations = itertools.islice(itertools.product(*choices), MOST_COMBINED)
 
-        def wrong(chosen: tuple[str, ...]) -> int:
+        def count_of_wrong(chosen: tuple[str, ...]) -> int:
+            """Return how many of the chosen candidates are not the right gradient."""
             return sum(
                 self.error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True)
             )
 
-        return sorted(combinations, key=wrong)[:MOST_TRIED]
+        return sorted(combinations, key=count_of_wrong)[:MOST_TRIED]
 
     def may_have_gradient(self, name: str) -> bool:
-        """Whether a value depends on an input with a gradient, and has a dtype that can have one; of several results,
-        one of them."""
+        """Whether a value depends on an input with a gradient, and has a dtype that can have one; if it is several
+        results of one step, whether one of them has."""
         return name in self.depending and any(
             is_inexact(leaf) for leaf in plain_leaves(self.forward_values[name]) if isinstance(leaf, Tensor)
         )
@@ -913,12 +975,13 @@ class Search:
     def contributions(
         self, steps: tuple[Step, ...], inputs: Sequence[str], right: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Return the right gradients of a place's inputs by these steps alone."""
+        """Return the right gradients of `inputs` by these steps alone, by autograd from the gradients in `right` of the
+        results of the steps; nothing for an input that autograd gives none."""
         own = {step.name for step in steps}
         env = dict(self.forward_values)
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
-            env |= {name: leaf * 1 for name, leaf in leaves.items()}
+            env |= {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
         DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
         # Gradients enter where other steps use a result. A result that only these steps use has none from outside.
         ends = [
@@ -944,10 +1007,11 @@ class Search:
         matched: set[str],
         values: dict[str, Any],
     ) -> list[str]:
-        """Return what the backward computed for a group of its steps that may be the gradient of an input: the right
-        one if that is there, else the wrong ones of its size; these are put into `values`."""
+        """Return the names of the candidates for the gradient of the input `name` among the values that a group of
+        steps of the backward computes: the right gradient, `contribution`, alone if it is among these, else the wrong
+        ones of its size. The candidates are put into `values`, the wrong ones in the shape of the input."""
         values[RIGHT + name] = contribution
-        like = set(self.marked.names_like(contribution))
+        like = set(self.marked.names_like(contribution))  # values of the whole backward that are the right gradient
         if mark_of(contribution).is_zero or like & set(group.all_ends):
             return [RIGHT + name]
         names = []
@@ -974,11 +1038,13 @@ class Search:
         right: Mapping[str, Tensor],
         values: dict[str, Any],
     ) -> list[str]:
-        """Return names of values of the backward that may be the gradient of an input by these steps; '' is none.
+        """Return names of values of the backward that may be the gradient of the input `name` by these steps, the most
+        likely first; '' stands for no gradient.
 
-        They are those that the backward computes for these steps, by its echoes; those that it computes from the
-        gradients of their results; others of the same shape. The own gradient of an input is the returned
-        one, less the right shares by other steps. It is put into `values`.
+        They are values that the backward computes for these steps, by its echoes; values that it computes from the
+        gradients of their results; others of the same shape. For an input of the whole forward, what the backward
+        returned less the right shares of other steps comes first; it is put into `values`. `contribution` is the right
+        gradient, if autograd gives one.
         """
         shape = tuple(self.forward_values[name].shape)
         echoes = {step.name for step in steps}
@@ -991,19 +1057,19 @@ class Search:
             and is_inexact(value)
         ]
         alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
-        # From the most likely on: computed for these steps, by echoes; computed from the gradients of their results;
-        # others, from the last.
         own = [n for n in alike if self.echo_of(n) & echoes]
         taking = self.computed_from([right[n] for n in echoes & right.keys()])
         next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])
         ranked = [*(n for n in self.without_place if n in alike), *reversed(own[-MOST_CANDIDATES:])]
         ranked = list(dict.fromkeys([*ranked, *next_[:MOST_CANDIDATES]]))
+        # Others fill up what is left, from the last one computed.
         ranked += [n for n in reversed(alike) if n not in ranked][: max(0, MOST_CANDIDATES - len(ranked))]
         if contribution is not None:
             same = [n for n in alike if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
             ranked = [*same[:1], *(n for n in ranked if n not in same)]
         rest = self.rest_of_port(name, echoes, right)
         step = self.step_of.get(name)
+        # The value may be a rearranged input, as `weight.t()`: then the same step rearranges what the input has left.
         if rest is None and step is not None and step.target in REARRANGING:
             port = names_in(step)[0]
             rest = self.rest_of_port(port, echoes | {name}, right)
@@ -1016,8 +1082,8 @@ class Search:
         return [*ranked, NOTHING]
 
     def rest_of_port(self, name: str, own: set[str], right: Mapping[str, Tensor]) -> Tensor | None:
-        """Return what the backward returned for an input, less the right shares by steps that are not these; None if
-        one of these shares is nowhere in the backward."""
+        """Return what the backward returned for the input `name` of the forward, less the right shares of all steps
+        that are not in `own`; None if the backward has not computed one of these shares, or `name` is no input."""
         gradient = next((g for port, g in self.setting.gradients.items() if self.local_of_port[port] == name), None)
         if gradient is None:
             return None
@@ -1035,8 +1101,8 @@ class Search:
         return [(name, value) for name in ports if may_have_tangent(value := self.backward_values.get(name))]
 
     def computed_from(self, gradients: Sequence[Tensor]) -> dict[str, int]:
-        """Return the steps of the backward that have one of these gradients or are computed from one in at most
-        MOST_BETWEEN steps, each with the number of these steps."""
+        """Return the values of the backward that are one of these gradients, or are computed from one in at most
+        MOST_BETWEEN steps, each with the number of steps between."""
         near = {name: 0 for gradient in gradients for name in self.marked.names_like(gradient)}
         for step in self.setting.backward.steps:
             taken = [near[name] for name in names_in(step) if name in near]
@@ -1050,8 +1116,10 @@ class Search:
         return set(step.echo.names) if step is not None and step.echo is not None else set()
 
     def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
-        """Return the steps of the backward that compute the chosen gradients, or have an echo of these steps."""
+        """Return the steps of the backward that compute the gradients of the names in `chosen` (candidates, as of
+        `candidates` and `ends_of`), or whose echo names one of `steps` of the forward; `()` for none of either."""
         names = {step.name for step in steps}
+        # A candidate `mm_3 as x` is the value `mm_3` in the shape of the input x.
         chosen = [self.returned_by.get(name, name).partition(" as ")[0] for name in chosen]
         return tuple(
             step
@@ -1061,8 +1129,9 @@ class Search:
         )
 
     def with_way(self, place: WrongPlace, places: Sequence[WrongPlace]) -> WrongPlace:
-        """Return a place with all steps of the backward on the way from right gradients to what it returned: a hook, or
-        a Function whose forward returns its input, has no step of its own in the forward."""
+        """Return a place with all steps of the backward between the last right gradients and what the backward returned
+        at the place. So lines are named of a hook, or of a Function whose forward returns its input, which have no step
+        in the forward, and no echo. `places` are those found before."""
         right = self.right_gradients(places)
         own = {step.name for step in place.backward_steps}
         waiting = list(own)
@@ -1097,7 +1166,8 @@ def run_backward(setting: Setting) -> dict[str, Any]:
 
 
 def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return every value of the forward by its name, and the generator's state before each step that draws."""
+    """Return every value of the forward by its name, and, by the names of the steps that draw random numbers, the
+    generator's state before each."""
     torch.manual_seed(setting.chance)
     run = DualRun(setting.forward)
     return run.values(setting.inputs), run.states_seen

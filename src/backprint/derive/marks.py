@@ -1,4 +1,8 @@
-"""Gradients compared: equal up to rounding, in any layout."""
+"""Gradients compared: equal up to rounding, in any layout: reshaped, or with dimensions in another order.
+
+Captured graphs transpose and reshape gradients freely, so a gradient is looked for among the values of a backward by
+its Mark, three sums that do not depend on the order of elements.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ class Mark:
     @property
     def is_zero(self) -> bool:
         """Whether all elements are 0."""
-        return self.squares < 1e-300
+        return self.squares < 1e-300  # the square of the least normal float64 is 0
 
     def is_near(self, other: Mark) -> bool:
         """Whether two marks may belong to one tensor, up to rounding."""
@@ -40,7 +44,7 @@ class Mark:
 
 
 def is_permuted(value: Tensor, gradient: Tensor) -> bool:
-    """Whether two values of equal marks are one, with dimensions in another order or in another shape."""
+    """Whether two values of equal marks are one and the same up to the order of their dimensions, or to their shape."""
     if value.dim() != gradient.dim() or sorted(value.shape) != sorted(gradient.shape):
         return True  # a view, of which the marks are all there is
     orders = itertools.islice(itertools.permutations(range(value.dim())), MOST_ORDERS)
@@ -49,7 +53,7 @@ def is_permuted(value: Tensor, gradient: Tensor) -> bool:
 
 
 MOST_ORDERS = 24
-"""How many orders of dimensions are compared."""
+"""How many orders of dimensions are compared: all of a tensor with 4 dimensions."""
 
 
 def mark_of(value: Tensor) -> Mark:
@@ -60,7 +64,7 @@ def mark_of(value: Tensor) -> Mark:
 
 
 class _Row(NamedTuple):
-    """A tensor among others: its place among them, its Mark, and its name."""
+    """A tensor of a Marked: its place in the order of the tensors, its Mark, its name, and itself."""
 
     place: int
     mark: Mark
@@ -69,7 +73,7 @@ class _Row(NamedTuple):
 
 
 class Marked:
-    """Tensors with names, to look others up in."""
+    """Tensors with names, to look a tensor up among them."""
 
     def __init__(self, values: Iterable[Tensor], names: Iterable[str] | None = None) -> None:
         tensors = list(values)

@@ -1,4 +1,4 @@
-"""NaN where a mask hides it: nothing else of a function's results may change."""
+"""NaN in the values that a mask hides: nothing else of a function's results may change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def _what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tens
 
 
 def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]) -> Iterator[Result]:
-    """Yield rows for the outputs and gradients with NaN at hidden places: what the reference keeps must be kept."""
+    """Yield rows for the outputs and gradients with NaN at the hidden places of the input `name`: where the reference's
+    results do not become NaN, the function's must stay as they were without NaN. `seen` says for each output where it
+    does not depend on the hidden places."""
     call = subject.call
     values = subject.values | {name: subject.values[name].detach().masked_fill(hidden, math.nan)}
     source = own_source(subject.ours.seed)
@@ -103,7 +105,7 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
         right = base.outputs[output].detach()
         difference = Difference(distance(value, right, places), subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
-        yield numbered(subject, f"{subject.output}, {check}", output, difference, False), fault
+        yield numbered(subject, f"{subject.output}, {check}", output, difference, random=False), fault
     for wanted in call.wanted:
         gradient, right, of_kept = gradients[wanted], base_gradients[wanted], kept_gradients[wanted]
         if right is None and gradient is None:
@@ -121,4 +123,5 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
             detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"
         difference = Difference(apart, 8 * subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
-        yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False, detail), fault
+        title = f"{subject.gradient}, {check}"
+        yield numbered(subject, title, wanted, difference, random=False, detail=detail), fault

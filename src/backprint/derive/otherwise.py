@@ -26,7 +26,8 @@ DETAIL = "the reference moves as far if its operators round otherwise"
 
 
 def unless_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Result]:
-    """Yield rows; one that is wrong by no more than other rounding makes of the reference's own result is not."""
+    """Yield the rows; a wrong row becomes OK if its error is no larger than the distance by which the reference's own
+    result moves when its operators round otherwise."""
     for row, fault in results:
         if row.verdict == WRONG and fault is not None and row.error is not None and math.isfinite(row.error):
             allowed = _moved_by_rounding(subject, fault)
@@ -40,13 +41,15 @@ def _moved_by_rounding(subject: Subject, fault: Fault) -> float:
     own = result_of(subject, fault, contextlib.nullcontext())
     if own is None:
         return 0.0
-    others = [result_of(subject, fault, OtherRounding(seed, 1.0)) for seed in range(NUDGES)]
+    # At most one unit in the last place for each operator, and more where it adds up.
+    others = [result_of(subject, fault, OtherRounding(seed, units=1.0)) for seed in range(NUDGES)]
     apart = (distance(other, own) for other in others if other is not None)
     return TIMES * max(filter(math.isfinite, apart), default=0.0)
 
 
 def result_of(subject: Subject, fault: Fault, mode: contextlib.AbstractContextManager[object]) -> Tensor | None:
-    """Return the reference's output or gradient of a fault, in the captured dtype; None if it does not run so."""
+    """Return the reference's output or gradient that a Fault is about, on its values and in their dtype, computed under
+    `mode`; None if the reference does not run so."""
     try:
         with mode:
             forward = run_forward(subject.reference.forgetful or subject.reference, fault.call, fault.values)

@@ -1,4 +1,4 @@
-"""Numbers that a program reads out of tensors that require grad, as `x.abs().max().item()` does.
+"""Numbers that a program reads out of tensors that require grad, as `x.abs().max().item()` does: a *read*.
 
 Autograd takes such a number for a constant, and so do the captured graphs, with a guard on its value. So the graphs
 agree with each other where the program's gradient is not its derivative; only the program itself shows it: near the
@@ -47,7 +47,8 @@ def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[
 
 
 def _with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
-    """Return the verdict where the program reads a number at this line."""
+    """Return the verdict where the program reads a number at the line `source`: CANNOT_TELL or NOT_THE_DERIVATIVE, or
+    `result` as it is if the number only decides what is computed."""
     at = source.at
     # The graphs hold the read number constant. If they compute what the program does at other inputs, it only decides.
     if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _is_computed_alike(
@@ -163,8 +164,8 @@ DIRECTIONS = 3
 
 
 def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Generator) -> float | None:
-    """Return how far the program's gradients are from differences along a direction, for tangents; None if they do not
-    settle, or the program does not run there."""
+    """Return how far the product of the program's gradients with a random direction is from differences of its outputs
+    along the direction, for random tangents; None if these do not settle, or the program does not run there."""
     outputs = stepped(capture, values, None).outputs
     tangents = {name: drawn_like(outputs[name].detach(), source) for name in capture.signature.differentiable}
     gradients = {
@@ -199,7 +200,7 @@ def _difference_of(
     direction: Mapping[str, Tensor],
     step: float,
 ) -> float:
-    """Return the central difference of the product of tangents and outputs along a direction."""
+    """Return the central difference of ⟨tangents, outputs⟩ along a direction, with this step."""
     total = 0.0
     for way in (1, -1):
         moved = {name: values[name] + way * step * towards for name, towards in direction.items()}

@@ -21,10 +21,12 @@ from backprint.values.tensor_files import bytes_in_memory, write_safetensors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fault:
-    """A wrong output or gradient, with the values and tangents that show it, and what was expected.
+    """A wrong output or gradient, the one called `name`, with the values and tangents that show it, and what was
+    expected.
 
-    `tangents` is empty for an output. `directions` are the tangents of the gradients, for a gradient of a gradient, and
-    `outputs` the names of all tensors that the function returns, in order.
+    `check` is the row's check in the table of `bp.check`. `tangents` is empty for an output. `directions` are the
+    tangents of the gradients, for a gradient of a gradient, and `outputs` the names of all tensors that the function
+    returns, in order.
     """
 
     program: Program
@@ -53,8 +55,9 @@ class Import:
 def _import_of(function: Callable[..., Any]) -> Import:
     """Return how another process imports a function; UsageError says why it cannot."""
     owner = getattr(function, "__self__", None)
-    held = owner if isinstance(owner, type) else function
-    name = getattr(held, "__qualname__", type(held).__qualname__)
+    # What has a name in a module: the class of a classmethod such as `Function.apply`, else the function itself.
+    named = owner if isinstance(owner, type) else function
+    name = getattr(named, "__qualname__", type(named).__qualname__)
     if isinstance(function, nn.Module):
         raise UsageError(
             f"a file cannot make the module {type(function).__name__} again: check a function that makes it, or that "
@@ -64,8 +67,8 @@ def _import_of(function: Callable[..., Any]) -> Import:
         raise UsageError(
             f"a file cannot import {name}, which is defined inside a function: move it to the top of its module"
         )
-    module = getattr(held, "__module__", None) or ""
-    if held is not function:
+    module = getattr(named, "__module__", None) or ""
+    if named is not function:
         name += f".{getattr(function, '__name__', '')}"
     # The name must lead back to this very function: a decorator may have replaced it in its module.
     known = sys.modules.get(module)
@@ -119,7 +122,7 @@ def write_fault(title: str, fault: Fault | None, path: Path) -> Path:
     tensors |= {f"direction {name}": value for name, value in fault.directions.items()}
     tensors["expected"] = fault.expected
     memories = {name: memory_of(value) for name, value in tensors.items()}
-    beside = None
+    beside = None  # the file with the tensors, if they are too large for the text
     if sum(memory.nbytes for memory in memories.values()) > MOST_BYTES:
         beside = path.with_suffix(".safetensors")
         write_safetensors(beside, {name: memory.clone() for name, memory in memories.items()})
@@ -131,6 +134,7 @@ def write_fault(title: str, fault: Fault | None, path: Path) -> Path:
 
 
 PLAIN = (bool, int, float, str)
+"""The classes of arguments that are no tensors and are written as Python writes them."""
 
 
 def memory_of(value: Tensor) -> Tensor:
@@ -142,7 +146,8 @@ def memory_of(value: Tensor) -> Tensor:
 
 
 def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
-    """Return an expression that makes a tensor with its strides; of more than a few numbers, from their bytes."""
+    """Return an expression of Python that makes a tensor with its strides from its `memory` (`memory_of`): from the
+    entry `key` of the file beside, or, if there is none, from numbers or, for more than a few, from bytes."""
     dtype = str(value.dtype)
     if key is not None:
         expression = f"STORED[{key!r}]"
@@ -161,6 +166,7 @@ def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
 
 
 def _number_text(number: float | int | bool) -> str:
+    """Return a number as Python reads it; `nan` and `inf` are no literals."""
     text = repr(number)
     return f"float({text!r})" if text in ("nan", "inf", "-inf") else text
 
@@ -214,6 +220,7 @@ def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str],
     return "\n".join(lines)
 
 
+# The source of a function that each file has: the tensors in a result, in order.
 TENSORS_OF = """
 def tensors_of(value):
     if isinstance(value, torch.Tensor):

@@ -27,12 +27,13 @@ from backprint.prove.power import widened
 from backprint.prove.run import check_saved
 
 NUDGES = (0.1, 1e-3, 0.0)
-"""How far inputs are moved from the captured ones, relative to their values. The first at which the program runs is
-used."""
+"""How far inputs are moved from the captured ones, relative to their values: so that no input is 0, 1 or equal to
+another by chance. The first nudge at which the program runs is used."""
 
 FLOOR = 1e-4
-"""The direction of a gradient has the size 1/‖gradient‖, so that no gradient hides behind another, and a gradient
-that is smaller than this part of the largest counts as that: one that is 0 but for rounding must not be blown up."""
+"""The direction of an input has the size 1/‖its gradient‖, so that no gradient hides behind another. A gradient that is
+smaller than this part of the largest counts as having that size: one that is 0 but for rounding must not be blown
+up."""
 
 SYMMETRIC = 1e-5
 """A matrix whose parts below and above the diagonal differ by less than this part of its largest value is symmetric."""
@@ -49,8 +50,10 @@ class CannotTell(Exception):
 class Setting:
     """A Pair in float64 with inputs, tangents, the values that the forward returned, and the backward's gradients.
 
-    `left_out` says of each gradient that is not compared why. With `absolute`, the inputs are near the absolute values
-    of the captured ones. `refuted` are operators whose formula for tangents is wrong.
+    Inputs, tangents g of outputs, gradients and the direction v of inputs are by the names of ports, `results` by their
+    keys. `left_out` says of each gradient that is not compared why. `chance` is the seed of the program's own draws,
+    and `nudge` how far inputs were moved (NUDGES), with `absolute` from the absolute values of the captured ones.
+    `refuted` are operators whose formula for tangents is wrong.
     """
 
     forward: Graph
@@ -75,7 +78,8 @@ class Setting:
 
 
 def with_one_name(pair: Pair, same: Sequence[tuple[str, str]]) -> Pair:
-    """Return a Pair in which a tensor that was passed under two names is one input with one gradient.
+    """Return a Pair in which a tensor that was passed under two names is one input with one gradient. `same` has these
+    names in pairs, as tied weights have two.
 
     In a capture both names have the gradient of the tensor, which is no derivative by either name alone.
     """
@@ -86,7 +90,9 @@ def with_one_name(pair: Pair, same: Sequence[tuple[str, str]]) -> Pair:
 
 
 def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
-    """Return a graph in which the first name of a tensor stands for its others too, as inputs and as gradients."""
+    """Return a graph in which the first name of a tensor stands for its others too, as inputs and as gradients.
+    `first_names` has the first name for each other name, as the program has them; `first_locals` is the same for the
+    names of the graph's values."""
     local_of = {port.name: port.local for port in graph.inputs if port.role not in ("saved", "tangent")}
     first_locals = {
         local_of[other]: local_of[first]
@@ -95,6 +101,7 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
     }
 
     def first_of(name: str) -> Value:
+        """Return the value that stands for the value of a name."""
         return Ref(first_locals.get(name, name))
 
     kept = [
@@ -112,7 +119,7 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
 
 
 def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
-    """Return forward and backward in float64, at the captured sizes."""
+    """Return forward and backward in float64, at the captured sizes, without guards on numbers (`without_reads`)."""
     if pair.backward is None:
         raise CannotTell("it has no backward")
     forward, backward = at_example_sizes(widened_graph(pair.forward)), at_example_sizes(widened_graph(pair.backward))
@@ -154,7 +161,8 @@ def wide(value: Any) -> Any:
 
 def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool = False) -> Setting:
     """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
-    Inf for these. `chance` is the seed of the program's own draws."""
+    Inf for these. `seed` is for inputs, tangents and direction, `chance` for the program's own draws. With `ones`, all
+    tangents are 1."""
     try:
         return _setting_near(pair, values, seed, chance, ones)
     except NotFinite as error:
@@ -170,7 +178,8 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
 
 
 def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
-    """Return a Setting on inputs drawn near these values."""
+    """Return a Setting on inputs drawn near these values, by the first nudge at which neither graph fails and the
+    results are numbers; else one whose results have NaN, else raise NotFinite or CannotTell."""
     forward, backward = widened_pair(pair)
     wanted = {port.name for port in backward.outputs}
     reason, not_finite, outside = "it does not run in float64", None, None
@@ -293,7 +302,8 @@ def run_setting(
     nudge: float,
     ones: bool,
 ) -> Setting:
-    """Run forward and backward on inputs, and draw the direction."""
+    """Run forward and backward on these inputs, in float64, for random tangents (or `ones`) from `source`, and draw the
+    direction. Raise NotFinite if a gradient has NaN or Inf."""
     torch.manual_seed(chance)
     results = values_of(forward, inputs)
     tangents = {}
@@ -359,7 +369,7 @@ def inputs_of_backward(
 ) -> dict[PortKey, Any]:
     """Return what the backward takes: tangents, what the forward saved, and inputs of the forward.
 
-    Refused where the forward saved less than the backward was traced for, as in a replay: its kernels do not look.
+    Refused where the forward saved smaller tensors than the backward was traced for: its kernels do not check sizes.
     """
     passed = {}
     for port in backward.inputs:
@@ -388,11 +398,13 @@ def has_finite_derivative(setting: Setting) -> bool:
 
 
 def is_inexact(value: Tensor) -> bool:
+    """Whether a tensor has floats or complex numbers."""
     return value.is_floating_point() or value.is_complex()
 
 
 def nudged(value: Any, by: float, source: torch.Generator) -> Any:
-    """Return inputs near these, so that nothing is 0, 1 or equal by chance; a symmetric matrix stays symmetric."""
+    """Return a tensor near `value`, moved by about `by` times its values, so that nothing is 0, 1 or equal by chance; a
+    symmetric matrix stays symmetric."""
     if not by or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
         return value
     # The second term moves zeros.
@@ -404,11 +416,11 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
 
 
 def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
-    """Return the symmetric part of a matrix where `value` is symmetric: operators such as `cholesky` read one triangle
-    of it, and their gradient is the gradient of a symmetric matrix."""
+    """Return `other`, or its symmetric part where `value` is a symmetric matrix: operators such as `cholesky` read one
+    triangle of `value`, and PyTorch's gradient of them is the gradient of a symmetric matrix."""
     if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
         return other
-    # A corner says of most matrices that they are not symmetric, and costs nothing.
+    # A corner shows of most matrices that they are not symmetric, and costs nothing; the whole is compared after it.
     corner = value[..., :CORNER, :CORNER]
     largest = float(value.abs().max())
     if any(float((part - part.mH).abs().max()) > SYMMETRIC * largest for part in (corner, value)):
@@ -438,7 +450,8 @@ def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
 def directions(
     inputs: Mapping[str, Any], gradients: Mapping[str, Tensor], source: torch.Generator
 ) -> dict[str, Tensor]:
-    """Return a direction for each input: its share of the product is about as large as any other's."""
+    """Return a random direction for each input, divided by the size of its gradient: so the share of each input in the
+    product ⟨gradients, direction⟩ is about as large as any other's."""
     sizes = {name: size_of(gradient) for name, gradient in gradients.items()}
     floor = _floor_of(sizes)
     return {
@@ -454,13 +467,13 @@ def _floor_of(sizes: Mapping[str, float]) -> float:
 
 
 def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
-    """Return the gap of a Setting with each input's share of the product as large as its gradient is accurate, and this
-    Setting.
+    """Return the gap of a Setting in which inputs with less accurate gradients have less weight in the product, and
+    this Setting.
 
     A gradient may be 0 but for rounding, or exact to a few digits only. How accurate it is shows when inputs and
     tangents are rounded otherwise.
     """
-    noise = dict.fromkeys(setting.gradients, 0.0)
+    noise = dict.fromkeys(setting.gradients, 0.0)  # how far rounding moves each gradient
     for seed in range(ROUNDINGS):
         source = own_source(seed)
         inputs = {n: rounded(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
@@ -538,7 +551,8 @@ def inner_sum(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
 def forward_product(
     setting: Setting, constant: Collection[str] = (), watch: Any = None
 ) -> tuple[float, float, DualRun]:
-    """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run; steps in `constant` pass no tangent on."""
+    """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run. Steps in `constant` pass no tangent on; `watch`
+    is called with the name, the value and the tangent of each step."""
     moved, run = changes_along(setting, constant, watch)
     return *product_with(moved, setting.tangents), run
 
@@ -546,7 +560,8 @@ def forward_product(
 def changes_along(
     setting: Setting, constant: Collection[str] = (), watch: Any = None, padding: bool = True
 ) -> tuple[dict[PortKey, Any], DualRun]:
-    """Return J·v for each result of the forward, whatever the tangents of a Setting are, and the run."""
+    """Return J·v for each result of the forward, and the run. The tangents g of the Setting play no part in it. Without
+    `padding`, rows of padding of an embedding count as any other row."""
     run = DualRun(setting.forward, constant, watch, refuted=setting.refuted, padding=padding)
     torch.manual_seed(setting.chance)
     along = run.along(setting.inputs, setting.direction)
@@ -554,7 +569,7 @@ def changes_along(
 
 
 def product_with(moved: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
-    """Return the product of changes of the results and tangents of these, and the sum of the sizes of its terms."""
+    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms, for J·v in `moved` and g in `tangents`."""
     changes = {
         name: next((moved[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in moved), None)
         for name in tangents
@@ -574,6 +589,7 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
     if min(changes) > SETTLED:
         raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
+    # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
     best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
     if _has_kink(setting, best, step * ONE_SIDED):
         raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
@@ -581,7 +597,8 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
 
 
 def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
-    """Whether the difference to one side is another than the central one, which at 0 is 0 for `x.abs().sqrt()`."""
+    """Whether differences to one side are others than `tangents`, the central ones: for `x.abs().sqrt()` at 0 the
+    central one is 0, and hides the kink."""
     ahead = results_at(setting, step)
     for name, tangent in tangents.items():
         here = output_of(setting.results, name)
@@ -632,14 +649,15 @@ def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = 
 
 
 def products_to_both_sides(tangent: Tensor, here: Tensor, ahead: Tensor, behind: Tensor, step: float) -> Tensor:
-    """Return the terms of ⟨tangent, derivative⟩ for the derivatives to both sides, by differences of a result with this
-    step: first those ahead, then those behind. They differ where the result has a kink."""
+    """Return the terms of ⟨tangent, derivative⟩ by differences of a result with this step, in two rows: for the
+    derivative ahead along the direction, and for the derivative behind. They differ where the result has a kink."""
     slopes = ((ahead - here) / step, (here - behind) / step)
     return torch.stack([(tangent.conj() * slope).real if tangent.is_complex() else tangent * slope for slope in slopes])
 
 
 def gap_of(left: tuple[float, float], right: tuple[float, float]) -> float:
-    """Return the distance of two products relative to the sizes of their terms; 0 if both have none."""
+    """Return the distance of two products relative to the sizes of their terms; 0 if both have none. Each is a pair of
+    the product and the sum of the sizes of its terms."""
     size = max(left[1], right[1])
     distance = abs(left[0] - right[0])
     if math.isnan(distance):

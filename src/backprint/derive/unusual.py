@@ -1,4 +1,9 @@
-"""Tangents and inputs that a function meets in a model and not in its test."""
+"""Tangents and inputs that a function meets in a model and not in its test: rows of `bp.check` for them.
+
+A Subject has the function and its reference; `expected` has the reference's results, and `shapes` the outputs that get
+a tangent, of which only shape and dtype count. `random` says whether the function or the reference draws random
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +49,7 @@ from backprint.derive.setting import drawn_like, is_inexact, own_source
 from backprint.errors import is_defect
 
 Make = Callable[[Tensor, torch.Generator], Tensor | None]
+"""Makes a tangent for an output, with random numbers of the generator; None if the kind is not possible for it."""
 
 
 VALUES: Mapping[str, Make] = {
@@ -56,7 +62,8 @@ VALUES: Mapping[str, Make] = {
 
 
 def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
-    """Return the kinds of tangents to try, each with a function that returns the maker for an output."""
+    """Return the kinds of tangents to try, by their names in the table, each with a function that returns the Make for
+    the name of an output."""
     kinds: dict[str, Callable[[str], Make]] = {}
     if subject.has_reference:
         kinds |= {check: always(make) for check, make in VALUES.items()}
@@ -68,25 +75,26 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
 
 
 def always(make: Make) -> Callable[[str], Make]:
-    """Return one maker of tangents for all outputs."""
+    """Return a function that returns this Make for every output."""
     return lambda name: make
 
 
 def only(wanted: Callable[[str], bool]) -> Callable[[str], Make]:
-    """Return a maker of tangents of the wanted outputs alone: nothing depends on the others."""
+    """Return a function that returns a Make of random tangents for the wanted outputs, and `skipped` for all others: as
+    if no loss depended on these."""
     return lambda name: drawn_like if wanted(name) else skipped
 
 
 def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Make no tangent: nothing depends on the output."""
+    """Make no tangent: the output takes no part in the backward."""
     return None
 
 
 def tangents_for(
     shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
 ) -> dict[str, Tensor] | None:
-    """Return a tangent for each output, of one kind where the kind is possible; None if it is possible for no
-    output."""
+    """Return a tangent for each output, of one kind where it is possible and else random, and none for an output that
+    is `skipped`; None if the kind is possible for no output."""
     makers = {name: make(name) for name in shapes}
     tangents = {name: makers[name](output, source) for name, output in shapes.items()}
     if all(tangent is None for tangent in tangents.values()):
@@ -124,11 +132,11 @@ def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expe
     Without a reference the gradients are compared with those for `tangents`, times as much, if they are to be `linear`:
     a gradient that is meant to differ need not be.
     """
-    half = torch.float16 in {value.dtype for value in (*tangents.values(), *subject.values.values())}
-    if not subject.has_reference and (half or not linear):
+    is_half = torch.float16 in {value.dtype for value in (*tangents.values(), *subject.values.values())}
+    if not subject.has_reference and (is_half or not linear):
         return
     usual = None if subject.has_reference else right_of(expected, tangents)
-    for word, size in (OF_FLOAT16 if half else SIZES).items():
+    for word, size in (OF_FLOAT16 if is_half else SIZES).items():
         check = f"{subject.gradient}, tangents times {word}"
         sized = {name: tangent * size for name, tangent in tangents.items()}
         right = None if usual is None else usual.times(size)
@@ -139,7 +147,7 @@ def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expe
             continue
         for result in rows:
             error = result[0].error
-            if half and error is not None and not math.isfinite(error):
+            if is_half and error is not None and not math.isfinite(error):
                 yield not_tried(subject, check, result[0].name, "it is larger than the largest number of float16")
             else:
                 yield result
@@ -149,6 +157,7 @@ def _computes_in_float16(subject: Subject, tangents: Mapping[str, Tensor]) -> bo
     """Whether an operator of the function, or of its backward, returns float16."""
 
     def both(given: Gradients) -> Gradients:
+        """Run the function and its backward."""
         known = {name: tangent for name, tangent in given.items() if tangent is not None}
         return run_forward(subject.ours, subject.call, subject.values).gradients(known)
 
@@ -180,6 +189,7 @@ MEMORIES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sliced inputs": sliced,
     "strided inputs": strided,
 }
+"""Kinds of memory of inputs, each with a function that returns the same values in such memory."""
 
 
 def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
@@ -188,6 +198,7 @@ def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
         values = dict(subject.values)
         for name in subject.call.inputs:
             values[name] = change(values[name].detach())
+        # No input can have such memory.
         if all(values[name].stride() == subject.values[name].stride() for name in subject.call.inputs):
             continue
         if subject.has_reference and expected.own is not None and _depends_on_memory(subject, values, expected):
@@ -233,6 +244,7 @@ def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expe
 
 
 HOSTILE: Mapping[str, Callable[[Tensor], Tensor]] = {"zeros among inputs": with_zeros, "equal inputs": with_ties}
+"""Kinds of values of inputs, each with a function of the values that the caller passed."""
 
 
 def other_values(subject: Subject, random: bool) -> Iterator[Result]:
@@ -305,7 +317,7 @@ def _without_first_row(value: Tensor) -> Tensor:
 
 
 MEANS = {torch.float64: 2.0**20, torch.float32: 2.0**10, torch.float16: 2.0**4, torch.bfloat16: 2.0**3}
-"""How many times as large as its deviation a mean is: half of the digits are left for the deviation."""
+"""How many times as large as its standard deviation a mean is made: half of the digits are left for the deviation."""
 
 MOST_MEANS = 3
 """In how many inputs a large mean is tried."""
@@ -402,6 +414,7 @@ MOST_SIDES = 3
 
 
 def is_integer(value: Tensor) -> bool:
+    """Whether a tensor has integers, which bools do not count as."""
     return not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
 
 

@@ -1,5 +1,10 @@
 """Calls of a function as training makes them: several at a time and in a row, differentiated twice, with some inputs
-frozen, without gradients; whether it writes where autograd does not see it, and how it leaves the process."""
+frozen, without gradients; whether it writes where autograd does not see it, and how it leaves the process.
+
+A Subject has the function and its reference, `expected` and `right` the reference's results and gradients, `tangents`
+the tangents of the outputs. An input is frozen if it requires no grad. A write is *unseen* if it does not count up the
+version of the tensor, so that autograd cannot tell that a saved tensor has changed.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +47,7 @@ MOST_FROZEN = 4
 
 
 def usage_rows(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
-    """Yield rows for calls as training makes them: with frozen inputs, without gradients, and several in a row.
-    `tangents` are the tangents of the outputs."""
+    """Yield rows for calls as training makes them: with frozen inputs, without gradients, and several in a row."""
     right = right_of(expected, tangents)  # before other calls are made: without a reference it is the function's own
     yield from frozen(subject, tangents, expected, right)
     check = f"{subject.output}, without gradients"
@@ -76,7 +80,9 @@ def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected,
             return forward, forward.gradients(tangents)
 
         title = f"{subject.gradient}, {check}"
-        may_refuse = not subject.has_reference  # as one that registers a hook on what requires no grad then
+        # Without a reference, an error is no wrong row: a function may register a hook on an input, for example, which
+        # a frozen one refuses.
+        may_refuse = not subject.has_reference
         yield from gradient_rows(subject, title, subject.values, tangents, expected, may_refuse, run=run, right=right)
 
 
@@ -90,14 +96,16 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
         others, expected_of_others = other_values(subject, expected.random)
     except NoReference:
         return
-    calls: list[Forward] = []
+    calls: list[Forward] = []  # the first call, whose graph both backwards run on
 
     def after_another_call(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
+        """Call the function, call it on other values, and run the backward of the first call."""
         calls.append(run_forward(subject.ours, subject.call, subject.values))
         run_forward(subject.ours, subject.call, others)
         return calls[0], calls[0].gradients(_copies_of(tangents), keep=True)
 
     def once_more(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
+        """Run the backward of the first call a second time."""
         return calls[0], calls[0].gradients(_copies_of(tangents))
 
     for check, run in (
@@ -116,10 +124,12 @@ def _later_calls(
 ) -> Iterator[Result]:
     """Yield rows for a call after a first one, in which the same tensors have other values, or other tensors lie in
     their memory; and for the results of the first call, which it must not write into."""
-    calls: list[Forward] = []
-    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of a first call, and copies of them
+    calls: list[Forward] = []  # the later call of each kind
+    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of a first call by name, each with a copy
 
     def later(tangents: Mapping[str, Tensor], change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
+        """Call the function and its backward, change the values of its tensors, and call both again. The results of the
+        first call are entered into `earlier`."""
         copies = copies_for(subject.call, subject.values)
         before = run_on(subject.ours, subject.call, copies)
         gradients = before.gradients(_copies_of(tangents))
@@ -157,7 +167,7 @@ def _later_calls(
 
 
 def _storage_of(value: Tensor) -> int:
-    """Return the address of the memory of a dense tensor."""
+    """Return the address of the memory of a dense tensor; 0 for any other."""
     return value.untyped_storage().data_ptr() if value.layout is torch.strided else 0
 
 
@@ -182,7 +192,7 @@ def other_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Exp
             return value.roll(places) * SMALLER
         return value.roll(places) if value.dtype is torch.bool else value
 
-    for places in (1, 0):
+    for places in (1, 0):  # by how many places values move to their neighbours; 0 where the reference refuses that
         others = {name: moved(value.detach(), places) for name, value in subject.values.items()}
         try:
             expected = expected_of(subject, others, random)
@@ -292,8 +302,9 @@ def process_rows(subject: Subject) -> Iterator[Result]:
 
 
 def changes_of(program: Program, call: Call, values: Mapping[str, Tensor]) -> frozenset[str]:
-    """Return what each of two calls, with their backwards, leaves otherwise: settings that are not as they were, and
-    random states that are the same though they were not before. One call may compile the function."""
+    """Return the names of what both of two calls, with their backwards, change in the process: settings that are not as
+    they were before, and random states that are the same after both calls though they were not before. Two calls,
+    because the first may compile the function, which changes settings once."""
     settings: list[set[str]] = []
     states = []
     with preserving_random_states():

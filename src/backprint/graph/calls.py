@@ -16,6 +16,7 @@ from backprint.graph.capture_options import roles_with_grad
 from backprint.graph.nouns import Capture
 
 MAX_SHOWN = 60
+"""The most characters of a Capture's text in a message."""
 
 LONGEST_NAME = 4096
 """The most characters of a sample's name that can be loaded."""
@@ -60,7 +61,7 @@ def check_world(world: Any, shard: Any, ranks: Any, fake: Any) -> None:
 
 
 def check_options_of_ranks(options: Any) -> None:
-    """Refuse options that the capture of ranks does not have."""
+    """Refuse options that a capture with `world=` does not have. `options` are the CaptureOptions of the call."""
     refused = {"order=2": options.order != 1, "dynamic=": options.dynamic}
     for text, is_set in refused.items():
         if is_set:
@@ -68,14 +69,15 @@ def check_options_of_ranks(options: Any) -> None:
 
 
 def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise if `args=` or `kwargs=`, which hold the call's arguments, is a tensor."""
+    """Raise if `args=` or `kwargs=`, which hold the program's arguments (`spelled_call`), is itself a tensor."""
     for name, spelled in (("args", "args=(x,)"), ("kwargs", "kwargs={'x': x}")):
         if is_tensor(kwargs.get(name)) and not args and set(kwargs) <= {"args", "kwargs"}:
             raise UsageError(f"{name}= is a tensor: write {spelled}")
 
 
 def spelled_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return the arguments in `args=` and `kwargs=`; None if the program's arguments are passed directly."""
+    """Return the program's arguments if the call spells them, as in `bp.capture(f, args=(x,), kwargs={...})`; None if
+    it passes them directly, as in `bp.capture(f, x)`."""
     # A program may have parameters of these names: only a call with nothing else is read in this form.
     has_only_args_and_kwargs = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
     if has_only_args_and_kwargs and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
@@ -90,7 +92,8 @@ def arguments_of(
     options: Mapping[str, Any],
     defaults: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the program's arguments in a call of `bp.capture`; an option that is also its parameter raises."""
+    """Return the program's arguments in a call of `bp.capture` with these options. An option that the call sets to
+    another value than its default, and that is also a parameter of the program, raises."""
     if (spelled := spelled_call(args, kwargs)) is not None:
         return spelled
     parameters = parameters_of(target) or {}
@@ -101,7 +104,8 @@ def arguments_of(
 
 
 def check_collision(call: str, parameters: Collection[str], is_passed: Mapping[str, bool]) -> None:
-    """Raise if an option that the call passes is also a parameter of the program."""
+    """Raise if an option that the call passes is also a parameter of the program. `call` is how the call begins in
+    the message, as `capture(f`; `is_passed` says for each option whether the call passes it."""
     for key, is_given in is_passed.items():
         if is_given and key in parameters:
             raise UsageError(
@@ -122,7 +126,7 @@ def check_requires_grad(requires_grad: Any) -> None:
 
 
 def check_name(name: Any) -> None:
-    """Raise if a sample under this name could be saved, and not be loaded."""
+    """Raise for a name of a Capture that cannot be read again from a sample's files."""
     if name is not None and not (isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_NAME):
         raise UsageError(f"name={name!r:.80} must be printable text of at most {LONGEST_NAME} characters")
 
@@ -141,6 +145,7 @@ TARGET_OPTIONS = {
     "device": "move the model and its inputs yourself, model.to('cuda')",
     "trust": "a model or function of yours is run as it is",
 }
+"""Options of a capture whose TARGET is a path or `file.py:factory`, with what to do instead for a callable."""
 
 
 def _check_class(target: type, args: Sequence[Any]) -> None:
@@ -158,15 +163,17 @@ def _check_class(target: type, args: Sequence[Any]) -> None:
 
 
 def _check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Collection[str]) -> None:
-    """Raise for a keyword that is not a parameter of the target and is nearly an option of ours."""
+    """Raise for a keyword in `kwargs` that is not a parameter of the target and is nearly one of `options`, the names
+    of the options of `bp.capture`."""
     parameters = parameters_of(target)
     if "specialise" in kwargs and "specialise" not in (parameters or {}):
         raise UsageError("specialise= is spelled specialize=, as PyTorch spells it")
     if parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for key in kwargs:
-        close = difflib.get_close_matches(key, options, 1, 0.75)
-        # `args=` and `kwargs=` alone are the spelled form of a call, whatever they are near to.
+        close = difflib.get_close_matches(key, options, n=1, cutoff=0.75)
+        # `bp.capture(f, args=(x,), kwargs={...})` spells the program's arguments (`spelled_call`): where the call has
+        # no other keyword, neither is a misspelled option, though `args` may be close to the name of one.
         if key not in parameters and close and not {"args", "kwargs"} >= set(kwargs):
             raise UsageError(
                 f"{key}= is neither a parameter of {name_of(target)} nor an option of bp.capture: "
@@ -198,8 +205,8 @@ def _check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return what to write instead of a call that made the program raise; '' if the call does not seem to be the
-    cause."""
+    """Return what to write instead of a call of `bp.capture` whose program raised `error`; '' if the arguments do not
+    seem to be the cause."""
     if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return ""
     message = str(error)
@@ -218,7 +225,7 @@ def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwa
 
 
 def check_capture(value: Any, verb: str) -> None:
-    """Raise unless the argument is a Capture."""
+    """Raise unless the argument of `bp.<verb>` is a Capture."""
     if isinstance(value, Capture):
         return
     if isinstance(value, (str, os.PathLike)):
@@ -307,6 +314,7 @@ def kind(value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor."""
     import torch
 
     return isinstance(value, torch.Tensor)

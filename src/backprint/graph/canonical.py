@@ -120,7 +120,7 @@ def mutated(step: Step) -> list[str]:
 
 
 def versions(graph: Graph) -> dict[tuple[int, str], int]:
-    """Return, for each (step index, name that the step reads), the number of earlier mutations of the value's memory.
+    """Return, for each (index of a step, name that it reads), how often the memory of that value was changed before.
 
     Reads without an earlier mutation are left out. The results of the graph are read at the index after the last step.
     """
@@ -128,11 +128,13 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
     reads: dict[tuple[int, str], int] = {}
     if not any(changes):
         return reads
-    # Values that share memory have one owner, so a write through a view counts for its base.
+    # Values that share memory have one owner, so a write through a view counts for its base. `count` has for each owner
+    # how often its memory was changed.
     owner: dict[str, str] = {port.local: port.local for port in graph.inputs}
     count: dict[str, int] = {}
 
     def note_reads(index: int, names: Iterable[str]) -> None:
+        """Enter the reads of these names by the step of an index, where their memory was changed before."""
         for name in names:
             if times := count.get(owner[name], 0):
                 reads[index, name] = times
@@ -151,18 +153,19 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
 
 
 class _Walk:
-    """One walk over one graph, with the numbers that values have so far."""
+    """One walk over one graph. `numbers` has the number of each value so far, as `%3`, and `symbols` that of each
+    symbol, '' before the walk reaches it. Without `sizes`, numbers that are sizes are left out."""
 
     def __init__(self, graph: Graph, sizes: bool) -> None:
         self.graph, self.sizes = graph, sizes
         self.steps = {step.name: index for index, step in enumerate(graph.steps) if not step.is_guard}
         self.numbers = {port.local: f"%in{index}" for index, port in enumerate(graph.inputs)}
         self.subs = {name: graph_hash(sub, sizes) for name, sub in graph.subgraphs}
-        # A symbol has no number until the walk reaches it.
         self.symbols = dict.fromkeys((symbol.name for symbol in graph.symbols), "")
         self.versions = versions(graph)
 
     def lines(self) -> Iterator[str]:
+        """Yield the lines of the canonical form."""
         graph = self.graph
         for index, port in enumerate(graph.inputs):
             yield f"%in{index} = {self.port(port)}"
@@ -173,7 +176,7 @@ class _Walk:
                 if name not in self.numbers:
                     yield from self.visit(self.steps[name])
         for port, result in zip(graph.outputs, graph.results, strict=True):
-            yield f"return {self.port(port)} {self.value(result, len(graph.steps), False)}"
+            yield f"return {self.port(port)} {self.value(result, len(graph.steps), sized=False)}"
         # Sorted by text: dead steps have no order of their own.
         yield from sorted(self.dead())
 
@@ -209,12 +212,15 @@ class _Walk:
                 yield f"dead {call}"
 
     def call(self, step: Step, index: int) -> str:
+        """Return the call of a step as text, with numbers for the values that it takes."""
         sized = not self.sizes and step.target.split(".")[1:2] != [] and step.target.split(".")[1] in SIZED
         args = [self.value(value, index, sized) for value in step.args]
         kwargs = [f"{key}={self.value(value, index, sized)}" for key, value in step.kwargs]
         return f"{step.target}({', '.join(args + kwargs)}) {self.spec(step.spec)}"
 
     def value(self, value: Value, index: int, sized: bool) -> str:
+        """Return a value that the step of an index reads as text; with `sized`, integers are sizes and left out."""
+
         def several(values: tuple[Value, ...]) -> str:
             return ", ".join([self.value(item, index, sized) for item in values])
 
@@ -236,9 +242,11 @@ class _Walk:
         return "_" if sized and type(value) is int else show(value)
 
     def port(self, port: Port) -> str:
+        """Return a port without its name."""
         return f"{port.role} {self.spec(port.spec)}"
 
     def spec(self, spec: Spec) -> str:
+        """Return a spec as text, with numbers for symbols; without `sizes`, what is left of it."""
         match spec:
             case tuple():
                 return f"({', '.join(map(self.spec, spec))})"
@@ -266,10 +274,10 @@ class _Walk:
 
 def effects(graph: Graph) -> list[int]:
     """Return the indexes of the steps that have effects, in order. A step has the effects of its subgraphs."""
-    stirring = {name for name, sub in graph.subgraphs if effects(sub)}
+    subs_with_effects = {name for name, sub in graph.subgraphs if effects(sub)}
 
-    def stirs(step: Step) -> bool:
-        values = (step.args, *(value for _, value in step.kwargs)) if stirring else ()
-        return any(type(leaf) is Sub and leaf.name in stirring for value in values for leaf in leaves(value))
+    def takes_such_subgraph(step: Step) -> bool:
+        values = (step.args, *(value for _, value in step.kwargs)) if subs_with_effects else ()
+        return any(type(leaf) is Sub and leaf.name in subs_with_effects for value in values for leaf in leaves(value))
 
-    return [index for index, step in enumerate(graph.steps) if is_effect(step) or stirs(step)]
+    return [index for index, step in enumerate(graph.steps) if is_effect(step) or takes_such_subgraph(step)]

@@ -53,8 +53,9 @@ arguments that it depends on. The gradient of a bias, for example, does not depe
 class _Dependence(Mapping[PortKey, frozenset[str]]):
     """For each result, the inputs that it depends on; a tangent's name is `tangent y`.
 
-    A set of inputs is kept as the bits of a number (`sets`), and questions about many results are asked in numbers:
-    names of thousands of inputs for each of thousands of results would take gigabytes.
+    `bits` has for each input a number with one bit set, and `sets` for each result the number with the bits of the
+    inputs that it depends on. Questions about many results are asked in such numbers: names of thousands of inputs for
+    each of thousands of results would take gigabytes.
     """
 
     def __init__(self, bits: Mapping[str, int], sets: Sets) -> None:
@@ -98,11 +99,12 @@ def dependence_of_parts(capture: Capture) -> tuple[_Dependence, ...]:
 
 
 class _DependenceWalk:
-    """Walks each of a Capture's graphs once, in the order in which they need each other."""
+    """Walks each of a Capture's graphs once, in the order in which they need each other. A set of inputs is a number
+    with their bits (`_Dependence`); `index` is the number of a Pair."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self.first = {right: left for left, right in capture.signature.same}
+        self.first = {right: left for left, right in capture.signature.same}  # of two names of one tensor
         self.bits: dict[str, int] = {}
         self.sides: dict[tuple[int, str], Sets] = {}
 
@@ -189,7 +191,8 @@ class _DependenceWalk:
 
 
 def _through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
-    """Return what each output port of a graph depends on."""
+    """Return what each output port of a graph depends on, if its inputs depend on these sets. A value that two sets
+    reach has the union of both, the `|` of their numbers."""
     if any("m" in operators().get(step.target, "") for step in graph.steps):
         env = _with_changes_in_place(graph, inputs)
     else:
@@ -211,6 +214,7 @@ def _with_changes_in_place(graph: Graph, inputs: Mapping[str, int]) -> dict[str,
     """
     cell = {name: name for name in inputs}
     for step in graph.steps:
+        # The flags `m` and `v` of an operator: it changes an argument, or returns a view.
         shares = set("mv") & set(operators().get(step.target, ""))
         # A view, and the result of an in-place operator, join the group of the first tensor that they take.
         group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name

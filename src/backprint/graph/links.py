@@ -100,7 +100,7 @@ def specs(capture: Capture) -> dict[str, Spec]:
 
 
 def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
-    """Return the links from a port to later Pairs, the latest first."""
+    """Return the links from a port of the Pair with this number to later Pairs, the latest first."""
     consuming = [
         link for link in capture.links if link.source == pair and link.port == port and link.target is not None
     ]
@@ -109,7 +109,7 @@ def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
 
 def check_links(links: tuple[Link, ...], count: int) -> None:
     """Raise unless every link goes from a Pair to a later one or to a result, and no value comes from two sources."""
-    fed: dict[tuple[int | None, str], str] = {}
+    fed: dict[tuple[int | None, str], str] = {}  # (target, name) of a link -> the role of the port where it starts
     for link in links:
         spelled = repr(str(link.port))[:80]
         where = f"link {spelled} of {link.source} to {link.name!r:.80} of {link.target}"
@@ -243,7 +243,7 @@ def _of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterat
 
 FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
 BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
-"""The roles that the inputs and the outputs of each direction can have."""
+"""The roles that the inputs, and those that the outputs of each direction can have."""
 
 assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
 assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
@@ -266,7 +266,9 @@ def _of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction
     elsewhere = fed | {port.name for other_pair in capture.pairs if capture.links for port in other_pair.forward.inputs}
     elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
     for port in backward.by_role("saved"):
-        yield from alike(port, saved_ports.get(port.name), "the backward takes it as {}, the forward saves {}", True)
+        yield from alike(
+            port, saved_ports.get(port.name), "the backward takes it as {}, the forward saves {}", whole=True
+        )
     for port in backward.by_role("constant"):
         if port.name in inputs and inputs[port.name].role != "constant":
             yield Contradiction("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
@@ -285,8 +287,8 @@ def _of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction
 
 
 def is_kept(capture: Capture, port: Port) -> bool:
-    """Whether a recorded step returned this: a gradient of a value that its forward did not need, or that its backward
-    changed."""
+    """Whether a gradient that belongs to no input of the forward was returned all the same by a recorded step: of a
+    value that its forward did not need, or that its backward changed."""
     rows = capture.witness or {}
     keys = (PortKey("gradient", port.name), PortKey("mutation", port.name))
     return capture.origin.partial or any(str(key) in rows for key in keys)
@@ -301,7 +303,8 @@ def _of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[s
 
 
 def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Contradiction]:
-    """Yield a Contradiction if two ports should have one shape, or with `whole` one spec, and do not."""
+    """Yield a Contradiction with `text`, which has a place for each spec, if two ports do not have the same dtype,
+    shape and device, or, with `whole`, the same spec."""
     if other is None or port.spec is None or other.spec is None or port.spec == other.spec:
         return
     if kind(port.spec, whole) != kind(other.spec, whole):

@@ -113,6 +113,7 @@ Leaf: TypeAlias = "bool | int | float | complex | str | Ref | Op | Sub | Atom | 
 
 Value: TypeAlias = "Leaf | Slice | List | Dict | tuple[Value, ...]"
 
+# The classes of Leaf, by which `leaves` tells a leaf from a container.
 LEAVES = frozenset({type(None), bool, int, float, complex, str, Ref, Op, Sub, Atom, Device})
 
 MAX_DEPTH = 32
@@ -120,7 +121,8 @@ MAX_DEPTH = 32
 
 
 def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
-    """Yield the leaves of a value, in order; raise for anything that is not a Value."""
+    """Yield the leaves of a value, in order; raise for anything that is not a Value. `depth` counts the containers
+    around it."""
     kind = type(value)
     # By exact type: a subclass of int or str could print as something else, and the text is the storage.
     if kind in LEAVES:
@@ -175,6 +177,7 @@ DTYPES: Mapping[str, str] = {
 }
 """torch's dtype names and the short names that graphs print."""
 
+# torch's layouts and memory formats; an Atom is one of these, or a dtype.
 LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn")
 
 FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
@@ -184,7 +187,8 @@ ATOMS = frozenset({*DTYPES, *LAYOUTS, *FORMATS, "qint8", "quint8", "qint32", "fl
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """The dtype, shape, strides, device and layout of a tensor. `stride` is None if the tensor is contiguous."""
+    """The dtype, shape, strides, storage offset, device and layout of a tensor. `stride` is None if it is
+    contiguous."""
 
     dtype: str
     shape: tuple[Size, ...]
@@ -220,7 +224,7 @@ class TensorSpec:
         return self.numel * ITEMSIZE[self.dtype]
 
 
-# The first number in a name is the bits of an element: `float8_e4m3fn` has 8, and `complex64` has 64.
+# The bytes of an element. The first number in a name is its bits: `float8_e4m3fn` has 8, and `complex64` has 64.
 ITEMSIZE: Mapping[str, int] = {
     name: max(1, int(re.findall(r"(\d+)", name)[0]) // 8) if name != "bool" else 1 for name in DTYPES
 }
@@ -257,7 +261,8 @@ ROLES = frozenset({*IN_ROLES, *OUT_ROLES})
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One input or output of a Graph. `name` is the program's own; `local` is an input's identifier in the text.
+    """One input or output of a Graph. `name` is the program's own, such as `layer1.0.conv1.weight`; `local` is the
+    identifier of an input in the graph's text, and '' for an output.
 
     The tensor of a rank may be a shard; `shard` then says of what: `[64, 8] on tp: Shard(0)`.
     """
@@ -332,7 +337,8 @@ ECHOES = ("gradient of", "sum of gradients of", "recomputes")
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """How a step relates to the other direction: `gradient of convolution_3`, or of several: `relu, relu_1`."""
+    """How a step of the backward relates to values of the forward, which it names: `gradient of convolution_3`, or of
+    several, `relu, relu_1`."""
 
     kind: str
     names: tuple[str, ...]
@@ -348,7 +354,8 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: `name = target(*args, **kwargs)`. A guard step, whose target begins with `assert`, has no value."""
+    """One call of an operator: `name = target(*args, **kwargs)`. `spec` is the type of its result. A guard step, whose
+    target begins with `assert`, checks a value and has none itself."""
 
     name: str
     target: str
@@ -413,7 +420,10 @@ class Symbol:
 # A weak reference is the key of tables about graphs that have run (`prove/run.LAST_USES`).
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Graph:
-    """One direction of one program: ports in, straight-line steps, ports out. `print(graph)` shows it as Python."""
+    """One direction of one program: ports in, straight-line steps, ports out. `print(graph)` shows it as Python.
+
+    `results` has a Value for each output port. `subgraphs` are the bodies of higher-order operators, by name.
+    """
 
     inputs: tuple[Port, ...]
     steps: tuple[Step, ...]
@@ -479,7 +489,8 @@ class Graph:
 
 
 def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
-    """Return the direction, the title and the sizes of a graph: `forward of gpt: 62 steps, 14 inputs, 20 outputs`."""
+    """Return the direction, the title and the sizes of a graph: `forward of gpt: 62 steps, 14 inputs, 20 outputs`.
+    `steps` is the number of its steps, unfolded."""
     side = "backward" if any(port.role == "gradient" for port in graph.outputs) else "forward"
     name = in_a_line(graph.title.split(f", {side}.")[0])
     sizes = (number_of(steps, "step"), number_of(len(graph.inputs), "input"), number_of(len(graph.outputs), "output"))
@@ -514,7 +525,7 @@ def _check_graph(graph: Graph) -> None:
 
 
 def _check_role(port: Port, side: str, roles: Sequence[str]) -> None:
-    """Raise unless the role of a port is one of its side's: an input's, or an output's."""
+    """Raise unless the role of a port is among `roles`, those of its side: `input` or `output`."""
     if port.role not in roles:
         raise GraphError(f"{side} {port.name!r} has the role {port.role!r}; an {side}'s is one of {', '.join(roles)}")
 
@@ -528,7 +539,8 @@ def define(name: str, defined: set[str]) -> None:
 
 
 def _check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
-    """Raise unless the values that a step or an output uses are defined, and its integers have 64 bits."""
+    """Raise unless the values and subgraphs (`attributes`) that a step or an output uses are defined, and its integers
+    have 64 bits."""
     for leaf in leaves(value):
         problem = ""
         if isinstance(leaf, Ref):
@@ -681,12 +693,12 @@ class Pair:
 class Guard:
     """A condition that a capture assumes.
 
-    `kind` is one of `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned` and `alone`;
-    `inputs` are the inputs that the condition depends on. The text of a `size` guard is a condition over symbols, or
-    `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard: the program reads the address of
-    an input, so replay checks that the same inputs share memory with it. An `alone` guard: the Capture was compared
-    only on the captured values of these inputs, and the text says why. That the graphs are right on other values is
-    then an assumption, not a proof.
+    `kind` says what it is about: `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned` or
+    `alone`; `inputs` are the inputs that the condition depends on. The text of a `size` guard is a condition over
+    symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard: the program reads the
+    address of an input, so replay checks that the same inputs share memory with it. An `alone` guard: the Capture was
+    compared only on the captured values of these inputs, and the text says why. That the graphs are right on other
+    values is then an assumption, not a proof.
     """
 
     kind: str
@@ -761,10 +773,11 @@ class Signature:
     """How the arguments and results of a call map to ports.
 
     `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture, as
-    text; `call` the value of each parameter (None if no call was read: a part, a recorded step).
-    `output` is a JSON tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the outputs
-    that have tangents. `same` are pairs of names under which one tensor was passed. `aliases` are pairs of inputs that
-    share memory, and how many bytes after the first the second begins.
+    text; `call` the argument of each parameter (None if no call was read: a part, a recorded step). `output` is a JSON
+    tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the outputs that have tangents.
+    `same` are pairs of names under which one tensor was passed. `loss` is the name of the output that is the loss; ''
+    without one. `aliases` are pairs of inputs that share memory, and how many bytes after the first the second begins;
+    None if no call was read.
     """
 
     arguments: tuple[str, ...] = ()
@@ -828,7 +841,7 @@ class InputRecipes(Protocol):
 
 
 class _Unfitted:
-    """The recipes of a Capture before recipes are fitted to its inputs: none."""
+    """The InputRecipes of a Capture before recipes are fitted to its inputs: none."""
 
     recipes: Mapping[str, Any] = MappingProxyType({})
     exact: Mapping[str, Tensor] = MappingProxyType({})
@@ -889,7 +902,8 @@ class Origin:
         return self.values()
 
     def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> Any:
-        """Run one eager step of the program; with `anew`, on copies of the tensors that are its arguments.
+        """Run one eager step of the program on these values by name; with `anew`, on copies of the tensors that are its
+        arguments.
 
         Without tangents, the backward starts from ones. The result has `outputs`, `gradients` and `mutations` by name.
         """
@@ -950,6 +964,12 @@ class Capture:
     that they assume are equal, whatever is known of their program, recipes and verdicts. `meant` names the places where
     the backward is meant not to be the derivative: custom autograd.Functions, `detach`, `no_grad`. `rank` is its place
     among the processes of a distributed step, and `peers` answer its collectives where it runs alone.
+
+    `breaks` describe the graph breaks of engine `dynamo`, and `why` says why engines that `auto` tried before were not
+    used, and why a custom operator stays whole. `requires` are the custom operators that its graphs call. `pins` are
+    digests of states that a replay must find as they were, by name. `claims` is what the capture.json of a sample says
+    of each Pair's graphs, `witness` what the program returned, by the port's key, and `verdict` the verdict of the last
+    check, each as JSON.
     """
 
     name: str
@@ -1051,7 +1071,8 @@ class Capture:
 
 
 def _above(module: str) -> Any:
-    """Import a module of a room above, when one of its verbs is called as a method of these nouns."""
+    """Import a module of a room above (ARCHITECTURE.md), when one of its functions is called as a method of these
+    nouns. At the top of this file, that would be an import in a circle."""
     return importlib.import_module(f"backprint.{module}")
 
 
@@ -1112,7 +1133,11 @@ WITHOUT_CHECKPOINTS = (
 
 
 def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
-    """Return the note of a stamped Capture."""
+    """Return the note of a stamped Capture: of a model with many equal layers, traced with few of them and continued.
+
+    `depth` is the number of layers, `depths` the two numbers of layers with which it was traced, and `places` the
+    modules that have the layers.
+    """
     fewer, few = depths
     where = ", ".join(str(place) or "the model itself" for place in places)
     return (
@@ -1138,11 +1163,14 @@ Size: TypeAlias = int | str
 """One size of a shape: a number, or the expression of a symbolic one."""
 
 ROOTS = frozenset({"torch", "aten", "prims", "operator", "math"})
+"""The names with which targets begin, as the header of a graph's text defines them."""
 
+# Names with a meaning in a graph's text, which no value can have.
 RESERVED = ROOTS | {"self", "inf", "nan", "complex", "slice", "getattr", "op", "device", "True", "False", "None"}
 
 
 def _named(prefix: str, names: str) -> frozenset[str]:
+    """Return the set of targets with these names, which are separated by spaces, after a prefix."""
     return frozenset(prefix + name for name in names.split())
 
 
@@ -1161,6 +1189,7 @@ SYMS = _named(
 )
 
 PLAIN_TARGETS = OPERATORS | MATHS | SYMS
+"""Targets of arithmetic on numbers and symbolic sizes, which are no operators of a library."""
 
 HIGHER = _named(
     "torch.ops.higher_order.",
@@ -1256,7 +1285,7 @@ def is_custom(target: str) -> bool:
 
 
 def allowed(target: str, allow: Sequence[str]) -> bool:
-    """Whether a custom operator was allowed: as `ns.op.overload`, `ns.op` or `ns::op`."""
+    """Whether the caller allowed a custom operator by `allow`: as `ns.op.overload`, `ns.op` or `ns::op`."""
     name = target.removeprefix("torch.ops.")
     return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 

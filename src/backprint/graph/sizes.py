@@ -40,7 +40,10 @@ from backprint.graph.steps import among, free, live, mapped, mapped_leaves, with
 
 
 Number = int | float | bool
+"""What an expression of sizes may evaluate to; a condition to a bool."""
+
 Sizes = Mapping[str, int]
+"""The values of symbols, by name."""
 
 MAX_NUMBER = 2**128
 """The largest number that is met on the way to a size."""
@@ -141,6 +144,7 @@ def sizes_in_words(sizes: Sizes) -> str:
 
 @functools.lru_cache(4096)
 def _parsed(text: str) -> ast.expr:
+    """Return Python's tree of an expression of sizes."""
     check_expression(text)
     try:
         return ast.parse(text, mode="eval").body
@@ -191,7 +195,8 @@ def known(size: Size, sizes: Sizes) -> bool:
 
 
 def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
-    """Return the value of each symbol that is a size by itself, from the values seen there; the first one counts."""
+    """Return the values of symbols, from sizes of specs with the numbers that real tensors have there (`seen`). Only a
+    size that is a symbol by itself tells its value; of several, the first one counts."""
     implied_sizes: dict[str, int] = {}
     for size, value in seen:
         if isinstance(size, str) and size.isidentifier():
@@ -235,7 +240,7 @@ def at_example_sizes(graph: Graph) -> Graph:
 
 
 def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, str]) -> Graph:
-    """Return the graph with its symbols renamed, and those that it uses declared."""
+    """Return the graph with its symbols renamed by `names`, and those of `symbols` that it uses declared."""
     if not symbols:
         return graph
 
@@ -253,6 +258,7 @@ def _mentioned(graph: Graph) -> Iterator[str]:
     """Yield the names in the sizes of a graph's specs."""
 
     def look(spec: Spec) -> Iterator[str]:
+        """Yield the names in the sizes of one spec."""
         match spec:
             case TensorSpec(_, shape, stride, offset):
                 for size in (*shape, *(stride or ()), offset):
@@ -269,7 +275,7 @@ def _mentioned(graph: Graph) -> Iterator[str]:
 
 
 def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], Size] = lambda text: text) -> Spec:
-    """Apply a function to each size of a tensor's spec, and another one to the expression of a scalar's."""
+    """Return a spec with `size` applied to each size of a tensor, and `scalar` to the expression of a scalar."""
     match spec:
         case TensorSpec(_, shape, stride, offset) if any(
             isinstance(number, str) for number in (*shape, *(stride or ()), offset)
@@ -284,7 +290,7 @@ def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], S
 
 
 def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
-    """Apply a function to every spec of a graph, except those of its subgraphs."""
+    """Return a graph with a function applied to every spec, except those of its subgraphs."""
 
     def new_port(was: Port) -> Port:
         return replace(was, spec=function(was.spec))
@@ -328,7 +334,7 @@ def at_capture(graph: Graph) -> Graph:
 
 
 def held_constant(graph: Graph) -> Graph:
-    """Return the graph with numbers that guards fix as constants, from each guard on."""
+    """Return the graph in which a number that a guard fixes (`assert n == 3`) is that constant, from the guard on."""
     constants: dict[str, Value] = {}
     steps = []
     for step in graph.steps:
@@ -475,7 +481,7 @@ ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """The positional arguments of `scaled_dot_product_attention`."""
 
 USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
-"""The defaults of those that a kernel may not have."""
+"""The defaults of the arguments that a kernel may not have."""
 
 
 def in_general_form(graph: Graph) -> Graph:

@@ -43,7 +43,7 @@ def behind(
 def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]) -> list[Step]:
     """Remove dead code: keep the steps that make wanted values, guards, and those for which `stays` returns True.
 
-    `stays` takes a step and the names of all values that are needed after it.
+    `stays` is called with a step and the names of all values that are needed after it.
     """
     names, kept = set(wanted), []
     for step in reversed(steps):
@@ -56,6 +56,7 @@ def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, 
 def live(graph: Graph) -> Graph:
     """Return the graph without dead code. A step that draws random numbers or updates a value in place stays."""
     wanted = [name for result in graph.results for name in refs(result)]
+    # The flags `r` and `m` of an operator: it draws random numbers, or changes an argument.
     steps = needed(graph.steps, wanted, lambda step, _: not set("rm").isdisjoint(operators().get(step.target, "")))
     return replace(graph, steps=tuple(steps))
 
@@ -67,7 +68,7 @@ def free(name: str, used_names: Collection[str]) -> str:
 
 
 def mapped(step: Step, named: Callable[[str], Value]) -> Step:
-    """Replace the names in a step by values."""
+    """Return a step in which `named(name)` stands for each name among its arguments."""
     return mapped_leaves(step, lambda leaf: named(leaf.name) if type(leaf) is Ref else leaf)
 
 
@@ -77,12 +78,12 @@ def among(values: Mapping[str, Value]) -> Callable[[str], Value]:
 
 
 def with_names(value: Value, named: Callable[[str], Value]) -> Value:
-    """Replace the names in a value by values."""
+    """Return a value in which `named(name)` stands for each name."""
     return with_leaves(value, lambda leaf: named(leaf.name) if type(leaf) is Ref else leaf)
 
 
 def mapped_leaves(step: Step, new: Callable[[Leaf], Value]) -> Step:
-    """Replace the leaves in the arguments of a step."""
+    """Return a step in which `new(leaf)` stands for each leaf of its arguments."""
     args = tuple(with_leaves(argument, new) for argument in step.args)
     kwargs = tuple((key, with_leaves(argument, new)) for key, argument in step.kwargs)
     # The step itself where nothing changes: `replace` would check all of it again.
@@ -90,7 +91,7 @@ def mapped_leaves(step: Step, new: Callable[[Leaf], Value]) -> Step:
 
 
 def with_leaves(value: Value, new: Callable[[Leaf], Value]) -> Value:
-    """Replace the leaves of a value: its names, numbers, texts and constants."""
+    """Return a value in which `new(leaf)` stands for each leaf: names, numbers, texts and constants."""
     match value:
         case tuple():
             return tuple([with_leaves(item, new) for item in value])

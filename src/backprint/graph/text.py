@@ -59,6 +59,7 @@ from backprint.graph.nouns import (
 
 
 MAX_CHARACTERS = 24 * 2**20
+"""How many characters a text may have."""
 
 MAX_TOKENS = 1_000_000
 """How many names, numbers, strings and marks may be parsed at once, so that their tree fits in about 1 GB."""
@@ -67,7 +68,7 @@ MAX_QUOTES = 2_000_000
 """How many quote and comment marks a text may have."""
 
 BYTES_OF_A_TOKEN = 1_000
-"""The most memory that Python's tree takes for one of them: `a;a;a` takes 920 bytes for each."""
+"""The most memory that Python's tree takes for one token: for `a;a;a` it takes 920 bytes for each."""
 
 # Possessive quantifiers, so that no text makes it backtrack. A long string is tried before a short one,
 # because `"""` begins with `""`. `open` and `end` match a quote without an end, and a backslash: both are refused.
@@ -86,6 +87,7 @@ _BESIDE = re.compile(r"^ *+[^ #\n][^#\n]*+#", re.MULTILINE)
 
 # A letter, a mark or a space for each character. Then tokens are counted without a loop: each mark is one, and so is
 # each letter after a mark or a space.
+# So `a` stands for a letter or digit, `(` for a mark.
 _KINDS = {code: "a" if chr(code).isalnum() or chr(code) == "_" else "(" for code in range(128)}
 _KINDS |= {ord(" "): " ", ord("\n"): "("}
 
@@ -124,6 +126,7 @@ def scan(text: str) -> _Scanned:
             raise RefusedError(f"line {number}: {line.strip():.80} names an encoding: a graph's text is UTF-8")
 
     def bare_piece(match: re.Match[str]) -> str:
+        """Return what stands for a string or a comment in the text without their contents."""
         kind = match.lastgroup
         if kind == "comment":
             return "#"
@@ -173,12 +176,13 @@ from torch import inf, nan
 
 aten, prims = torch.ops.aten, torch.ops.prims
 """
-"""The lines above the class in every text; the reader knows it by heart."""
+"""The lines above the class in every text; the reader compares them with these, letter by letter."""
 
 LISTING = "# A listing: repeated steps as loops, and in {braces} what differs between iterations (view_0 is view)"
 """The first line of a listing of a folded graph (`graph/folding`), which is shown to people and never read."""
 
 MAX_SPEC_DEPTH = 4
+"""How deep a spec may nest tuples."""
 
 # ---- Values and specs as text
 
@@ -246,6 +250,7 @@ def _read_size(text: str) -> int | str:
 
 
 def _sizes(text: str) -> tuple[int | str, ...]:
+    """Return the sizes in a text such as `64, s0 + 1`."""
     return tuple(map(_read_size, _split(text))) if text.strip() else ()
 
 
@@ -369,7 +374,7 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
         yield f"{body}{quote(show_port(port))},"
     if graph.outputs:
         yield f"{inner}):"
-    marker = "# -"
+    marker = "# -"  # the last comment, which counts for all steps below it
     for step in graph.steps:
         comment = show_comment(step.source, step.echo)
         if comment != marker:
@@ -441,10 +446,12 @@ def tree_of(text: str) -> tuple[ast.Module, list[str]]:
 
 
 def _comment_beside(scanned: _Scanned) -> RefusedError:
+    """Return the error for a text that has a comment on a line of code."""
     return RefusedError(f"line {scanned.beside[0]}: a comment beside code: a graph's comments have their own lines")
 
 
 def _too_deep(error: BaseException) -> RefusedError:
+    """Return the error for a text at which Python's parser, or this reader, ran out of stack or memory."""
     return RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})")
 
 
@@ -474,6 +481,7 @@ def _read_in_pieces(text: str, scanned: _Scanned) -> Graph:
     _check_tokens(head, "the lines above the steps")
 
     def statements() -> Iterator[ast.stmt]:
+        """Yield the statements of the outer forward, PIECE lines parsed at a time."""
         for start in range(first, len(lines), PIECE):
             piece = "\n".join(lines[start : start + PIECE])
             _check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
@@ -504,7 +512,8 @@ _NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ign
 
 
 def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
-    """Raise at the first node of a text that is another in the text of the Graph that was read of it."""
+    """Raise at the first node of a text's tree that differs from the tree of the text that `emit` writes for the Graph
+    that was read: Python would run the text as something else."""
     for own in (tree, written):
         match own.body:
             case [ast.Expr(value=ast.Constant(value=str())), *rest]:
@@ -530,6 +539,7 @@ def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> 
 
 
 def _written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
+    """Return the error for a line that differs from how `emit` writes the Graph that was read."""
     source_line = lines[line - 1].strip() if line else ""
     return RefusedError(
         f"line {line}: {source_line:.80} is not written as a graph is: Python could run it as something else"
@@ -540,6 +550,7 @@ _HEADER = [line for line in HEADER.split("\n") if line]
 
 
 def _module(tree: ast.Module, reader: _Reader) -> Graph:
+    """Return the Graph of the tree of a whole text: a docstring, the header and one class."""
     body, title = tree.body, ""
     match body:
         case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
@@ -570,12 +581,13 @@ T = TypeVar("T")
 
 
 class _Reader:
-    """Reads one class: the names known so far, and the current comment."""
+    """Reads one class of a text, a graph or a subgraph. `locals` are the names of values so far, `subs` those of its
+    subgraphs, and `guards` counts guards, which have no name in a text. `lines` are the lines of the whole text."""
 
     def __init__(self, lines: list[str], statements: Callable[[], Iterable[ast.stmt]] | None = None) -> None:
         self.lines = lines
         self.statements = statements
-        """The statements of a forward that is read in pieces."""
+        """Yields the statements of a forward that is parsed in pieces; None if the tree has them."""
         self.locals: set[str] = set()
         self.subs: set[str] = set()
         self.guards = 0
@@ -590,6 +602,7 @@ class _Reader:
         return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
 
     def refused(self, node: Node, why: str) -> RefusedError:
+        """Return the error for a node, with its line."""
         return RefusedError(f"line {node.lineno}: {why}")
 
     def checked(self, node: Node, make: Callable[[], T]) -> T:
@@ -605,6 +618,7 @@ class _Reader:
     # ---- the class
 
     def graph(self, cls: ast.ClassDef, title: str = "", depth: int = 0) -> Graph:
+        """Return the Graph of a class; `depth` counts the classes around it."""
         if depth > MAX_DEPTH:
             raise self.refused(cls, "subgraphs are nested too deeply")
         # `type_params` is a field since Python 3.12.
@@ -633,6 +647,7 @@ class _Reader:
         return self.forward(function, tuple(symbols), tuple(subgraphs), title)
 
     def symbol(self, node: Node, name: str, text: str) -> Symbol:
+        """Return the Symbol of `s0: "4 in [2, inf]"`."""
         match = re.fullmatch(r"(-?[0-9]{1,19}) in \[([^,\]]+), ([^,\]]+)\]", text)
         if not match:
             raise self.refused(node, f"{text!r:.80} is not a symbol's range: expected `4 in [2, inf]`")
@@ -641,6 +656,7 @@ class _Reader:
     def forward(
         self, node: ast.FunctionDef, symbols: tuple[Symbol, ...], subgraphs: tuple[tuple[str, Graph], ...], title: str
     ) -> Graph:
+        """Return the Graph of a class whose `forward` this is."""
         spec = node.args
         stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
         if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
@@ -654,11 +670,13 @@ class _Reader:
         return self.checked(node, lambda: Graph(inputs, steps, outputs, results, subgraphs, symbols, title))
 
     def outputs(self, node: ast.FunctionDef) -> tuple[Port, ...]:
+        """Return the output ports, which a forward has as its return annotation."""
         if type(node.returns) is not ast.Tuple:
             raise self.refused(node, "forward's return annotation is a tuple of ports")
         return tuple(self.port(part, part) for part in node.returns.elts)
 
     def port(self, annotation: ast.AST | None, node: Node, local: str = "") -> Port:
+        """Return the Port of an annotation; `node` is where an error is, and `local` an input's identifier."""
         if type(annotation) is not ast.Constant or type(annotation.value) is not str:
             raise self.refused(node, "a port is a string annotation, `SPEC ROLE NAME`")
         text = annotation.value
@@ -667,6 +685,7 @@ class _Reader:
     # ---- the steps
 
     def body(self, function: ast.FunctionDef) -> tuple[tuple[Step, ...], tuple[Value, ...]]:
+        """Return the steps of a forward, each with the last comment above it, and the results that it returns."""
         steps: list[Step] = []
         comment: tuple[Source | None, Echo | None] = (None, None)
         end: ast.Return | None = None
@@ -688,6 +707,7 @@ class _Reader:
         return tuple(steps), results
 
     def comment(self, line: str, number: int) -> tuple[Source | None, Echo | None]:
+        """Return what a comment says of the steps below it, as `show_comment` writes it."""
         if line == "# -":
             return None, None
         match = _COMMENT.fullmatch(line)
@@ -702,12 +722,14 @@ class _Reader:
         return Source(match["file"], int(match["line"]), match["function"], match["code"], match["module"] or ""), echo
 
     def returned(self, node: ast.Return) -> tuple[Value, ...]:
+        """Return the results that a graph returns."""
         value = self.value(node.value) if node.value is not None else None
         if type(value) is not tuple:
             raise self.refused(node, "a graph returns a tuple")
         return value
 
     def read_step(self, node: ast.stmt, source: Source | None, echo: Echo | None) -> Step:
+        """Return the Step of a statement, as `show_step` writes it, and add its name to the locals."""
         match node:
             case ast.Assert(test=ast.Compare(ops=[_]) as test, msg=None):
                 return self.guard(node, test, source, echo)
@@ -727,6 +749,7 @@ class _Reader:
         return step
 
     def guard(self, node: ast.stmt, test: ast.Compare, source: Source | None, echo: Echo | None) -> Step:
+        """Return the guard step of an `assert`."""
         name, self.guards = f"guard_{self.guards}", self.guards + 1
         right = test.comparators[0]
         match test.left, test.ops[0]:
@@ -739,6 +762,8 @@ class _Reader:
         raise self.refused(node, f"{self.source_text(node)!r} is not a guard")
 
     def call(self, node: ast.expr) -> tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]:
+        """Return the target, the arguments and the keyword arguments of a call; `x[0]` is a call of
+        `operator.getitem`."""
         match node:
             case ast.Subscript(value=ast.Name() as owner, slice=index):
                 return "operator.getitem", (self.value(owner), self.value(index)), ()
@@ -748,6 +773,7 @@ class _Reader:
         raise self.refused(node, f"{self.source_text(node)!r} is not a call of an operator")
 
     def dotted(self, node: ast.expr) -> str:
+        """Return a dotted name, `aten.mm.default`; its last part may be a keyword, `getattr(aten.random, 'from')`."""
         parts: list[str] = []
         match node:
             case ast.Call(func=ast.Name("getattr"), args=[of, ast.Constant(str(last))], keywords=[]):
@@ -762,6 +788,7 @@ class _Reader:
         return ".".join([node.id, *reversed(parts)])
 
     def kwargs(self, call: ast.Call) -> tuple[tuple[str, Value], ...]:
+        """Return the keyword arguments of a call, which may stand in `**{...}` (`show_call`)."""
         keywords: list[tuple[str, Value]] = []
         for part in call.keywords:
             value = self.value(part.value)
@@ -778,6 +805,7 @@ class _Reader:
     # ---- values
 
     def value(self, node: ast.expr, depth: int = 0) -> Value:
+        """Return the Value of an expression, as `show` writes it; `depth` counts the expressions around it."""
         if depth > MAX_DEPTH + 3:  # complex(-1.0, 0.0) nests three deep
             raise self.refused(node, "a value is nested too deeply")
         match node:
@@ -813,6 +841,7 @@ class _Reader:
         raise self.refused(node, f"{self.source_text(node)!r} is not a value of a graph")
 
     def name(self, node: Node, name: str) -> Value:
+        """Return the Value of a plain name: an earlier value, `inf` or `nan`."""
         if name in self.locals:
             return Ref(name)
         if name in ("inf", "nan"):
@@ -820,6 +849,7 @@ class _Reader:
         raise self.refused(node, f"unknown name {name!r:.80}")
 
     def attribute(self, node: ast.Attribute) -> Value:
+        """Return the Value of a dotted name: a subgraph `self.name`, a constant of torch, or an operator as data."""
         target = self.dotted(node)
         root, _, rest = target.partition(".")
         if root == "self":
@@ -831,6 +861,7 @@ class _Reader:
         return self.checked(node, lambda: Op(target))
 
     def constructed(self, node: ast.Call, depth: int) -> Value:
+        """Return the Value of a call that makes one: a device, a slice or a complex number."""
         maker = self.dotted(node.func)
         args = [self.value(argument, depth + 1) for argument in node.args]
         match maker, args:

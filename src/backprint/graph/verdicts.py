@@ -19,7 +19,7 @@ from backprint.graph.keys import PortKey, in_a_line, number_of
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """The meaning of one verdict, and its color. `equal` says that all ports compared equal."""
+    """What one word of a verdict means, and its color on a terminal. `equal` says that all ports compared equal."""
 
     meaning: str
     color: str
@@ -27,9 +27,9 @@ class _Word:
 
 
 WORDS: Mapping[str, _Word] = {
-    "bitwise": _Word("every port equal to the bit", "green", True),
-    "undifferentiable": _Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
-    "close": _Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
+    "bitwise": _Word("every port equal to the bit", "green", equal=True),
+    "undifferentiable": _Word("no output requires grad; the forward is kept, and compared equal", "cyan", equal=True),
+    "close": _Word("equal within the tolerance; the errors and the tolerance are given", "cyan", equal=True),
     "unproven": _Word("not compared, and why; never good", "yellow"),
     "wrong": _Word("not equal", "red"),
     "failed": _Word("it did not run; the cause is given", "red"),
@@ -61,10 +61,8 @@ def worst(verdicts: list[str]) -> str:
 
 
 def has_proof(verdict: str, power: object, powerless: Sequence[str]) -> bool:
-    """Whether a check is a proof of every port: all compared equal, the power was measured, and no port is without
-    power.
-
-    `powerless` has the ports without power.
+    """Whether a check is a proof of every port: all compared equal, the power was measured (`power` is not None), and
+    no port is without power: `powerless` has those that do not move when inputs are redrawn.
     """
     return verdict in GOOD and power is not None and not powerless
 
@@ -116,7 +114,7 @@ def ports_without_power(count: int) -> str:
 PROGRAM, REDRAWN = "the program", "the program on redrawn inputs"
 DIGESTS, AUTOGRAD = "digests of an earlier run", "autograd of the forward"
 KERNELS_EAGER = "the captured graph in eager"
-"""The witnesses that a port can be compared with. A port without a witness ('') is `unproven`."""
+"""The witnesses: what a port can be compared with. A port without a witness ('') is `unproven`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,10 +392,10 @@ def unmoved_ports(moved: Iterable[tuple[str, float]]) -> tuple[str, ...]:
 class Trial:
     """One redraw: how far, in tolerances, each port moved that depends on the redrawn inputs.
 
-    Ports to which a path in the graphs leads from a redrawn input may not move. `null` are those that do not depend on
-    the inputs, as a test at other values found: a bias before a batch norm has a path to every output, and changes
-    none. `open` are those for which there was no such test, because the movement of other ports shows that a check sees
-    the redraw. `untried` says why the inputs could not be redrawn.
+    Ports to which a path in the graphs leads from a redrawn input may not move. `null` are the ports that do not depend
+    on the inputs all the same, as a test at other values found: a bias before a batch norm has a path to every output,
+    and changes none. `open` are the ports for which there was no such test, because the movement of other ports shows
+    that a check sees the redraw. `untried` says why the inputs could not be redrawn.
     """
 
     name: str

@@ -27,7 +27,8 @@ LEAST_SAVED = 8
 """How many steps a loop must save."""
 
 PERIODS = 12
-"""How many periods, runs and phases are tried, the most promising first.
+"""How many periods (the lengths of an iteration), runs and phases (where an iteration begins) are tried, the most
+promising first.
 
 The limit bounds the search: steps whose tokens are a Fibonacci word have long runs of very many periods.
 """
@@ -38,7 +39,7 @@ Node: TypeAlias = "int | Repeat"
 
 @dataclass(frozen=True, slots=True)
 class OddStep:
-    """A step that one iteration has and the other iterations do not have."""
+    """A step that one iteration has and the other iterations do not have: the step at `place` in the list of steps."""
 
     iteration: int
     before: int
@@ -111,6 +112,7 @@ def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
     `depth` is the number of loops around the list.
     """
     nodes: list[Node] = []
+    # Stretches of the list, from a place to another, in which no loop was looked for yet.
     stretches = [(0, len(steps))]  # a stack and no recursion: a graph may have thousands of loops in a row
     while stretches:
         low, high = stretches.pop()
@@ -126,7 +128,7 @@ def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
 
 
 def _body_of(steps: Steps, repeat: Repeat, depth: int) -> tuple[Node, ...]:
-    """Return the steps of an iteration with loops among them.
+    """Return the steps of the first iteration of a loop, as places from 0 on, with loops among them.
 
     A loop never lies across an odd step: the text has `if i == 0:` between two statements of an iteration, and in the
     middle of an inner loop there is no such place.
@@ -302,7 +304,8 @@ def _equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[i
 
 
 def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) -> Repeat:
-    """Return a loop of iterations, with one more at each end where there is one with odd steps among its own."""
+    """Return a loop of the iterations `rows`, with one more at each end, between the places `low` and `high`, where
+    there is an iteration with odd steps among its own."""
     odd: list[OddStep] = []
     before = _joined_iteration(steps, rows[0], range(rows[0][0] - 1, low - 1, -1))
     if before is not None:
@@ -316,7 +319,7 @@ def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) ->
 
 
 def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[int, ...] | None:
-    """Return one more iteration among places, which go up or down from an iteration; None if there is none.
+    """Return one more iteration like `row` among `places`, which go up or down from its end; None if there is none.
 
     It has the tokens of an iteration in their order, with odd steps between them: at most a quarter of an iteration,
     for with more of them it is a layer of another kind. Its first match decides; a step is not tried in two places.
@@ -340,6 +343,6 @@ def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[
 
 
 def _odd_steps(iteration: int, row: Sequence[int], low: int, high: int) -> list[OddStep]:
-    """Return the steps between two places that an iteration has more than the others."""
+    """Return the steps from place `low` up to `high` that are not in `row`, as odd steps of an iteration."""
     gaps = enumerate(itertools.pairwise([low - 1, *row, high]))
     return [OddStep(iteration, before, odd) for before, (place, after) in gaps for odd in range(place + 1, after)]

@@ -25,7 +25,7 @@ from backprint.graph.nouns import Graph, Step
 from backprint.graph.steps import used
 
 Where = Mapping[Index, int]
-"""Iteration -> the place of its step in the graph."""
+"""Iteration of the loops around a step -> the place, in the graph, of the step that this iteration has there."""
 
 
 def folded(graph: Graph) -> FoldedGraph:
@@ -87,7 +87,7 @@ def block_of(step: Step) -> str:
 def _items_of(
     nodes: Iterable[Node], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> tuple[Item, ...]:
-    """Return the items of nodes.
+    """Return the items of nodes, which are places in the list of steps, or loops (`find`).
 
     `where` says which step of the graph a place stands for, in each iteration of the loops around it, and `shape` how
     often these loops run.
@@ -99,7 +99,7 @@ def _items_of(
 
 
 def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]) -> Loop:
-    """Return a loop; `shape` has the number of iterations of each loop around it."""
+    """Return a loop that was found as an item of a folded graph; `where` and `shape` as in `_items_of`."""
     # For each place of an iteration: the step of the graph that it stands for in every iteration of this loop, within
     # every iteration of the loops around it.
     inner = {

@@ -83,13 +83,14 @@ def _indented(lines: Iterator[str]) -> Iterator[str]:
 
 
 def names_of(items: Sequence[Item], counts: tuple[int, ...]) -> Iterator[str]:
-    """Yield the names of all values that items compute, in all iterations of the loops around them."""
+    """Yield the names of all values that items compute, in all iterations of the loops around them; `counts` has how
+    often these loops run, the outermost first."""
     for item in items:
         match item:
             case FoldedStep():
                 yield from map(item.name_at, _indexes_of(counts))
             case Only(_, inner):
-                yield from names_of(inner, counts[:-1])
+                yield from names_of(inner, counts[:-1])  # in one iteration of the innermost loop
             case Loop(count, inner):
                 yield from names_of(inner, (*counts, count))
 
@@ -103,7 +104,8 @@ def _indexes_of(counts: Sequence[int]) -> Iterator[Index]:
 
 
 def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collection[str]) -> Iterator[str]:
-    """Yield the lines of items; `counts` has how often the loops around them run."""
+    """Yield the lines of items; `counts` has how often the loops around them run, and `names` all names of the
+    graph."""
     above = NO_LINE
     for item in items:
         match item:
@@ -125,7 +127,7 @@ def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collectio
 
 
 NO_LINE = ["# -"]
-"""Above steps for which the program has no line."""
+"""The comment above steps for which the program has no line."""
 
 
 def _modules_of(count: int, items: Sequence[Item]) -> str:
@@ -218,7 +220,8 @@ def _row_lines(
 
 
 def _column_text(column: Sequence[str], names: Collection[str]) -> str:
-    """Return the text that the iterations have in one column of their rows; in braces if it differs."""
+    """Return the text that the iterations have in one column of their rows (value, type and role, or name); in braces
+    if it differs between iterations."""
     if len({*column}) == 1:
         return column[0]
     return in_braces(series_of({(place,): text for place, text in enumerate(column)}, (len(column),)), names)
@@ -256,5 +259,5 @@ def numbers_of(index: Index) -> str:
 
 
 def shortened(texts: Sequence[str]) -> list[str]:
-    """Return texts, or of more than MOST the first three and the last."""
+    """Return the texts; if there are more than MOST, the first three, `…` and the last."""
     return [*texts] if len(texts) <= MOST else [*texts[:3], "…", texts[-1]]

@@ -68,7 +68,10 @@ class _Growth:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What one place of a step has in each iteration: texts with growing numbers, or numbers."""
+    """What one place of a step has in each iteration: texts with growing numbers, or numbers (`is_text` tells which).
+
+    The rule is `parts` with `numbers` between them; iterations that do not follow it are in `odd`.
+    """
 
     parts: tuple[str, ...]
     """The text between the numbers; of a number, two empty texts. Empty if every iteration is listed."""
@@ -101,7 +104,8 @@ class Series:
 
 
 def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
-    """Return the Series of these values, with as few odd ones as a few starting points allow.
+    """Return the Series of these values, by iteration, with as few odd ones as a few starting points allow. `shape` has
+    the number of iterations of each loop.
 
     Two neighbours make a rule. If one of them is odd, so is the rule, and nearly every iteration would be listed. So
     the rule is made at several places, and the one with the fewest odd iterations is kept. Where more than half of the
@@ -115,7 +119,7 @@ def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
         if best is not None and not best.odd:
             return best
     if best is None or 2 * len(best.odd) > len(values):
-        return Series((), (), True, tuple(values.items()))
+        return Series(parts=(), numbers=(), is_text=True, odd=tuple(values.items()))
     return best
 
 
@@ -132,7 +136,8 @@ def bases(shape: Sequence[int]) -> Iterator[Index]:
 
 
 def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) -> Series | None:
-    """Return the Series that an iteration and its neighbours make; None if they have no rule, or too few follow it.
+    """Return the Series that the iteration `base` and its neighbours make; None if they have no rule, or too few
+    iterations follow it.
 
     For each loop, the neighbour is the next iteration of that loop: it says by how much each number grows there.
     """
@@ -437,7 +442,8 @@ def _steps_in(items: Sequence[Item]) -> int:
 
 
 def _unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:
-    """Yield the steps of items one after the other; `index` is the iteration of the loops around the items."""
+    """Yield the steps of items one after the other; `index` is the iteration of the loops around the items. An Only is
+    in no list of items but a loop's body, so there is no case for it here (`unfolded_once`)."""
     for item in items:
         match item:
             case FoldedStep():

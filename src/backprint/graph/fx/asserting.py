@@ -87,16 +87,16 @@ def _check_rows(arguments: Arguments) -> str:
 
 
 def _check_classes(arguments: Arguments, lowest: int = 0) -> str:
-    """Check that targets of a loss are classes, or the ignored one."""
+    """Check that targets of a loss are classes, from `lowest` up to their number, or `ignore_index`."""
     scores = arguments["self"]
     count = int(scores.shape[1 if scores.dim() > 1 else 0])
     ignored = (int(arguments["ignore_index"]),) if "ignore_index" in arguments else ()
-    return _index_complaint("target", arguments["target"], lowest, count, ignored)
+    return _index_complaint("target", arguments["target"], lowest, count, also=ignored)
 
 
 def _check_lists_of_classes(arguments: Arguments) -> str:
     """Check that targets are lists of classes, which -1 may end."""
-    return _check_classes(arguments, -1)
+    return _check_classes(arguments, lowest=-1)
 
 
 def _check_probabilities(arguments: Arguments) -> str:
@@ -167,9 +167,11 @@ def _complaint(name: str, value: Any, outside: Callable[[Tensor], Tensor], allow
 
 
 def _first_complaint(complaints: Iterable[str]) -> str:
+    """Return the first complaint that is not ''; '' if none is."""
     return next((complaint for complaint in complaints if complaint), "")
 
 
+# Each check with the operators, or the overloads, whose arguments it checks.
 FAMILIES: Sequence[tuple[Check, str]] = (
     (
         _check_index_along_dim,

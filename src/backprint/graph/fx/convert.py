@@ -190,7 +190,9 @@ def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
 
 @dataclass(slots=True)
 class Side:
-    """One direction being converted: the local of each fx node, and the tensors that its text cannot hold."""
+    """One direction (a forward or a backward) while it is converted from fx: `locals` has the name in the Graph of each
+    fx node, `constants` the tensors that become ports, by local, and `subgraphs` the bodies of higher-order
+    operators."""
 
     module: fx.GraphModule
     names: Names
@@ -237,7 +239,8 @@ class Side:
         return name
 
     def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
-        """Return the calls among these nodes, in order."""
+        """Return the calls among these nodes as Steps, in order; `notes` has the source and the echo of a node by
+        name."""
         steps = []
         for node in nodes:
             if node.op == "get_attr":
@@ -249,6 +252,7 @@ class Side:
         return steps
 
     def step_of_node(self, node: fx.Node, source: Source | None, echo: Echo | None) -> Step:
+        """Return the Step of a call_function node, with this source and echo; give the node a local."""
         target = target_name(node.target)
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
@@ -272,7 +276,7 @@ def pin_dtypes(module: fx.GraphModule) -> None:
 
 
 def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
-    """Return the dtype that a factory took from an unusual default dtype."""
+    """Return `dtype` for the call of a factory that took an unusual default dtype; nothing for any other call."""
     example = node.meta.get("val")
     # With tensors among its arguments, a call takes the dtype from them.
     if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):

@@ -19,7 +19,8 @@ def call_complaint(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return a call's arguments by the schema's names, and what does not fit its types."""
+    """Return a call's arguments by the schema's names, with defaults, and what does not fit the schema's types; '' if
+    all fits."""
     rows = _argument_rows(function)
     if len(args) > len(rows):
         return {}, f"{len(args)} arguments where {function} takes {len(rows)}"
@@ -66,7 +67,7 @@ def _argument_rows(function: Any) -> tuple[_ArgumentRow, ...]:
     rows = []
     for argument in schema_of(function).arguments:
         kind = str(argument.real_type)
-        if "int" in kind:
+        if "int" in kind:  # a dtype, for example, is an int in the schema
             kind = TYPES_BY_NAME.get(argument.name, kind)
         default = argument.default_value if argument.has_default_value() else None
         fits, count = _type_check(kind), argument.N or 0
@@ -119,8 +120,8 @@ def _type_check(kind: str) -> Callable[[Any], bool]:
         return lambda value: value is None or inner(value)
     if kind.startswith("List["):
         item = _type_check(kind[5:-1])
-        lone = kind[5:-1] in ("int", "float", "bool")  # int[2] takes a number for both
-        return lambda value: all(map(item, value)) if isinstance(value, (list, tuple)) else lone and item(value)
+        takes_one = kind[5:-1] in ("int", "float", "bool")  # int[2] takes a number for both
+        return lambda value: all(map(item, value)) if isinstance(value, (list, tuple)) else takes_one and item(value)
     return FITS.get(kind, lambda value: True)
 
 

@@ -71,6 +71,7 @@ def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
 
 
 def _add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.Node:
+    """Add a step to an fx.Graph, and return its node. `evaluate` turns a Value into an argument of a node."""
     if step.is_guard:
         value, *expected = map(evaluate, step.args)
         args = (value, *expected, show_step(step), line_text(step.source))
@@ -99,7 +100,7 @@ def _read_by_guards(graph: Graph) -> set[str]:
 
 
 class Examples:
-    """Fake values for annotations, of one mode; symbolic sizes are symbols of its own."""
+    """Makes fake values for annotations, in one FakeTensorMode; symbolic sizes are SymInts of its own ShapeEnv."""
 
     def __init__(self, symbols: tuple[Symbol, ...]) -> None:
         shapes = ShapeEnv()
@@ -147,10 +148,12 @@ class Examples:
         return FakeTensor(self.mode, _empty(shape, strides, dtype, "meta"), torch.device(spec.device))
 
     def size(self, size: Size) -> Any:
+        """Return a size as an int or a SymInt."""
         return evaluate(size, self.sizes)
 
 
 def _empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) -> Tensor:
+    """Return a tensor with these strides; contiguous if they are None."""
     if strides is None:
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.empty_strided(shape, strides, dtype=dtype, device=device)

@@ -44,6 +44,7 @@ from backprint.graph.text import show_step
 from backprint.values.bounds import growth_complaint, why_outgrown
 
 MODULES: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
+"""The modules of targets that are plain functions."""
 
 
 @functools.cache
@@ -154,6 +155,7 @@ def value_evaluator(env: Mapping[str, Any], subgraphs: Mapping[str, Any]) -> Cal
     `subgraphs` the callables of subgraphs."""
 
     def evaluate(value: Value) -> Any:
+        """Return the object that a Value stands for; a leaf that is a Python value stands for itself."""
         match value:
             case Ref(name):
                 return env[name]
@@ -179,12 +181,14 @@ def value_evaluator(env: Mapping[str, Any], subgraphs: Mapping[str, Any]) -> Cal
 
 
 def check_guard_step(step: Step, value: Any, expected: Any = None) -> None:
-    """Raise GuardError unless a guard step holds for a value."""
+    """Raise GuardError unless a guard step holds for a value. `expected` is what it compares the value with; a guard on
+    NaN has none."""
     check_guard(step.target, value, expected, show_step(step), line_text(step.source))
 
 
 def check_guard(target: str, value: Any, expected: Any, text: str, where: str) -> None:
-    """Raise GuardError unless a guard holds; the message has the guard and the line that it comes from."""
+    """Raise GuardError unless a guard of the kind `target` holds; the message has the guard as `text`, and the line
+    that it comes from as `where` (`line_text`)."""
     match target:
         case "assert_nan":
             holds, got, captured = value != value, value, "nan"
