@@ -330,16 +330,19 @@ class _PowerMeasurement:
         return Power(tuple(trials), tried, len(single), whole, tuple(parts), why)
 
     def reasons(self, ports: Collection[PortKey]) -> tuple[tuple[str, str], ...]:
-        """Return why each of these ports of the whole does not move."""
-        depends = self.depends[0]
+        """Return why each of these ports of the Capture does not move: the port's key as text, and a sentence."""
+        depends = self.depends[0]  # of the whole Capture; each set of inputs is a number with one bit for each input
+        # No check sees these change: the sample has results for one value of them alone (`unchecked`), or the proof at
+        # capture found no other value that the program runs on (`compared_alone`).
         unseen = depends.set_of(self.unchecked | self.compared_alone)
-        held = depends.set_of(self.guarded)
+        held = depends.set_of(self.guarded)  # the inputs whose values a guard compares
 
         def reason(key: PortKey) -> str:
             if depends.sets[key] & unseen:
                 return ONE_VALUE
             if not all(bool(part.isfinite().all()) for part in strided_parts(self.base.ports[key])):
                 return NOT_FINITE
+            # HELD, if no input that the port depends on is free of guards.
             return UNREAD if depends.sets[key] & ~held else HELD
 
         return tuple((str(key), reason(key)) for key in ports)

@@ -86,7 +86,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOpti
         make = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=instead)
         results = tuple(make(result) for result in graph.results)
     if sheet is not None:
-        sheet.ports(graph.outputs, results)
+        sheet.check_ports(graph.outputs, results)
     else:
         hold_results(graph, arguments, results)
     return results
@@ -150,7 +150,7 @@ def _open_annotation_check(notes: Notes | None, graph: Graph, env: Mapping[str, 
         return None
     arguments = [env[port.local] for port in graph.inputs]
     sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, arguments, strict=True))))
-    sheet.ports(graph.inputs, arguments)
+    sheet.check_ports(graph.inputs, arguments)
     return sheet
 
 

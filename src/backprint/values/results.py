@@ -96,13 +96,15 @@ NO_RESULT = ResultTree(pytree.tree_structure(()), ())
 
 
 def _fill_leaf(opened: OpenedObject | None, leaves: Sequence[Any]) -> Any:
-    """Return a leaf, or a copy of an object's template with these leaves."""
+    """Return what stands at one leaf of a ResultTree's `spec`: a copy of an opened object's template with these leaves,
+    or, if no object was opened there, the only leaf."""
     if opened is not None:
         return _ObjectCopier(lambda hole, name: hole.filled(leaves[hole.index])).copy_of(opened.template)
     if _is_plain_leaf(leaves[0]):
         return leaves[0]
-    # A container or an array without tensors is copied, because the caller may write to it.
-    return _ObjectCopier(lambda leaf, name: leaf, frozenset()).copy_of(leaves[0])
+    # An object without tensors, the same one at each replay. Containers and arrays in it are copied, because the caller
+    # may write to what a replay returns. It reaches no leaf, so no search is needed.
+    return _ObjectCopier(lambda leaf, name: leaf, reaching=frozenset()).copy_of(leaves[0])
 
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
