@@ -60,7 +60,7 @@ def _has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
 
 
 def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
-    """Return a tensor as a copy with these strides: the tensor itself if it has them, or if they are those of an
+    """Return a copy of a tensor with these strides; the tensor itself if it has them, or if they are those of an
     expanded tensor, whose elements share memory and cannot be written."""
     if _has_strides(tensor, wanted) or any(
         step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)
