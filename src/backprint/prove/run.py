@@ -45,7 +45,7 @@ Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
 class RunOptions:
     """How graphs run: which annotations are checked, who sees their values, and what answers their collectives.
 
-    `annotations` are Notes, into which each value is compared with its annotation. `watch(graph, name, value)` is
+    `annotations` are the Notes of a comparison of each value with its annotation. `watch(graph, name, value)` is
     called with each input and with each result of a step. `answer` answers the collectives: it returns what this rank
     receives; for a whole Capture it is an `Others`. Without it, the Capture's peers (the other ranks as they were in
     one run) do, or else the process groups of this process.

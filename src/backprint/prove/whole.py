@@ -415,7 +415,7 @@ def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[
 
 def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
     """Whether a `size` guard holds, where symbols have these `sizes`. A guard about a tensor that is not among `values`
-    holds, and so does a condition of which not every symbol is known."""
+    holds, and so does a condition without a tensor whose symbols are not all known."""
     match = SIZE.fullmatch(guard.text)
     if match is None:
         raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")
