@@ -124,7 +124,7 @@ def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict
     is_light = _is_light(values)
     others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
     reseeded = Draw("reseeded", values, tangents=None, seed=capture.seed + 1, anew=True)
-    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, {})):
+    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, verdicts={})):
         return _under_another_seed(of_seed)
     only_captured: list[str] = []  # inputs that were compared at their captured values alone
     for other in others:
@@ -138,7 +138,7 @@ def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict
                 continue
             # Redraws run under another seed too. So the seed is asked first, which a Capture of many elements has not
             # been yet.
-            if not is_light and (of_seed := _differs_on(capture, reseeded, {})):
+            if not is_light and (of_seed := _differs_on(capture, reseeded, verdicts={})):
                 return _under_another_seed(of_seed)
             pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
             reason = f"the program reads them in a way that Backprint does not see: on others, {difference}"
@@ -232,7 +232,7 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
     alone = []
     for name in moved:
         new_values = {member: moved[member] for member in groups.get(name, {name})}
-        if _differs_on(capture, replace(draw, values={**values, **new_values}), {}):
+        if _differs_on(capture, replace(draw, values={**values, **new_values}), verdicts={}):
             alone.append(name)
     return alone or list(moved)
 

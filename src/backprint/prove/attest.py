@@ -89,13 +89,13 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         parts = _part_witness(capture, replayed) if alive else {}
         # From here on, a port keeps its worst verdict, also of what differed at capture.
         verdict_of_port = {port.key: port for port in verdicts}
-        keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
+        keep_worst(verdict_of_port, draw="", verdicts=capture.origin.not_bitwise)
         second: dict[str, Row] = {}
         if alive and expected is not None:
             second = _second_witness(capture, draw, verdict_of_port, details)
             keep_worst(verdict_of_port, "resized", resize(capture, details))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    measured = Power(())
+    measured = Power(trials=())  # not measured
     if power != "none":
         base = base_of(draw, replayed)
         measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
@@ -117,6 +117,7 @@ def _second_witness(
     the inputs, and of the program's results. Add the verdicts on it to `verdict_of_port`. Empty if there is no such
     draw, or if the program does not run on it. `first` is the draw of the recipes."""
     draw = second_draw(capture, first)
+    # As a `fresh` draw, on which a program may raise or a guard break: then the sample keeps no rows.
     if (
         draw is None
         or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None

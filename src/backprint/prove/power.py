@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -143,13 +143,19 @@ MOST_FURTHER, MOST_SINGLE = 10, 4
 Sides = tuple[Results, ...]
 """The results of a run by port: of the whole Capture, then of each Pair."""
 
-Way = tuple[bool, "float | None"]
-"""How inputs are redrawn: whether floats only, and by which step relative to their size; None is a new draw."""
 
-WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
+class Way(NamedTuple):
+    """How inputs are redrawn: all of them or only floats, and floats by which step relative to their size; None is a
+    new draw."""
+
+    floats_only: bool
+    step: float | None
+
+
+WAYS = (Way(floats_only=False, step=None), Way(floats_only=True, step=None), Way(floats_only=True, step=NUDGE))
 """The ways of a redraw. The first on which the program runs counts."""
 
-GUARDED_WAYS: tuple[Way, ...] = ((False, NUDGE), (False, SMALL_NUDGE))
+GUARDED_WAYS = (Way(floats_only=False, step=NUDGE), Way(floats_only=False, step=SMALL_NUDGE))
 """The ways for inputs that a guard holds: small steps, which the guard may allow."""
 
 
@@ -194,7 +200,8 @@ def power_of(
             ports, *parts = _results_on(capture, values)
             base = Base(values, ports, tuple(parts))
         measurement = _PowerMeasurement(capture, maker.recipes, base, dict(fresh or {}), seed)
-        single = measurement.single_inputs(inputs, only, seconds is not None or count is not None)
+        is_part = seconds is not None or count is not None
+        single = measurement.single_inputs(inputs, only, is_part)
         return measurement.run(measurement.groups(inputs), single, seconds, count)
 
 
@@ -292,7 +299,7 @@ class _PowerMeasurement:
         return any(depends.set_of(names) & read for depends, read in zip(self.depends, self.read, strict=True))
 
     def is_fixed(self, name: str) -> bool:
-        """Whether a guard fixes the one number of an input."""
+        """Whether an input has one number, and a guard on this input alone compares it by `==`."""
         value = self.base.values.get(name)
         return (
             isinstance(value, Tensor)
@@ -338,7 +345,7 @@ class _PowerMeasurement:
         whole, *parts = (self.port_powers(index) for index in range(len(self.largest)))
         why = self.reasons([key for key in self.largest[0] if str(key) in unmoved_ports(whole)])
         if not groups and not single:
-            return Power(tuple(standard), 0, 0, whole, tuple(parts), why)
+            return Power(tuple(standard), most=whole, parts=tuple(parts), why=why)
         started = time.monotonic()
         trials: list[Trial] = []  # the groups come first
         for title, names in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
@@ -346,7 +353,7 @@ class _PowerMeasurement:
             if trials and ((seconds is not None and spent > seconds) or (count is not None and len(trials) >= count)):
                 break
             trials.append(self.redraw(title, names))
-        tried = sum(not trial.untried for trial in trials[len(groups) :])
+        tried = sum(not trial.untried for trial in trials[len(groups) :])  # of single inputs
         return Power(tuple(trials), tried, len(single), whole, tuple(parts), why)
 
     def reasons(self, ports: Collection[PortKey]) -> tuple[tuple[str, str], ...]:
@@ -416,7 +423,7 @@ class _PowerMeasurement:
         """
         along = self.update_only_buffers()
         trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, along=frozenset(along))
-        for side in trial.silent:
+        for side in trial.silent:  # `forward` or `backward`, if no port of it moved
             movement = ((PortKey.from_text(port), by) for port, by in trial.moved)
             self.caps |= {key: by for key, by in movement if side_of(key) == side}
         return trial
@@ -425,7 +432,7 @@ class _PowerMeasurement:
         """Return buffers that only updates of tensors depend on, such as running statistics in training."""
         depends = self.depends[0]
         sets_of_others = (inputs for key, inputs in depends.sets.items() if key.role != "mutation")
-        read = functools.reduce(operator.or_, sets_of_others, 0)
+        read = functools.reduce(operator.or_, sets_of_others, 0)  # the inputs that outputs and gradients depend on
         return tuple(name for name in self.inputs_of_roles("buffer") if not depends.set_of([name]) & read)
 
     def further_redraws(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
@@ -438,7 +445,8 @@ class _PowerMeasurement:
         for role, title in GROUPS.items():
             yield title, self.inputs_of_roles(role), WAYS
         yield EVERYTHING, tuple(self.units), WAYS
-        yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), ((True, NUDGE),)
+        little = (Way(floats_only=True, step=NUDGE),)
+        yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), little
         guarded = tuple(name for name in self.units if name in self.guarded - self.pinned)
         yield "what guards hold, a little", guarded, GUARDED_WAYS
         for name in self.with_own_updates_first(guarded)[:MOST_SINGLE] if len(guarded) > 1 else ():
@@ -496,15 +504,15 @@ class _PowerMeasurement:
         del run, sides  # the results may be gigabytes, and the neutral point runs the Capture twice more
         unmoved = [key for key, by in movement.items() if by < 1]
         if is_standard and unmoved and not Trial(title, shown, _port_texts(movement)).hidden:
-            # Other ports show that a check sees this redraw, so why these do not move is left open: the answer takes
-            # two runs in float64.
+            # A check sees this redraw by other ports (it is not `hidden`), so why these ports do not move is left open:
+            # the answer takes two runs in float64.
             rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
         # The Trial is about the inputs, so the buffers that were redrawn along keep their values at the neutral point.
         own_values = {name: value for name, value in values.items() if name not in along}
         independent = self.independent_ports(unmoved, own_values) if unmoved else ()
         rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
-        return Trial(title, shown, rows, tuple(str(key) for key in movement if key in independent))
+        return Trial(title, shown, rows, null=tuple(str(key) for key in movement if key in independent))
 
     def run_on_others(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
         """Return other values of these inputs, redrawn in the first way on which the Capture runs, and the results on

@@ -122,7 +122,7 @@ def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """Return a Verdict for each of several linked Pairs, and at the end one for the whole Capture."""
     whole, parts = _tallies(capture)
-    keep_worst(whole.verdicts, "", capture.origin.not_bitwise)
+    keep_worst(whole.verdicts, draw="", verdicts=capture.origin.not_bitwise)  # what differed in the proof at capture
     whole.details += left_out_of(capture.notes)
     base: Base | None = None  # the run on the recipes' inputs, from which power is measured
     try:

@@ -78,7 +78,7 @@ class Place(ABC):
             self.last = value
 
     def restore(self) -> None:
-        """Write the last value again, whatever has changed since."""
+        """Write the last value again, if another one is there now."""
         if not self.is_last():
             self.write(self.last)
 
@@ -601,7 +601,8 @@ def is_users(kind: Any) -> bool:
 def is_installed(module: str, file: str) -> bool:
     """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
     state."""
-    # The folder in which the top package lies: one level up for each dot, and one more for an `__init__.py`.
+    # Installed are the modules beside a `*.dist-info`. The folder in which the top package lies is one level up for
+    # each dot, and one more for an `__init__.py`.
     above = Path(file).parents
     depth = module.count(".") + (Path(file).stem == "__init__")
     return len(above) > depth and _has_packages(above[depth])
@@ -626,8 +627,8 @@ def is_users_module(module: types.ModuleType) -> bool:
 
 @functools.cache
 def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of the objects of a class, each with its name. A C type has members of the same kind, which are
-    no slots."""
+    """Return the slots of the objects of a class: the descriptor of each, and its name. A C type has members of the
+    same kind, which are no slots."""
     return tuple(
         (value, name)
         for base in kind.__mro__
@@ -639,7 +640,8 @@ def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of a user's class, and of the Python classes whose slots hold a program's objects."""
+    """Return the slots of the objects of a class that hold a program's objects, as `slots_in` does: of a user's
+    classes, and of CLASSES_WITH_SLOTS."""
     if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
         return ()
     return tuple(
