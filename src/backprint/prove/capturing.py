@@ -118,6 +118,7 @@ def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> s
     # A control flow operator counts most: its gradients may be wrong for the body that did not run.
     causes = {doubt.cause for doubt in last.doubts}
     other = OTHER_ENGINE.get((last.engine, CONTROL_FLOW if CONTROL_FLOW in causes else last.cause), "")
+    # Engine `eager` does not take the option `fake`, but may record a fake program that checkpoints.
     return "" if other in lacking and last.cause != CHECKPOINTS else other
 
 

@@ -104,8 +104,9 @@ class CaptureRun:
             self.runs.append(run)
 
     def _begin_graph(self, index: int, side: str) -> RunOptions:
-        """Return the options for one graph, which runs next: ranks that run at the same time answer its collectives, if
-        there are any, else the Capture's peers."""
+        """Return the options for the graph of this Pair and direction, which runs next: ranks that run at the same time
+        (`options.answer`) answer its collectives, if there are any, else the Capture's peers. They are told how many
+        collectives of each group come before this graph."""
         others: Any = self.options.answer or self.capture.peers  # an `Others`
         if others is None:
             return self.options

@@ -69,6 +69,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         if len(rows) > 1 and not facts["links"] and any(_ports_of(facts["signature"].output)):
             raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
         pairs = tuple(_read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
+        # What is said twice is compared later: `claims` has the roles and annotations that each graph is to have.
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
