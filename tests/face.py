@@ -509,7 +509,7 @@ if TYPE_CHECKING:
     from backprint.values.bounds import MOST_ITEMS, why_outgrown
     from backprint.values.closeness import TOLERANCE
     from backprint.values.closeness import same_bits as closeness_same_bits
-    from backprint.values.exchanges import Call, Exchange, Peers, received_without
+    from backprint.values.exchanges import Call, Exchange, Peers, received_without_others
     from backprint.values.fingerprint import DescribeState, describe_value
     from backprint.values.geometry import are_contiguous, contiguous_strides, is_dense, overlaps_itself, span
     from backprint.values.memory import bits_of, memory_spans, overlapping_pairs

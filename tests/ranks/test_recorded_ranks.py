@@ -28,7 +28,7 @@ from face import (
     SampleError,
     UsageError,
     received_by,
-    received_without,
+    received_without_others,
     refs,
 )
 
@@ -135,7 +135,7 @@ def test_a_rank_that_sends_something_else_receives_what_the_others_sent(call: Ca
     received = received_by(1, call.kind, options, before)
     kept = Exchange((call,) * 3, (None, before[1], None), received)
     expected = received_by(1, call.kind, options, [before[0], now[1], before[2]])
-    answer = received_without(kept, 1, now[1])
+    answer = received_without_others(kept, 1, now[1])
     assert answer is not None
     torch.testing.assert_close(answer, expected, rtol=1e-12, atol=1e-12)
     peers = Peers({"dp": [kept]}, {"dp": 1})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,34 +21,50 @@ from backprint.graph.text import show_spec
 from backprint.values.settings import read_settings
 
 DECIDE = ("torch", "machine", "cpu_capability", "mkldnn", "flash_sdp", "math_sdp", "float32_matmul_precision")
-"""The settings that determine which strides kernels return."""
+"""The settings and facts of an environment that determine which strides kernels return."""
 
 WORKSPACE = TensorSpec("uint8", (0,))
 """How tracing annotates a kernel's workspace, whose size only the kernel knows."""
 
 
+class _WrongAnnotation(NamedTuple):
+    """An annotation that a value contradicts, the annotation that the value has, and both as text for a message.
+
+    `true` is None where the run does not tell it: the graph has symbols, or the value is no tensor.
+    """
+
+    annotated: Spec
+    true: Spec
+    text: str
+
+
 @dataclass(slots=True)
 class AnnotationCheck:
-    """Compares the values of one run of a graph with their annotations; wrong ones are kept by role and name."""
+    """Compares the values of one run of a graph with their annotations.
+
+    `sizes` has the values of the graph's symbols in this run, `strides` says whether strides are compared, and
+    `numbers` is as in Notes. `found` has the wrong annotations by role and name; the role of a step's value is `step`.
+    """
 
     graph: Graph
     sizes: Mapping[str, int]
     strides: bool
     numbers: bool
-    found: dict[tuple[str, str], tuple[Spec, Spec, str]] = field(default_factory=dict)
+    found: dict[tuple[str, str], _WrongAnnotation] = field(default_factory=dict)
 
     def note(self, role: str, name: str, spec: Spec, value: Any) -> None:
         """Compare one value with its annotation."""
+        # Without `numbers`, constant sizes are taken from the value, so that they match; strides follow from sizes.
         annotated = _with_numbers(spec, value) if self.sizes and not self.numbers else spec
         if not agrees(annotated, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
             where = f", where {sizes_in_words(self.sizes)}" if self.sizes and _any_symbol(spec) else ""
             text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
             # One run has numbers where the annotation has symbols, so it cannot say what the annotation should be.
             true = None if self.graph.symbols else corrected(spec, value)
-            self.found.setdefault((role, name), (spec, true, text))
+            self.found.setdefault((role, name), _WrongAnnotation(spec, true, text))
 
-    def ports(self, ports: Sequence[Port], values: Sequence[Any]) -> None:
-        """Compare values with the annotations of ports."""
+    def check_ports(self, ports: Sequence[Port], values: Sequence[Any]) -> None:
+        """Compare the values of inputs or results, in port order, with the annotations of their ports."""
         for port, value in zip(ports, values, strict=True):
             self.note(port.role, port.name, port.spec, value)
 
@@ -60,10 +76,10 @@ class AnnotationCheck:
 
 @dataclass(slots=True)
 class Notes:
-    """The graphs that have run, each with its AnnotationCheck.
+    """What a run of a Capture notes about annotations: `sheets` has an AnnotationCheck for each graph that has run.
 
-    Without `numbers`, constant sizes of a graph with symbols are not compared: at other sizes than captured, some of
-    them should have been symbols, which tracing has lost.
+    With `strides`, strides are compared too. Without `numbers`, constant sizes of a graph with symbols are not
+    compared: at other sizes than captured, some of them should have been symbols, which tracing has lost.
     """
 
     strides: bool
@@ -78,18 +94,20 @@ class Notes:
     def contradictions(self) -> Iterator[Contradiction]:
         """Yield every wrong annotation."""
         for sheet in self.sheets:
-            for (role, name), (_, _, text) in sheet.found.items():
-                yield Contradiction(role, name, text)
+            for (role, name), wrong in sheet.found.items():
+                yield Contradiction(role, name, wrong.text)
 
 
 def notes_in(environment: Mapping[str, str], numbers: bool = True) -> Notes:
-    """Return the Notes for runs, under the present settings, of graphs that were traced in this environment."""
+    """Return empty Notes for runs, under the present settings, of graphs that were traced in this environment: a
+    Capture's recorded settings by name. Strides are compared only if the settings that determine them are equal."""
     now = dict(read_settings())
     return Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
 
 
 def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
-    """Correct a Capture's annotations by its values: tracing infers them from meta kernels."""
+    """Return a Capture whose wrong annotations are corrected by the values of a run, of which `notes` are the Notes.
+    Tracing infers annotations from meta kernels, and the kernels that ran may differ from these."""
     # By identity, which needs no hash of a whole graph. The sheets hold the graphs, so no id is used twice.
     sheets = {id(sheet.graph): sheet for sheet in notes.sheets if sheet.found}
     if not sheets:
@@ -107,23 +125,24 @@ def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
 
 
 def _corrected_graph(graph: Graph, sheet: AnnotationCheck) -> Graph:
-    """Correct a graph's annotations by those that a run has found."""
+    """Return a graph with the annotations of its values in the run of which `sheet` is the check."""
 
-    def of(role: str, name: str, spec: Spec) -> Spec:
-        value_spec = sheet.found.get((role, name))
-        return value_spec[1] if value_spec is not None and value_spec[0] == spec else spec
+    def true_spec(role: str, name: str, spec: Spec) -> Spec:
+        wrong = sheet.found.get((role, name))
+        return wrong.true if wrong is not None and wrong.annotated == spec else spec
 
     def ports(graph_ports: Sequence[Port]) -> tuple[Port, ...]:
-        return tuple(replace(port, spec=of(port.role, port.name, port.spec)) for port in graph_ports)
+        return tuple(replace(port, spec=true_spec(port.role, port.name, port.spec)) for port in graph_ports)
 
     steps = tuple(
-        step if step.is_guard else replace(step, spec=of("step", step.name, step.spec)) for step in graph.steps
+        step if step.is_guard else replace(step, spec=true_spec("step", step.name, step.spec)) for step in graph.steps
     )
     return replace(graph, inputs=ports(graph.inputs), steps=steps, outputs=ports(graph.outputs))
 
 
 def corrected(spec: Spec, value: Any) -> Spec:
-    """Return the annotation of a value; None if it is not a tensor, such as a gradient that was not requested."""
+    """Return the annotation that a value has; None if it is no tensor. In a tuple of results, `spec` keeps its part for
+    a result that is None, such as a gradient that was not requested."""
     if isinstance(value, Tensor):
         return spec_of(value)
     if isinstance(value, (tuple, list)) and isinstance(spec, tuple) and len(spec) == len(value):
@@ -135,7 +154,8 @@ def corrected(spec: Spec, value: Any) -> Spec:
 
 
 def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = True) -> bool:
-    """Whether a value matches its annotation; an annotation of None always matches."""
+    """Whether a value matches its annotation, where the symbols in it have these `sizes`. Everything matches an
+    annotation of None."""
     match spec:
         case None:
             return True
@@ -154,7 +174,7 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
 
 
 def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], strides: bool) -> bool:
-    """Whether a tensor matches an annotation."""
+    """Whether a tensor matches an annotation: its dtype, layout, device and sizes, and with `strides` its strides."""
     kind = (str(value.dtype)[6:], str(value.layout)[6:], str(value.device), value.dim())
     if kind != (spec.dtype, spec.layout, spec.device, len(spec.shape)):
         return False
@@ -173,7 +193,7 @@ def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], str
 
 
 def _with_numbers(spec: Spec, value: Any) -> Spec:
-    """Replace constant sizes in an annotation by the sizes of a value."""
+    """Return an annotation with the sizes of a value in the place of its constant sizes; symbolic sizes stay."""
     if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
         return tuple(_with_numbers(part, part_value) for part, part_value in zip(spec, value, strict=True))
     if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):
@@ -182,8 +202,9 @@ def _with_numbers(spec: Spec, value: Any) -> Spec:
     return replace(spec, shape=tuple(shape))
 
 
-def fits(size: Any, now: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a size in an annotation is this number, as far as is known."""
+def fits(size: Any, now: float, sizes: Mapping[str, int]) -> bool:
+    """Whether a size in an annotation, a number or an expression of symbols, is `now`. True if `sizes` does not have
+    every symbol of the expression."""
     if isinstance(size, int):
         return size == now
     try:
@@ -208,10 +229,11 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 def _is_scalar_of(kind: str, expression: str, value: Any, sizes: Mapping[str, int]) -> bool:
-    """Whether a number matches an annotation."""
+    """Whether a value matches a ScalarSpec: it has a Python type of this kind, and a number also has the value that
+    the expression of symbols has at these sizes. An empty expression stands for any value."""
     if not isinstance(value, KINDS[kind]):
         return False
-    return not expression or not isinstance(value, (int, float)) or fits(expression, value, sizes)  # type: ignore[arg-type]  # floats compare too
+    return not expression or not isinstance(value, (int, float)) or fits(expression, value, sizes)
 
 
 def _any_symbol(spec: Spec) -> bool:
@@ -238,5 +260,6 @@ def spec_of(value: Tensor) -> TensorSpec:
     dtype, device, layout = str(value.dtype)[6:], str(value.device), str(value.layout)[6:]
     if value.layout is not torch.strided:
         return TensorSpec(dtype, tuple(value.shape), None, 0, device, layout)
+    # A TensorSpec has None for the strides of a contiguous tensor.
     usual = torch.empty(value.shape, device="meta").stride()
     return TensorSpec(dtype, tuple(value.shape), None if value.stride() == usual else value.stride(), 0, device)

@@ -40,7 +40,8 @@ from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positiona
 
 
 def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """Return the strides that a port has for a tensor of this shape; None if they are not known."""
+    """Return the strides that a tensor of this shape has according to the spec of its port, where symbols have these
+    `sizes`; None if they are not known."""
     if spec.layout != "strided" or tensor.layout is not torch.strided:
         return None
     if spec.stride is None:
@@ -59,7 +60,8 @@ def _has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
 
 
 def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
-    """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
+    """Return a copy of a tensor with these strides; the tensor itself if it has them, or if they are those of an
+    expanded tensor, whose elements share memory and cannot be written."""
     if _has_strides(tensor, wanted) or any(
         step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)
     ):
@@ -69,11 +71,12 @@ def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
 
 
 def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
-    """Return a tangent with the strides that the backward was traced for, which may make views of it."""
+    """Return a tangent with the strides that the backward was traced for, as the backward may make views of it. `spec`
+    is of the tangent's port. If the strides are not known, they are those of `output`."""
     if output.layout is not torch.strided:
         return tangent
-    known_ = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None
-    return laid_as(tangent, known_ if known_ is not None else torch.empty_like(output).stride())
+    traced_strides = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None
+    return laid_as(tangent, traced_strides if traced_strides is not None else torch.empty_like(output).stride())
 
 
 # ---- Tensors that are the same or share memory, compared with those of the captured call
@@ -82,7 +85,8 @@ INPUT_ALONE = "capture again on inputs like these"
 
 
 def _check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Raise unless inputs have the strides as at capture: a program may read strides, and a graph's views need them."""
+    """Raise unless the inputs in `passed` have the strides that they had at capture: a program may read strides, and a
+    graph's views need them. `values` has all inputs and state, which determine the symbolic sizes."""
     ports = {port.name: port for port in free_ports(capture) if port.name in passed}
     sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
     for name, port in ports.items():
@@ -98,7 +102,7 @@ def _check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mappi
 
 
 def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
-    """Say how to give a tensor the strides that it had at capture."""
+    """Return the beginning of an advice: how to give the argument `name` the strides that it had at capture."""
     if _has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
     # On meta tensors: the strides of a memory format cost no memory there.
@@ -113,7 +117,8 @@ def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -
 
 
 def _laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the parameters, buffers and constants with other strides than their ports', copied to those strides."""
+    """Return copies, with the strides of their ports, of the parameters, buffers and constants that have others. Inputs
+    are left out: `_check_strides` refuses them."""
     ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
     state_values: dict[str, Tensor] = {}
     for port in ports:
@@ -127,24 +132,25 @@ def _laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def check_same(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Raise unless the same arguments are one tensor as at capture: a program may compare them, and gradients add
-    up."""
-    same = set(capture.signature.same)
+    """Raise unless the same names are one tensor as at capture: a program may compare them, and gradients add up.
+    `passed` has the arguments, and `values` the parameters, buffers and constants too."""
+    same = set(capture.signature.same)  # pairs of names that were one tensor at capture
     for left, right in same:
         both = left in values and right in values
-        own = left in passed  # a parameter that is passed too may be given as another view of its memory, in `state`
+        # Two arguments must be one object. A parameter that is an argument too may be another view of the memory.
+        own = left in passed
         if (
             both
             and right in passed
-            and not (values[left] is values[right] if own else one(values[left], values[right]))
+            and not (values[left] is values[right] if own else _are_one(values[left], values[right]))
         ):
             raise GuardError(
                 f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
             )
     if capture.signature.aliases is None:
         return
-    first: dict[int, str] = {}
-    # Names that were one tensor at capture have one head, so that they may be one tensor now.
+    first: dict[int, str] = {}  # the first name of each tensor, by its id
+    # Names that were one tensor at capture have one head, the first of them, so that they may be one tensor now.
     heads = {right: left for left, right in same}
     for name, tensor in passed.items():
         other = first.setdefault(id(tensor), name)
@@ -155,21 +161,21 @@ def check_same(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[s
             )
 
 
-def span(tensor: Tensor) -> tuple[Any, ...]:
-    """Return a tensor's memory and geometry; its identity if it has no memory."""
+def _place_in_memory(tensor: Tensor) -> tuple[Any, ...]:
+    """Return a key of a tensor's memory and geometry; its identity if it has no memory."""
     place = memory_spans({"": tensor}).get("")
     return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
 
 
-def one(left: Tensor, right: Tensor) -> bool:
+def _are_one(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors are one, or equal views of the same memory."""
-    return left is right or span(left) == span(right)
+    return left is right or _place_in_memory(left) == _place_in_memory(right)
 
 
 def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     """Raise if tensors share memory in another way than at capture, and the program writes to one of them, or reads
     where it is."""
-    changed = mutated(capture)
+    changed = mutated(capture)  # the names of tensors that the program writes to
     read = {name: guard for guard in capture.guards if guard.kind == "memory" for name in guard.inputs}
     if capture.signature.aliases is None or not (changed or read):
         return
@@ -177,31 +183,33 @@ def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     read |= {right: read[left] for left, right in same if left in read}
     written = {*changed, *read, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
-    # Only memory that is written to, or whose address is read, can change a result. At capture: which pairs share it,
-    # and how many bytes apart they begin.
+    # Only memory that is written to, or whose address is read, can change a result. `then`: which pairs of names share
+    # such memory at capture, and how many bytes after the first the second begins.
     aliases = [alias for alias in capture.signature.aliases if names >= set(alias[:2])]
     then = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
-    # The same for these values.
+    # `now`: the same for these values.
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
-    known = {frozenset(pair) for pair in same}
+    known = {frozenset(pair) for pair in same}  # `check_same` has compared these
     now: dict[tuple[str, str], int] = {}
     for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
         if frozenset((left, right)) not in known:
-            # The pair may be in the other order, and the distance then has the other sign.
+            # If `then` has the pair in the other order, so has `now`, and the distance gets the other sign.
             turned = (right, left) in then
             now[(right, left) if turned else (left, right)] = -apart if turned else apart
     for pair in dict.fromkeys((*then, *now)):
         if then.get(pair) != now.get(pair):
             left, right = pair
             raise GuardError(
-                f"{left!r} and {right!r} {shared(then.get(pair))} at capture and {shared(now.get(pair))} now, and the "
+                f"{left!r} and {right!r} {_sharing_text(then.get(pair))} at capture and "
+                f"{_sharing_text(now.get(pair))} now, and the "
                 f"program {_use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
                 f"{INPUT_ALONE}"
             )
 
 
 def _use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mapping[str, Guard]) -> str:
-    """Say what a program does with the memory of two tensors, and in which line if it reads where they are."""
+    """Say what a program does with the memory of two tensors: it writes to those of them in `written`, or reads the
+    address of one, in the line of its Guard in `read`."""
     guard = next((read[name] for name in pair if name in read), None)
     if guard is None:
         return f"writes to {' and '.join(name for name in pair if name in written)}"
@@ -209,8 +217,8 @@ def _use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mappin
     return f"reads where {guard.inputs[0]} is in memory{where}"
 
 
-def shared(apart: int | None) -> str:
-    """Say how two tensors share memory."""
+def _sharing_text(apart: int | None) -> str:
+    """Say how two tensors share memory that begin so many bytes apart; None if they share none."""
     if apart is None:
         return "shared no memory"
     return "started at the same address" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"
@@ -219,7 +227,8 @@ def shared(apart: int | None) -> str:
 # ---- Parameters, buffers and constants: the live module's, the caller's `state`, or the recipes' if the caller says so
 
 State = Mapping[str, Tensor] | str | None
-"""Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
+"""What the caller passes as `state`, for parameters, buffers and constants: tensors by name, `"recipe"` for those that
+the recipes make, or None for those of the live module."""
 
 
 def check_state(capture: Capture, state: State) -> None:
@@ -231,7 +240,7 @@ def check_state(capture: Capture, state: State) -> None:
             f"state={state!r:.60} is neither a mapping of names to tensors, as model.state_dict() is, nor 'recipe'"
         )
     ports = {port.name for port in free_ports(capture)}
-    inner = {port.name for pair in capture.pairs for port in pair.forward.inputs}
+    inner = {port.name for pair in capture.pairs for port in pair.forward.inputs}  # also of values between Pairs
     drawn = set(capture.recipes.recipes)
     strange = [name for name in state if name not in ports | inner | drawn]
     missing = [name for name in ports if name not in state]
@@ -243,7 +252,7 @@ def check_state(capture: Capture, state: State) -> None:
 
 
 def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
-    """Raise if `state` has another tensor for an argument."""
+    """Raise if `state` has another tensor than the call for one of the arguments, which `passed` has by name."""
     for name, value in state.items() if isinstance(state, Mapping) else ():
         if name in passed and passed[name] is not value:
             raise UsageError(
@@ -253,7 +262,8 @@ def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
 
 
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return a Capture's own inputs: from the captured call while it lives, else from recipes, with tangents."""
+    """Return a Capture's own inputs and state by name, and its tangents by output: from the captured call while that
+    lives, which has no tangents, else from the recipes."""
     if capture.origin.alive and not capture.fake and state != "recipe":
         return _with_state(capture, capture.origin.values(), state), {}
     tensors = capture.recipes.make()
@@ -282,7 +292,8 @@ def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
 
 
 def _with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
-    """Add parameters, buffers and constants to the inputs: given ones, else the live module's, else exact recipes'."""
+    """Return the passed inputs with the parameters, buffers and constants that are missing: the caller's, else the live
+    module's, else those that exact recipes make. A tensor with two names has its value under both."""
     values = {**passed, **(state if isinstance(state, Mapping) else {})}
     same = {right: left for left, right in capture.signature.same}
     missing: list[Port] = []
@@ -299,7 +310,7 @@ def _with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) ->
 
 
 def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
-    """Return the values of these parameters, buffers and constants, which were not given."""
+    """Return the values of the parameters, buffers and constants of these ports, which the caller has not given."""
     names = [port.name for port in ports]
     live = _live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
     values = {name: live[name] for name in names if name in live}
@@ -316,7 +327,8 @@ def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[
 
 
 def _from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
-    """Return the recipes' values of these; refuse values that they draw, unless the caller says so."""
+    """Return the tensors of these names that recipes make. Refuse recipes that draw values at random, which are not the
+    program's own, unless the caller passes `state="recipe"`."""
     recipes = capture.recipes.recipes
     redrawn = [name for name in names if name in recipes and _is_drawn(recipes, name)]
     if redrawn and state != "recipe" and not capture.fake:
@@ -333,15 +345,17 @@ def _from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[
 
 
 def _is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
-    """Whether a recipe draws its tensor, or a tensor that its tensor is a view of."""
+    """Whether a recipe draws its tensor at random, or a tensor that its tensor is a view of or consists of."""
     recipe = recipes[name]
+    # A view has the name of its base there, and a sparse tensor the names of its parts.
     of = dict(recipe.facts).get("of", ()) if recipe.kind in ("view", "sparse") else ()
     bases = of if isinstance(of, tuple) else (of,)
     return recipe.kind in DRAWN_KINDS or any(base in recipes and _is_drawn(recipes, base) for base in bases)
 
 
 def _live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
-    """Return parameters, buffers and constants of the live module; for a fake capture, those wanted, from recipes."""
+    """Return the parameters, buffers and constants of the live module. A fake capture has no values of them: the wanted
+    ones are made by recipes."""
     live = capture.origin.live()
     if capture.fake:
         missing = [name for name in wanted if name in capture.recipes.recipes and name not in live]
@@ -355,7 +369,8 @@ def _live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
 def values_of(
     capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any], state: State
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the value of every port for a call, and the recipes' tangents if it runs on its own inputs."""
+    """Return the values of inputs, parameters, buffers and constants for a call, by the names of their ports; and, for
+    a call without arguments, the tangents that the recipes make."""
     check_state(capture, state)
     if not args and not kwargs:
         return own_values(capture, state)
@@ -374,11 +389,12 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     signature = capture.signature
     if signature.call is None:
         return by_path(capture, args, kwargs)
-    rows = {row.name: row for row in signature.call}
+    rows = {row.name: row for row in signature.call}  # an Argument of the captured call for each parameter
     ports = {port.name for port in free_ports(capture)}
     leaves_by_argument: dict[str, list[tuple[Any, Any]]] = {}
     values: dict[str, Tensor] = {}
     for name, key, value in bound(capture, rows, args, kwargs):
+        # A tensor that is no parameter's argument may be given by the name of its port.
         if name in rows:
             leaves_by_argument.setdefault(name, []).append((key, value))
         elif isinstance(value, Tensor) and name in ports:
@@ -402,7 +418,9 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 def bound(
     capture: Capture, rows: Mapping[str, Argument], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
+    """Yield, for each value of a call, the parameter that it is bound to, its place or its keyword, and the value.
+    `rows` has the arguments of the captured call by parameter; a keyword that is none stands for itself."""
+    # The parameters that can be passed by place, and the names of `*args` and `**kwargs`, with their stars.
     ahead = [name for name, row in rows.items() if not name.startswith("*") and not row.keyword]
     star = next((name for name in rows if name.startswith("*") and not name.startswith("**")), "")
     double = next((name for name in rows if name.startswith("**")), "")
@@ -418,11 +436,12 @@ def bound(
 
 
 def _check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
-    """Raise if a required non-tensor argument is missing."""
+    """Raise for an argument that the captured call had and this one has not, unless its default is the captured value,
+    or its tensors may be given by the names of their ports."""
     if row.optional or (isinstance(row.like, dict) and "tensor" in row.like):
         return
     if has_tensors(row.like):
-        return  # each of its tensors may be given by the name of its port
+        return
     raise GuardError(
         f"argument {row.name!r} was {fingerprint_text(row.like)} at capture and is missing now: pass it too"
     )
@@ -436,10 +455,14 @@ def has_tensors(like: Like) -> bool:
 
 
 def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
-    """Return the tensors in a parameter's value; everything else in it must be as at capture."""
+    """Return the tensors in a parameter's argument by the names of their ports; all else in it must be as at capture.
+
+    `passed_leaves` has the argument with its key; for `*args` and `**kwargs`, each of them. `live` has the objects of
+    the captured argument that are compared by identity.
+    """
     # Tensors are described by their number, and named below by the port at the same place of the captured fingerprint.
     state = DescribeState(lambda index: index)
-    likes = [
+    likes = [  # the fingerprints: JSON that describes a value
         (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)
         for key, value in passed_leaves
     ]
@@ -453,7 +476,7 @@ def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Seque
     for path, what in fingerprint_differences(row.like, now, bare):
         name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
-    # Objects that have no fingerprint are compared by identity, while the captured ones live.
+    # Objects whose fingerprint does not determine them are compared by identity, while the captured ones live.
     if live or holds_live_value(row.like):
         _check_live(row, state.identities if live else state.live, live)
     return dict(zip(_tensor_names(row.like), (state.tensors[index] for index in _tensor_names(now)), strict=True))
@@ -476,13 +499,14 @@ BY_VALUE = "only plain values, enums, dataclasses and the containers that pytree
 
 
 def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
-    """Raise unless the captured call had the same objects, for values that are compared by identity."""
+    """Raise unless an argument has the same objects (`now`) as in the captured call (`then`), of those that are
+    compared by identity."""
     if now and not then:
         raise GuardError(
             f"argument {row.name!r} has {_identity_text(now[0])} in it, which can be compared only with the one that "
             f"the program was captured with, and that is gone: capture again with this one; {BY_VALUE}"
         )
-    # Where an object is in a call twice, and another one once, the rows have other lengths.
+    # The two may differ in length: an object that is in an argument twice is listed once.
     for value, captured in zip_longest(now, then):
         if value is not captured:
             raise GuardError(
@@ -500,7 +524,8 @@ def _identity_text(value: Any, article: str = "a") -> str:
 
 
 def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors by their paths, where only the leaves' texts of the captured call are known."""
+    """Return the tensors among these arguments by port name, where the Capture has no fingerprints of its call
+    (`signature.call` is None): a port's name is the path of its tensor, and other leaves are compared by `repr`."""
     signature = capture.signature
     names = positional(signature.arguments, len(args))
     if len(names) < len(args):
@@ -518,13 +543,14 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
             if name not in ports:
                 raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(input_names(capture))}")
             values[name] = leaf
-        # The capture keeps the first 200 characters of each.
+        # The capture keeps the first 200 characters of each `repr`.
         elif name in constants and repr(leaf)[:200] != constants[name]:
             raise GuardError(
                 f"argument {name!r} was {constants[name]} at capture and is {leaf!r:.80} now: capture again with it"
             )
         elif name not in constants and leaf is not None:
             raise GuardError(f"argument {name!r} = {leaf!r:.80} was not given at capture: capture again with it")
+    # Leaves below other names are not of the call's arguments.
     own = {name.lstrip("*") for name in signature.arguments}
     for name, text in constants.items():
         if name not in seen and name.partition(".")[0] in own:
@@ -534,6 +560,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
     """Raise unless the flags that the program read of its arguments are as at capture."""
+    # The text of a `flag` guard is `x: requires_grad == True`.
     for guard in capture.guards:
         name, _, rest = guard.text.partition(": ")
         key, _, wanted = rest.partition(" == ")
@@ -549,7 +576,8 @@ def _hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
 
 
 def name_tangents(capture: Capture, tangents: Any) -> dict[str, Tensor | None] | None:
-    """Return the tangents by output name."""
+    """Return the caller's tangents, one for each differentiable output in order, by the names of these outputs; None if
+    the caller passes none."""
     names = capture.signature.differentiable
     if tangents is None:
         return None

@@ -1,4 +1,9 @@
-"""Compare an engine's capture with the untouched program before it is accepted."""
+"""Compare an engine's capture with the untouched program before it is accepted.
+
+A Draw is a set of inputs with a seed. The captured values are those of the call; `redrawn` ones are others. An input is
+*pinned* if the Capture is to run on its captured values only. A program runs *anew* if its arguments are copies, so
+that no tensor is the one of the call.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +34,11 @@ from backprint.values.tree import alias_groups, copy_values
 class Proof:
     """How a new Capture compares with the program: of each port the worst verdict over all draws.
 
-    `captured` says what differs on the captured values, `redrawn` what differs on others; '' means nothing. `pins` are
-    the inputs that had other values then, with the digests of the captured values; all inputs if the program draws from
-    generators of its own (`drawn`), because a sample cannot hold their states. `identity` says what the program itself
-    returns differently for other tensors of the same values. `alone` names the inputs for which no other value was
-    compared. `moved` says what the program returned differently in its first run.
+    `captured` says what differs on the captured values, `redrawn` what differs on others; '' means nothing. `pins` has
+    the inputs that are to blame for that, with the digests of the captured values; all inputs if the program draws from
+    generators of its own (named in `drawn`), because a sample cannot hold their states. `identity` says what the
+    program itself returns differently for other tensors of the same values. `alone` has a guard for each input of which
+    no other value was compared. `moved` says what the program returned differently in its first run.
     """
 
     ports: tuple[PortVerdict, ...]
@@ -59,16 +64,17 @@ class _RaisesAgain(CaptureError):
 
 
 LIGHT = 2**20
-"""Up to this many elements in total, a Capture is also tried under another seed and with negated inputs, separately."""
+"""A Capture whose inputs have at most this many elements is light: it is also tried under another seed alone, and with
+negated inputs."""
 
 
 def held_against_program(capture: Capture, program: Any) -> Proof:
     """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed.
 
-    `program` is the `LiveProgram` of `trace/captured`, a room beside this one, which the Capture has as its origin.
-    Each difference has causes that are named in different ways, so each is followed by the question that tells them
-    apart: does the program return something else for other tensors of the same values (`by_identity`)? Then it reads
-    what no graph has, such as the `id` of an argument, and no redraw would show more.
+    `program` is the `LiveProgram` of `trace/captured` that the Capture has as its origin; it is not imported here, as
+    `trace` stands beside this room. A difference may have another cause than the graphs, so after each it is asked
+    whether the program returns something else for other tensors of the same values (`by_identity`). Then it reads what
+    no graph has, such as the `id` of an argument, and no redraw would show more.
     """
     verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
@@ -76,7 +82,8 @@ def held_against_program(capture: Capture, program: Any) -> Proof:
         proof = _on_captured_values(capture, program, values, verdicts)
         # A read without a guard may be of any input. All are pinned then, and a redraw has nothing to add.
         if proof is None and program.unguarded:
-            return Proof(tuple(verdicts.values()), "", program.unguarded[0], _every_input(capture, values))
+            pins = _every_input(capture, values)
+            return Proof(tuple(verdicts.values()), redrawn=program.unguarded[0], pins=pins)
         proof = proof or _on_other_values(capture, values, verdicts)
         differs = proof.captured or proof.redrawn or proof.moved
         if differs or (program.ran_on_aliases and _is_light(values)):
@@ -87,57 +94,62 @@ def held_against_program(capture: Capture, program: Any) -> Proof:
 
 
 def _is_light(values: Mapping[str, Tensor]) -> bool:
-    """Whether these are few elements in total."""
+    """Whether the inputs have few elements in total."""
     return sum(value.numel() for value in values.values()) <= LIGHT
 
 
 def _on_captured_values(
     capture: Capture, program: Any, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]
 ) -> Proof | None:
-    """Return what differs on the captured values, or from the program's first run; None if nothing."""
+    """Compare on the captured values, and with the program's first run; add the verdicts to `verdicts`. Return a Proof
+    without ports that says what differs; None if nothing does."""
     # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
     # these; then the tangents of the recorded backward are used.
-    difference = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
+    drawn = random_tangents(capture, seed=1)
+    difference = _differs_on(capture, Draw("captured", values, drawn, capture.seed), verdicts)
     if not difference:
         moved = _differs_from_first(capture, program, values)
-        return Proof((), moved=moved) if moved else None
+        return Proof(ports=(), moved=moved) if moved else None
     if _reads_tangents(capture):
-        difference = _differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
-    return Proof((), difference) if difference else None
+        difference = _differs_on(capture, Draw("captured", values, tangents=None, seed=capture.seed), verdicts)
+    return Proof(ports=(), captured=difference) if difference else None
 
 
 def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]) -> Proof:
-    """Return what differs on other inputs or under another seed, or the inputs that have no other values.
+    """Compare on other inputs and under another seed; add verdicts on other inputs to `verdicts`. Return a Proof
+    without ports that says what differs, or else which inputs had no other values that could be compared.
 
     Another seed comes first where that costs little, and else if a difference may be due to it.
     """
     is_light = _is_light(values)
     others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
-    reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
-    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, {})):
+    reseeded = Draw("reseeded", values, tangents=None, seed=capture.seed + 1, anew=True)
+    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, verdicts={})):
         return _under_another_seed(of_seed)
-    only_captured: list[str] = []
+    only_captured: list[str] = []  # inputs that were compared at their captured values alone
     for other in others:
         compared = False
         for new_values in other.tries:
             draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
+            # Only the verdicts of `redrawn` count for the ports: negated inputs may be none that a program takes.
             difference = _compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
             compared |= difference is not None
             if not difference:
                 continue
             # Redraws run under another seed too. So the seed is asked first, which a Capture of many elements has not
             # been yet.
-            if not is_light and (of_seed := _differs_on(capture, reseeded, {})):
+            if not is_light and (of_seed := _differs_on(capture, reseeded, verdicts={})):
                 return _under_another_seed(of_seed)
             pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
             reason = f"the program reads them in a way that Backprint does not see: on others, {difference}"
-            return Proof((), redrawn=reason, pins=pins)
+            return Proof(ports=(), redrawn=reason, pins=pins)
         only_captured += () if compared else other.alone
-    return Proof((), alone=guards_alone(capture, only_captured))
+    return Proof(ports=(), alone=guards_alone(capture, only_captured))
 
 
 def _under_another_seed(difference: str) -> Proof:
     """Return the Proof of a Capture that differs with other random numbers."""
+    # As on the captured values: another seed is no other input, so no pin would help.
     return Proof((), f"under another seed, {difference}: Backprint does not see all random numbers that are drawn")
 
 
@@ -150,14 +162,15 @@ def _differs_from_first(capture: Capture, program: Any, values: Mapping[str, Ten
     if own is None:
         return ""
     outputs = {key: tensor for key, tensor in own.items() if key.role == "output"}
-    ports = against(results_by_port(program.first_outputs, {}, {}), outputs)
+    ports = against(results_by_port(program.first_outputs, mutations={}, gradients={}), outputs)
     if differing(ports) and (again := _program_alone(program, capture.seed, values, anew=False)) is not None:
         ports = [unsteady(port, own, again) for port in ports]
     return differing(ports)
 
 
 def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
-    """Return a guard for each input that was compared at its captured values alone, with the guard that is to blame."""
+    """Return a guard of kind `alone` for each of these inputs, which were compared at their captured values alone. Its
+    text has the guard that other values would break."""
     guards = []
     for name in names:
         text = next((guard.text for guard in capture.guards if name in guard.inputs and guard.kind in HELD), "")
@@ -173,8 +186,8 @@ def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
 
 def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
-    # The own tensors twice: a program that does not repeat itself differs from its run on other tensors for that
-    # reason.
+    # Twice in its own tensors: where these two runs differ, the program does not repeat itself, whatever its tensors
+    # are.
     own, other, again = (_program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
     if own is None or other is None or again is None:
         return ""
@@ -182,7 +195,8 @@ def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) ->
 
 
 def _program_alone(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
-    """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
+    """Return the program's results on these values, in the tensors that it was captured with or, with `anew`, in
+    copies; None if it raises."""
     seed_torch(seed)
     try:
         outcome = program.run_step_without_default_grad(values, anew)
@@ -209,8 +223,8 @@ MOST_BLAMED = 16
 
 
 def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: Mapping[str, Tensor]) -> list[str]:
-    """Return the inputs for which, redrawn alone, the Capture and the program differ; all redrawn inputs if none does
-    alone."""
+    """Return the inputs for which, redrawn alone, the Capture and the program differ; all redrawn inputs if there is
+    none. `moved` has the other values, and `draw` is the Draw with them on which the two differ."""
     if len(moved) > MOST_BLAMED:
         return list(moved)
     # Inputs that share memory cannot have other values one without the other.
@@ -218,24 +232,25 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
     alone = []
     for name in moved:
         new_values = {member: moved[member] for member in groups.get(name, {name})}
-        if _differs_on(capture, replace(draw, values={**values, **new_values}), {}):
+        if _differs_on(capture, replace(draw, values={**values, **new_values}), verdicts={}):
             alone.append(name)
     return alone or list(moved)
 
 
 def _differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
-    """Compare on one draw, and keep the verdicts in `verdicts`; return what differs, '' if nothing, or if nothing was
-    compared."""
+    """Compare a Capture with the program on one draw, and add the verdicts to `verdicts`. Return what differs; '' if
+    nothing does, or if nothing was compared."""
     return _compared_on(capture, draw, verdicts) or ""
 
 
 def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
-    """Compare on one draw, and keep the verdicts in `verdicts`; return what differs, None if nothing could be compared.
+    """Compare a Capture with the program on one draw, and add the verdicts to `verdicts`. Return what differs, '' if
+    nothing does; None if nothing could be compared.
 
     On other inputs than the captured ones a Capture may raise, which is not silently wrong.
     """
     try:
-        attempted = attempt(capture, draw, [])
+        attempted = attempt(capture, draw, details=[])
     except ReplayError as error:
         if draw.name != "captured":
             return None
@@ -250,8 +265,8 @@ def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdi
 
 @dataclass(frozen=True, slots=True)
 class Redraw:
-    """Other values for some inputs, in several tries. If none can be compared, the inputs in `alone` were compared at
-    their captured values only."""
+    """Other values for some inputs, in several tries; each try has values by name. If no try can be compared, the
+    inputs in `alone` were compared at their captured values only. `name` is the name of the draws."""
 
     name: str
     tries: Iterable[Mapping[str, Tensor]]
@@ -259,7 +274,7 @@ class Redraw:
 
 
 def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
-    """Yield other values for the inputs that no guard depends on: of the same kind, and negated."""
+    """Yield other values for the inputs that no guard depends on: of the same kind, and for a light Capture negated."""
     held = held_exact(capture)
     own = _own_inputs(capture, values)
     free = {name: tensor for name, tensor in own.items() if name not in held}
@@ -281,6 +296,7 @@ LITTLE = 2**-10
 """How far floats that a guard depends on move, in parts of their size."""
 
 Change = Callable[[Tensor, int], "Tensor | None"]
+"""Returns other values of a tensor, by a seed; None if there are none."""
 
 KEEPING: tuple[Change, ...] = (
     lambda tensor, seed: nudged(tensor, seed, LITTLE),  # keeps most comparisons
@@ -300,16 +316,17 @@ def _guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool
     guarded = {name for guard in capture.guards if guard.kind in HELD for name in guard.inputs}
     names = [name for name in own if name in guarded and not _is_held_whole(capture, name, own[name])]
     for name in names[:MOST_GUARDED]:
-        changes = KEEPING if is_inexact(own[name]) else (disturbed,)
+        changes = KEEPING if is_inexact(own[name]) else (disturbed,)  # `disturbed` permutes integers
         group = next((group for group in alias_groups(own) if name in group), (name,))
-        tries = changed(own, group, changes[: None if light else 1])
+        tries = changed(own, group, changes[: None if light else 1])  # the first change alone, unless light
         yield Redraw("redrawn", tries, (name,) if is_inexact(own[name]) else ())
 
 
 def changed(
     own: Mapping[str, Tensor], group: Sequence[str], changes: Sequence[Change]
 ) -> Iterator[Mapping[str, Tensor]]:
-    """Yield other values for inputs that share memory, one try a change; a tensor of ones is the same in any order."""
+    """Yield other values for a group of inputs that share memory, by one change after the other. A change that leaves
+    all as they are is left out: a tensor of ones is the same in any order."""
     for change in changes:
         new_values = _joined_again(own, {member: own[member] for member in group}, change)
         if any(digest(tensor) != digest(own[name]) for name, tensor in new_values.items()):
@@ -317,7 +334,8 @@ def changed(
 
 
 def _is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
-    """Whether guards fix every number of an input, each by a guard of its own or all by one."""
+    """Whether guards fix every number of an input: a `pinned` one or an `aten.equal` all of them, or as many guards as
+    there are numbers one each."""
     if any(name in guard.inputs for guard in capture.guards if guard.kind == "pinned"):
         return True
     fixed = sum(guard.inputs == (name,) and " == " in guard.text for guard in capture.guards)
@@ -326,13 +344,14 @@ def _is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
 
 
 def _compared_whole(pair: Pair) -> set[str]:
-    """Return the values of a forward whose every element a guard fixes, because it compares them with `aten.equal`."""
+    """Return the names of a forward's values whose every element a guard fixes, because it asserts that `aten.equal` of
+    them is True."""
     steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
     names: set[str] = set()
     for step in pair.forward.steps:
         if step.is_guard and step.target == "assert_equal" and isinstance(step.args[0], Ref):
             maker = steps.get(step.args[0].name)
-            if maker is None:
+            if maker is None:  # an input
                 names.add(step.args[0].name)
             elif maker.target == "aten.equal.default" and step.args[1] is True:
                 names.update(value.name for value in maker.args if isinstance(value, Ref))
@@ -347,13 +366,14 @@ def _own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def _joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:
-    """Change these tensors in copies that share memory as they do; those without a strided layout stay."""
+    """Return the tensors of `free`, which are among `own`, changed: in copies that share memory as the tensors of `own`
+    do. Left out are tensors that cannot be changed, such as sparse ones."""
     copies = copy_values(own)
     groups = {name: group for group in alias_groups(dict(own)) for name in group}
     done: set[str] = set()
     for seed, (name, tensor) in enumerate(free.items()):
         group = groups.get(name, (name,))
-        # Memory in which a tensor that must not change lies too stays as it is.
+        # Memory stays as it is if a tensor that must not change lies in it too.
         if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
             continue
         widest = max(group, key=lambda member: copies[member].numel())

@@ -41,7 +41,12 @@ from backprint.values import settings
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """What `save` keeps of a proof on the recipe's inputs, and each Pair's port values in it."""
+    """What `save` keeps of a proof on the inputs that the recipes make.
+
+    `witness` has a row of digests and numbers for each result of the program, by the port's key as text; None if there
+    was nothing to compare with. `values` has, for each Pair, the values of its ports in the run, and `notes` what the
+    run noted about annotations.
+    """
 
     witness: dict[str, Row] | None
     verdict: Verdict
@@ -60,7 +65,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     `power` is `inputs` of `power_of`, or `"none"` to skip the measurement.
     """
     alive = capture.origin.alive
-    draw = draw_from_recipes(capture, "recipe", None)
+    draw = draw_from_recipes(capture, "recipe", seed=None)
     details = left_out_of(capture.notes)
     recorded = dict(capture.environment)
     # One snapshot around all runs of the program, instead of one for each.
@@ -73,6 +78,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         other_results = compare_other_results(capture) if alive else []
         replayed, results = checked.replayed, checked.replayed.results
         if expected is not None:
+            # Compared with the program on redrawn inputs, or with the digests of a sample: the witness of each verdict.
             verdicts = witnessed(against_results(capture, draw, results, expected), REDRAWN)
         elif capture.witness is not None:
             verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
@@ -81,15 +87,15 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         verdicts = [*verdicts, *other_results, *checked.contradictions]
         nonfinite = nonfinite_text(capture, draw, replayed)
         parts = _part_witness(capture, replayed) if alive else {}
-        # A port keeps its worst verdict.
+        # From here on, a port keeps its worst verdict, also of what differed at capture.
         verdict_of_port = {port.key: port for port in verdicts}
-        keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
+        keep_worst(verdict_of_port, draw="", verdicts=capture.origin.not_bitwise)
         second: dict[str, Row] = {}
         if alive and expected is not None:
             second = _second_witness(capture, draw, verdict_of_port, details)
             keep_worst(verdict_of_port, "resized", resize(capture, details))
     backward = any(pair.backward is not None for pair in capture.pairs)
-    measured = Power(())
+    measured = Power(trials=())  # not measured
     if power != "none":
         base = base_of(draw, replayed)
         measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
@@ -107,8 +113,11 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
 def _second_witness(
     capture: Capture, first: Draw, verdict_of_port: dict[PortKey, PortVerdict], details: list[str]
 ) -> dict[str, Row]:
-    """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
+    """Return the witness rows of a second draw, in which inputs with one value everywhere have many: the digests of
+    the inputs, and of the program's results. Add the verdicts on it to `verdict_of_port`. Empty if there is no such
+    draw, or if the program does not run on it. `first` is the draw of the recipes."""
     draw = second_draw(capture, first)
+    # As a `fresh` draw, on which a program may raise or a guard break: then the sample keeps no rows.
     if (
         draw is None
         or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None
@@ -123,17 +132,20 @@ def _second_witness(
 
 
 def _run_first(capture: Capture, draw: Draw) -> CheckedRun:
-    """Return the Capture's own results. If it raises and the program does too, raise the program's error."""
+    """Return a run of the Capture on a draw. If the Capture raises and the program does too, raise the program's
+    error."""
     try:
         return checked_run(capture, draw)
     except ReplayError as error:
+        # After a device-side assertion nothing more runs on that GPU.
         if capture.origin.alive and not isinstance(error.__cause__, DeviceAssertError):
             eager(capture, draw)
         raise
 
 
 def _part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
-    """Return the digests of each Pair's own program, on the Pair's values."""
+    """Return the witness rows of each Pair's own results: of the part of the program that the Pair was traced from, on
+    the values that the Pair had in this replay. Empty if there are no such parts."""
     if not capture.origin.parts:
         return {}
     expected = [part_eager(capture, index, pair_run) for index, pair_run in enumerate(replayed.parts)]
@@ -142,7 +154,7 @@ def _part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
 
 
 def port_values(capture: Capture, replayed: Replayed) -> tuple[dict[PortKey, Any], ...]:
-    """Return the values on each Pair's inputs."""
+    """Return, for each Pair, the values of the inputs of its forward and of its backward in a replay."""
     rows = []
     for pair, pair_run in zip(capture.pairs, replayed.parts, strict=True):
         values = {port.key: pair_run.values[port.name] for port in pair.forward.inputs}
@@ -176,6 +188,7 @@ def power_json(power: Power) -> dict[str, Any]:
 
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
+    """Return one redraw in a sample's form: how many ports moved, by how much at least and at most, and which least."""
     if trial.untried:
         return {"untried": trial.untried[:300]}
     if trial.weakest is None:

@@ -42,7 +42,8 @@ from backprint.values.settings import outside_modes, preserving_random_states
 # ---- Which engine is asked next, by the cause why one was not enough
 
 UNSUPPORTED = "unsupported"
-"""The engine does not take an option of the call, so it was not asked."""
+"""The engine does not take an option of the call, so it was not asked. This and the following are the causes of
+Doubts."""
 REFUSED = "refused"
 """The engine refuses the program by name, or there is too little memory."""
 PROGRAM = "program"
@@ -69,7 +70,8 @@ OTHER_ENGINE: Mapping[tuple[str, str], str] = {
     ("aot", OTHER_INPUTS): "dynamo",
     ("aot", DEFECT): "dynamo",
 }
-"""The engine that `auto` asks when one was not enough, and why it was not. Other causes end the search."""
+"""The engine that `auto` asks next, by the engine that was not enough and the cause why it was not. Other causes end
+the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +100,16 @@ class Candidate:
 
 
 USED: tuple[tuple[str, ...], ...] = (("",), (CONTROL_FLOW, VIEW_UPDATE), (OTHER_INPUTS,))
-"""The doubts with which a capture is used, the best first. The last is pinned to the captured inputs."""
+"""The causes of the gravest doubt with which a capture is used, the best first; '' is no doubt. A capture that is right
+on the captured inputs only (OTHER_INPUTS) is pinned to them."""
 
 
 def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> str:
-    """Return the engine that the last Candidate calls for; '' if none, or if it lacks an option of the call.
+    """Return the engine that is asked after the last Candidate; '' if none. `lacking` has the engines that do not take
+    all options of the call.
 
-    A second engine's failure calls for no third. But a fake program goes back to `aot` if `eager`, which would have
-    kept its checkpoints, cannot record it without values.
+    After a second engine's failure no third one is asked. But a fake program goes back to `aot` if `eager`, which would
+    have kept its checkpoints, cannot record it without values.
     """
     asked = [candidate for candidate in candidates if candidate.cause != UNSUPPORTED]
     last = asked[-1]
@@ -114,12 +118,13 @@ def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> s
     # A control flow operator counts most: its gradients may be wrong for the body that did not run.
     causes = {doubt.cause for doubt in last.doubts}
     other = OTHER_ENGINE.get((last.engine, CONTROL_FLOW if CONTROL_FLOW in causes else last.cause), "")
+    # Engine `eager` does not take the option `fake`, but may record a fake program that checkpoints.
     return "" if other in lacking and last.cause != CHECKPOINTS else other
 
 
 def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
-    """Return the best capture among Candidates, with the reasons of the engines that were asked before; raise if none
-    may be used.
+    """Return the best capture among Candidates, which has in `why` the reasons why the engines that were asked before
+    were not enough; raise if none may be used. `title` is the program's name in messages.
 
     The error is a defect of Backprint if there is one, else the program's own, else a refusal with the reason of each
     engine.
@@ -134,7 +139,7 @@ def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
     asked = [candidate for candidate in candidates if candidate.cause not in (UNSUPPORTED, CHECKPOINTS)]
     if defect := next((candidate.error for candidate in asked if candidate.cause == DEFECT), None):
         raise defect
-    first = asked[0].error
+    first = asked[0].error  # of the engine that is preferred
     if first is not None and not isinstance(first, CaptureError):
         raise first
     kind = DataDependentError if isinstance(first, DataDependentError) else CaptureError
@@ -161,8 +166,8 @@ class _Request:
 
 
 def _candidate(request: _Request, engine: str) -> Candidate:
-    """Return what an engine makes of a program; raise what it raises, and a refusal if the program's own results
-    change."""
+    """Return what an engine makes of a program, proved. Raise what the engine raises, and a refusal if the program's
+    own results change from run to run."""
     capture, doubts = _traced(request, engine)
     candidate = _judged(capture, _proof_of(request, capture), doubts)
     if reason := _why_results_change(request, candidate):
@@ -184,9 +189,9 @@ def _proof_of(request: _Request, capture: Capture) -> Proof | None:
 
 
 def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = ()) -> Candidate:
-    """Return a Candidate with the guards, pins and doubts that follow from the proof of its Capture; raise if no
-    engine's capture could be right."""
-    live, engine = capture.origin, capture.engine
+    """Return a Candidate whose Capture has the guards and pins that follow from its proof. The doubts are those that
+    follow from the proof, then the engine's own. Raise if no engine's capture could be right."""
+    live, engine = capture.origin, capture.engine  # the origin is the live program
     if proof is None or not isinstance(live, LiveProgram):
         return Candidate(engine, capture, proof, doubts)
     if proof.identity:
@@ -202,6 +207,7 @@ def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = (
         write = silent_write(live.program)
         reason = f"{write} ({proof.captured}). {ADVICE}" if write else proof.captured
         return Candidate(engine, capture, proof, (Doubt(WRONG, f"{DIFFERS}{reason}"), *doubts))
+    # `unguarded` has the reads of values for which the engine could write no guard.
     if live.unguarded or proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         if live.unguarded:
@@ -209,6 +215,7 @@ def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = (
             reason = f"{live.unguarded[0]}: {advice}"
         pinned = _pinned_to_captured_inputs(capture, live, proof)
         return Candidate(engine, pinned, proof, (Doubt(OTHER_INPUTS, reason), *doubts))
+    # The program does not repeat itself: what a run may have left behind is named in the notes.
     if any(UNSTEADY in port.detail for port in proof.ports) and live.program.target.snapshot is not None:
         live.program.target.snapshot.note_suspects_as_lost()
     guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_doubts(proof.ports))
@@ -243,7 +250,7 @@ def _why_results_change(request: _Request, candidate: Candidate) -> str:
 
 def _refusal_of_changing_results(program: CalledProgram, title: str, reason: str) -> CaptureError:
     """Return the error for a program that returns another result when it runs again."""
-    snapshot = program.target.snapshot
+    snapshot = program.target.snapshot  # of the state that the program may change; `lost` is what was not restored
     changes = ""
     if snapshot is not None:
         snapshot.note_suspects_as_lost()
@@ -257,14 +264,15 @@ def _refusal_of_changing_results(program: CalledProgram, title: str, reason: str
 
 
 def _pinned_to_captured_inputs(capture: Capture, live: LiveProgram, proof: Proof) -> Capture:
-    """Return a Capture that is valid for the captured values only of the inputs that the program reads unseen."""
+    """Return a Capture that runs on the captured values only of the inputs that the program reads unseen."""
+    # A difference on other inputs, which the pins exclude, is no doubt about the pinned Capture.
     doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
     capture = _with_pinned_generators(replace(capture, origin=live.with_doubts(doubts)), proof)
     return _with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
 
 
 def _with_pinned_generators(capture: Capture, proof: Proof) -> Capture:
-    """Pin the generators, other than torch's own, that the program draws from."""
+    """Return a Capture pinned to its captured inputs if the program draws from generators other than torch's own."""
     if not proof.drawn:
         return capture
     return _with_pinned_inputs(
@@ -273,7 +281,8 @@ def _with_pinned_generators(capture: Capture, proof: Proof) -> Capture:
 
 
 def _with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, str], ...]) -> Capture:
-    """Return a Capture that runs on the captured values of these inputs only, with the reason."""
+    """Return a Capture that runs on the captured values of these inputs only, for this reason. `pins` has the name of
+    each input and the digest of its values."""
     names = [name for name, _ in pins]
     guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {reason}", tuple(names))
     return replace(capture, pins=(*capture.pins, *pins), guards=(*capture.guards, guard))
@@ -283,7 +292,8 @@ def _with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, st
 
 
 def _by_engine(request: _Request) -> Capture:
-    """Return the Capture of the requested engine, pinned to the captured inputs if it is right on these only."""
+    """Return the Capture of the engine that the caller requests by name. It is pinned to the captured inputs if it is
+    right on these only."""
     candidate = _candidate(request, request.options.engine)
     assert candidate.capture is not None
     if candidate.cause == WRONG:
@@ -293,6 +303,7 @@ def _by_engine(request: _Request) -> Capture:
 
 def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
     """Return the capture of engine `eager`, or of the engine that an option or the cause of a doubt calls for.
+    `requested` has what the call asks of an engine, and in which words.
 
     Values that the program reads become constants with guards, unless the user passes `specialize=False`. A defect of
     Backprint is a reason to ask another engine, with a warning that has its traceback; it is raised if no other engine
@@ -313,7 +324,8 @@ def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
 
 
 def _attempt(request: _Request, engine: str, before: Sequence[str]) -> Candidate:
-    """Return what an engine makes of a program, also if it fails; raise what no other engine can help."""
+    """Return what an engine makes of a program, also if it fails; raise errors that every engine would raise. `before`
+    has the engines that were asked before, or left out."""
     program, options = request.program, request.options
     # A fake program that checkpoints is refused by `aot` under `auto`, but only if `eager` may record it instead. An
     # engine that is requested by name does not refuse it.
@@ -367,8 +379,8 @@ def _warn_of_defect(title: str, engine: str, error: Exception) -> None:
 
 
 def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
-    """Capture one rank of several by engine `aot`: it is traced without values, as collectives need no others then, and
-    proved with them."""
+    """Capture one rank of several by engine `aot`. It is traced without values, as collectives need no other ranks
+    then, and proved with values. `without_values` is the program of the request, read with fake tensors."""
     program, options = request.program, request.options
     assert program.peers is not None
     with program.peers.place():
@@ -435,8 +447,9 @@ def capture_call(
     proved: bool = True,
     peers: Others | None = None,
 ) -> Capture:
-    """Capture the forward and backward of `target(*args, **kwargs)`, with the bodies of custom operators; with `peers`,
-    as one rank among them."""
+    """Capture the forward and backward of `target(*args, **kwargs)`, with the bodies of custom operators where they can
+    be recorded. Without `proved`, it is not compared with the program; with `peers`, it is one rank among them."""
+    # With a function, because it may take several captures to find which bodies can be recorded.
     return with_operator_bodies(lambda: _capture_once(target, args, kwargs, options, proved, peers), options)
 
 
@@ -448,10 +461,11 @@ def _capture_once(
     proved: bool,
     peers: Others | None,
 ) -> Capture:
-    """Capture a call once."""
+    """Capture a call, whose arguments are as in `capture_call`, with custom operators as they are."""
     check_options(target, options)
 
     def read(fake: bool, peers: Others | None = None) -> CalledProgram:
+        """Return the program with its arguments, as fake tensors if `fake`."""
         specialize = bool(options.specialize)
         return read_call(
             target, args, kwargs, options.requires_grad, options.mode, options.loss, fake, specialize, peers

@@ -34,8 +34,8 @@ FRESH = 0x5EED
 class Draw:
     """One set of inputs: its name, the values, the tangents, and the seed of the random numbers that the program draws.
 
-    With `anew`, the program runs on copies of the tensors that are its arguments, even if these have the values
-    already.
+    `tangents` has a tensor for each differentiable output; None stands for ones. With `anew`, the program runs on
+    copies of the tensors that are its arguments, even if these have the values already.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Draw:
 
 
 def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw]]:
-    """Yield the draws that a Capture is compared on. Each is a row of alternatives, of which the first is taken that
-    the program runs on; the others are not drawn."""
+    """Yield the draws that a Capture is compared on, of the kinds that `draws` names. Each item has alternatives: the
+    first on which the program runs is taken, and the rest are not drawn."""
     alive = capture.origin.alive
     if "captured" in draws and alive:
         yield (Draw("captured", capture.origin.values(), None, capture.seed),)
@@ -55,26 +55,26 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw
         return
     first = None
     if "recipe" in draws:
-        first = draw_from_recipes(capture, "recipe", None)
+        first = draw_from_recipes(capture, "recipe", seed=None)
         yield (first,)
         if not alive and (second := second_draw(capture, first, kept_by_sample=True)) is not None:
             yield (second,)
-    # A recorded program has results for its own inputs alone, and so has a sample with a witness. Of a sample without
-    # one, the results are compared with autograd of the forward, which runs on any inputs.
+    # A recorded step (`partial`) has results for its own inputs alone, and so has a sample with a witness. Of a sample
+    # without one, the results are compared with autograd of the forward, which runs on any inputs.
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
         yield _fresh_draws(capture, first)
 
 
 def _fresh_draws(capture: Capture, first: Draw | None) -> Iterator[Draw]:
-    """Yield a draw in which everything has other values than in the recipes' own draw, if that was made, then one in
-    which only what the recipes draw has."""
+    """Yield a draw in which all inputs have other values than the recipes make, then one in which only random inputs
+    have. `first` is the recipes' own draw, if it was made."""
     yield _draw_of_other_values(capture, first)
     yield draw_from_recipes(capture, "fresh", FRESH)
 
 
 def second_draw(capture: Capture, first: Draw, kept_by_sample: bool = False) -> Draw | None:
-    """Return a draw in which those inputs have many values that have one value everywhere in the first draw
-    (`other_inputs.py` says why); None if there are no such inputs.
+    """Return a draw in which inputs that have one value everywhere in the first draw have many (`other_inputs.py` says
+    why); None if there are no such inputs.
 
     With `kept_by_sample`, it is the draw whose results the sample has kept, and None if it has kept none.
     """
@@ -119,7 +119,7 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
     """Return normally distributed tangents for all differentiable outputs, with the strides of the outputs; None if an
     output has an unknown spec, is not strided or has symbolic sizes."""
     generator = torch.Generator().manual_seed(seed)
-    known = specs(capture)
+    known = specs(capture)  # the specs of the Capture's results, by name
     tangents = {}
     for name in capture.signature.differentiable:
         spec = known.get(name)

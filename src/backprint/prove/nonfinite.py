@@ -71,7 +71,7 @@ def _float_parts(value: Any) -> Iterator[Tensor]:
 
 
 class Place(NamedTuple):
-    """A value: the number of its Pair, whether it is the backward's, and its name in that graph."""
+    """Where a value is: the number of its Pair, whether it is in the backward, and its name in that graph."""
 
     pair: int
     backward: bool
@@ -83,7 +83,11 @@ MEANT_ROLES = ("buffer", "constant", "input")
 
 
 class _Trail:
-    """The values of a Capture's run that are not finite, in the order in which they were made."""
+    """The values of a Capture's run that are not finite: `marks` has the Mark of each, in the order of the run.
+
+    `graphs` has the Pair and the direction of each graph by its id, `steps` the steps of each Pair's forward and
+    backward by name, and `ports` the inputs of the graphs.
+    """
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -93,14 +97,15 @@ class _Trail:
         self.ports: dict[Place, Port] = {}
         for index, pair in enumerate(capture.pairs):
             self.steps.append((steps_by_name(pair.forward), steps_by_name(pair.backward)))
-            for backward, graph in enumerate((pair.forward, pair.backward)):
+            for backward, graph in enumerate((pair.forward, pair.backward)):  # 0 and 1, as bool(backward)
                 if graph is not None:
                     self.graphs[id(graph)] = index, bool(backward)
                     self.ports |= {Place(index, bool(backward), port.local): port for port in graph.inputs}
 
     def watch(self, graph: Graph, name: str, value: Any) -> None:
-        """Look at a value of the run. Memory that no step has written yet is not looked at."""
-        if id(graph) not in self.graphs:
+        """Note the Mark of a value of the run, if it is not finite. It is `watch` of RunOptions. Memory that no step
+        has written yet, as `empty` makes it, is not looked at."""
+        if id(graph) not in self.graphs:  # the body of a higher-order operator
             return
         place = Place(*self.graphs[id(graph)], name)
         step = self.step(place)
@@ -135,7 +140,7 @@ class _Trail:
         is not meant.
         """
         order = {place: number for number, place in enumerate(self.marks)}
-        begins: dict[Place, Place] = {}
+        begins: dict[Place, Place] = {}  # where the way to each value begins
         for place, mark in self.marks.items():  # in the order of the run: what a value is computed from is known
             before = [other for other in self.before(place) if mark.meant or not self.marks[other].meant]
             begins[place] = min((begins[other] for other in before), key=order.__getitem__, default=place)
@@ -154,12 +159,13 @@ def _writes_inf(step: Step) -> bool:
 
 
 def operands(place: Place, step: Step) -> list[Place]:
-    """Return the values that a step takes."""
+    """Return the places of the values that a step takes, in the graph in which `place` is."""
     return [place._replace(name=name) for name in used(step)]
 
 
 def sources(capture: Capture, place: Place, port: Port) -> Iterator[Place]:
-    """Yield the values that an input of a graph has its value from; none for an input of the program."""
+    """Yield the values in other graphs that an input of a graph has its value from; none for an input of the program.
+    `place` is the input, and `port` its port."""
     if place.backward and port.role == "saved":
         yield from _made_at(capture, place.pair, PortKey("saved", port.name))
     elif place.backward and port.role == "tangent":
@@ -172,7 +178,8 @@ def sources(capture: Capture, place: Place, port: Port) -> Iterator[Place]:
 
 
 def _made_at(capture: Capture, index: int | None, key: PortKey) -> Iterator[Place]:
-    """Yield the values that a Pair returns at a port."""
+    """Yield the values that Pair `index` returns at a port; none without a Pair, which stands for the Capture
+    itself."""
     if index is None:
         return
     pair: Pair = capture.pairs[index]
@@ -189,7 +196,7 @@ def _made_at(capture: Capture, index: int | None, key: PortKey) -> Iterator[Plac
 
 @dataclass(frozen=True, slots=True)
 class _Nonfinite:
-    """A result with NaN or Inf, and where it comes from."""
+    """A result with NaN or Inf: its port, which of the two in one word, and the place where that was first made."""
 
     key: PortKey
     word: str
@@ -201,7 +208,7 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
 
     The graphs run again only if some result is not finite.
     """
-    # The usual case costs no second run.
+    # Usually all are finite, which costs no second run.
     if all(map(is_finite, replayed.results.values())):
         return ""
     trail = _Trail(capture)
@@ -213,6 +220,7 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
 
 
 DRAWN = " (on inputs drawn from the recipes, which are not the captured ones)"
+"""How a text ends that is about a draw of the recipes."""
 
 
 def _has_drawn_inputs(capture: Capture) -> bool:

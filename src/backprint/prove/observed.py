@@ -22,13 +22,14 @@ def observed_values(capture: Capture) -> ValueStats:
 
     Tensors that are made without a value, as `empty` makes them, have none.
     """
+    # The Pair and the direction of each graph, by the graph's id.
     places = {
         id(graph): (index, side)
         for index, pair in enumerate(capture.pairs)
         for side, graph in enumerate((pair.forward, pair.backward))
         if graph is not None
     }
-    # Memory that nothing has written yet may hold any numbers, NaN among them.
+    # Values that are left out: memory that nothing has written yet may hold any numbers, NaN among them.
     empty = {
         (id(graph), step.name)
         for pair in capture.pairs
@@ -49,5 +50,5 @@ def observed_values(capture: Capture) -> ValueStats:
 
 
 def _has_stats(value: Tensor) -> bool:
-    """Whether a tensor has numbers that may be NaN or Inf, in memory that can be looked at."""
+    """Whether a tensor is of floating-point or complex numbers, in a layout that `stats_of` takes."""
     return value.dtype.is_floating_point | value.dtype.is_complex and value.layout in (torch.strided, torch.sparse_coo)

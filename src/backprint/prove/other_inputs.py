@@ -32,6 +32,7 @@ SECOND = "redrawn"
 """The name of the second draw, and how the rows of its results begin in a witness."""
 
 SEED = 0x2ED
+"""The seed of the second draw, the same at `save` and at `verify`."""
 
 HELD = ("value", "shape", "pinned")
 """The kinds of guards whose inputs are not redrawn."""
@@ -41,11 +42,12 @@ GIVEN = f"{SECOND} inputs"
 
 
 def _flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tuple[str, ...]]:
-    """Return the inputs with one value everywhere among `values` that could have others, each with its views."""
+    """Return the inputs that have one value everywhere in `values`, and could have others: for the name of each, the
+    names that can be redrawn only together, which are the input and its views."""
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     held = held_by_guards(capture)
-    constant_inputs = {}
+    constant_inputs = {}  # candidates: their recipes make one value, or keep the data
     for name, names in units(recipes).items():
         is_free = all(is_tangent(member) or roles.get(member, "constant") != "constant" for member in names)
         if is_free and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact"):
@@ -54,7 +56,8 @@ def _flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tu
 
 
 def is_flat(value: Tensor) -> bool:
-    """Whether all elements of a float or bool tensor are equal. One element alone must be 0, 1 or -1."""
+    """Whether all elements of a float or bool tensor are equal. One element alone must be 0, 1 or -1: with another
+    number, a product differs from a quotient."""
     if not (value.is_floating_point() or value.is_complex() or value.dtype is torch.bool):
         return False
     if value.layout is not torch.strided or value.numel() == 0:
@@ -69,22 +72,25 @@ def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, T
 
 
 def given_row(moved: Mapping[str, Tensor]) -> Row:
-    """Return what a witness keeps of the values of a second draw."""
+    """Return the row that a witness keeps of the second draw's inputs, from their values by name (`moved`)."""
     digests = [digest(moved[name]) for name in sorted(moved)]
     # A row like any other: the first 32 bits of each digest, as the numbers of a tensor.
     return numbers_of(torch.tensor([int(text[:8], 16) for text in digests]))
 
 
 def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """Return the values of the second draw, if the sample keeps the program's results on these values; else None."""
+    """Return the other values of the second draw, if the sample keeps the program's results on them; else None.
+    `values` are the inputs of the recipes' own draw."""
     row = (capture.witness or {}).get(GIVEN)
     if row is None or not (moved := second_values(capture, values)):
         return None
+    # Another torch may draw other values, for which the results were not kept.
     return moved if given_row(moved)["digest"] == row["digest"] else None
 
 
 def unchecked_inputs(capture: Capture, values: Mapping[str, Tensor]) -> frozenset[str]:
-    """Return the inputs that a proof does not see change: a sample has results for one value of them alone."""
+    """Return the inputs that a proof does not see change: they have one value everywhere in `values`, and the sample
+    keeps no results on others. None while the program lives, or if the sample has no witness."""
     if capture.origin.alive or capture.witness is None or not (flat := _flat_inputs(capture, values)):
         return frozenset()
     kept = kept_values(capture, values) or {}
@@ -103,12 +109,12 @@ def why_unchecked(names: Collection[str]) -> list[str]:
 
 
 def held_by_guards(capture: Capture) -> frozenset[str]:
-    """Return the inputs that guards depend on."""
+    """Return the inputs whose values guards depend on, so that a redraw may break a guard."""
     return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
 
 
 def second_rows(witness: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of the results on the second draw, by port."""
+    """Yield the rows of a witness that are of results on the second draw, each with the port's key as text."""
     for text, row in witness.items():
         if text.startswith(f"{SECOND} ") and text != GIVEN:
             yield text.removeprefix(f"{SECOND} "), row
@@ -117,6 +123,7 @@ def second_rows(witness: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
 # ---- Other sizes than captured, if the conditions that tracing found allow any
 
 Change = Callable[[int], int]
+"""Returns another size for a captured one."""
 
 CHANGES: tuple[Change, ...] = (
     lambda size: size + 1,
@@ -133,17 +140,19 @@ SMALLER: tuple[Change, ...] = (lambda size: size - 1, lambda size: size // 2, la
 """The changes to try if the program itself does not run on larger sizes, as with a table of positions."""
 
 TRIES = 4096
-"""The most combinations that are tried."""
+"""The most combinations of sizes that are tried."""
 
 LOOKS = 200_000
-"""The most conditions and shapes that are evaluated for that: a sample with thousands of them gets fewer tries."""
+"""The most conditions and shapes that are evaluated in all tries: a sample with thousands of them gets fewer tries."""
 
 GROWTH = 256
-"""How many times as many elements a tensor may have at other sizes: expressions in a sample may say anything."""
+"""How many times as many elements a tensor may have at other sizes. Without a limit, an expression in a stranger's
+sample could ask for any."""
 
 
 def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[str, int] | None:
-    """Return sizes that meet every condition, with as many changed as possible; None if none can change."""
+    """Return values of the symbols that meet every condition of the trace, with as many changed as possible, by these
+    changes; None if none can change."""
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
     most = 0
@@ -160,7 +169,8 @@ def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[s
 
 
 def candidates(symbols: tuple[Symbol, ...], changes: Sequence[Change]) -> Iterator[tuple[int, ...]]:
-    """Yield values for all symbols: first the same change for each, then every combination of changes."""
+    """Yield values for all symbols, in their order: first the same change for each, then every combination of changes.
+    A symbol's `hint` is its captured size."""
     rows = [[change(symbol.hint) for change in changes] for symbol in symbols]
     yield from zip(*rows, strict=True)
     yield from itertools.product(*rows)
@@ -171,6 +181,7 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
     if outside(forward.symbols, sizes) is not None:
         return False
     texts = [guard.text for guard in capture.guards if guard.kind == "size"]
+    # Conditions over symbols alone: a guard about one dimension of a tensor needs the tensor, and replay checks it.
     conditions = [text for text in texts if (match := SIZE.fullmatch(text)) and not match["name"]]
     try:
         if not all(evaluate(text, sizes) for text in conditions if known(text, sizes)):
@@ -185,11 +196,13 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
 def resized(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, sizes: Mapping[str, int]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-    """Return the inputs and tangents at other sizes: the given ones, truncated or repeated along each dimension."""
+    """Return inputs and tangents at other sizes: `values` and `tangents`, truncated or repeated along each dimension.
+    `sizes` has the values of the symbols."""
     forward = capture.pairs[0].forward
     new_values = {
         port.name: _stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
     }
+    # The second name of a tensor with two names.
     same = {right: new_values[left] for left, right in capture.signature.same if left in new_values}
     if tangents is None:
         return {**values, **new_values, **same}, None

@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -66,7 +66,7 @@ def _widened_value(value: Tensor) -> Tensor:
 
 
 def wide(capture: Capture) -> Capture:
-    """Return the Capture in float64."""
+    """Return a Capture with its graphs in float64."""
     pairs = tuple(
         Pair(pair.name, widened(pair.forward), None if pair.backward is None else widened(pair.backward))
         for pair in capture.pairs
@@ -92,7 +92,8 @@ def wide_spec(spec: Spec) -> Spec:
 
 
 def wide_step(step: Step) -> Step:
-    """Return a step whose dtype arguments are float64; its result is too, where only the default dtype decides it."""
+    """Return a step with float64 in the place of floating-point dtypes among its arguments and in its annotation. The
+    annotation counts where only the default dtype decides the result's (`run.taken_dtype`)."""
     args, kwargs = _wide_value(step.args), tuple((key, _wide_value(value)) for key, value in step.kwargs)
     return replace(step, args=args, kwargs=kwargs, spec=wide_spec(step.spec))
 
@@ -116,15 +117,19 @@ def _wide_value(value: Value) -> Any:
 # ---- Measuring
 
 SEED = 0x90E7
+"""The seed of the values that inputs are redrawn with."""
 
 GROUPS = {"parameter": "parameters", "buffer": "buffers"}
 """The roles whose inputs are redrawn together, and the names of these redraws."""
 
 CHOICES = ("quick", "own", "all")
+"""The values of `inputs` of `power_of`."""
 
 EVERYTHING, OWN_INPUTS = "everything", "inputs"
+"""The names of two redraws: of all inputs together, and of the program's inputs and the tangents together."""
 
 DOES_NOT_RUN = "does not run on it"
+"""How the reason of a redraw begins that was not tried because the Capture raises on the other values."""
 
 MOST_BYTES = 2**31
 """If inputs and saved values have more bytes, the neutral point is not tried, and a port that does not move is weak."""
@@ -136,22 +141,28 @@ MOST_FURTHER, MOST_SINGLE = 10, 4
 """The most redraws for ports that do not move, and how many of these are of one input alone."""
 
 Sides = tuple[Results, ...]
-"""The results of a run: of the whole Capture, then of each linked Pair."""
+"""The results of a run by port: of the whole Capture, then of each Pair."""
 
-Way = tuple[bool, "float | None"]
-"""How inputs are redrawn: floats only or all, and by which step; None is a new draw."""
 
-WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
+class Way(NamedTuple):
+    """How inputs are redrawn: all of them or only floats, and floats by which step relative to their size; None is a
+    new draw."""
+
+    floats_only: bool
+    step: float | None
+
+
+WAYS = (Way(floats_only=False, step=None), Way(floats_only=True, step=None), Way(floats_only=True, step=NUDGE))
 """The ways of a redraw. The first on which the program runs counts."""
 
-GUARDED_WAYS: tuple[Way, ...] = ((False, NUDGE), (False, SMALL_NUDGE))
+GUARDED_WAYS = (Way(floats_only=False, step=NUDGE), Way(floats_only=False, step=SMALL_NUDGE))
 """The ways for inputs that a guard holds: small steps, which the guard may allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The run that others are compared with: the inputs, with tangents as `tangent y`, and the results, also of each
-    Pair."""
+    """The run that the redraws are compared with: its inputs, with tangents as `tangent y`, the results of the Capture
+    (`ports`), and the results of each Pair (`parts`)."""
 
     values: Mapping[str, Tensor]
     ports: Results
@@ -189,17 +200,20 @@ def power_of(
             ports, *parts = _results_on(capture, values)
             base = Base(values, ports, tuple(parts))
         measurement = _PowerMeasurement(capture, maker.recipes, base, dict(fresh or {}), seed)
-        single = measurement.single_inputs(inputs, only, seconds is not None or count is not None)
+        is_part = seconds is not None or count is not None
+        single = measurement.single_inputs(inputs, only, is_part)
         return measurement.run(measurement.groups(inputs), single, seconds, count)
 
 
 def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
-    """Return a port's verdict with its power, from a Power's `most` or one of its `parts`."""
+    """Return a port's verdict with its power. `powers` has the power of ports by their keys as text: `most` of a Power,
+    or one of its `parts`."""
     return replace(port, power=powers.get(str(port.key)))
 
 
 def why_without_power(power: Power) -> list[str]:
     """Return why ports have no power, and what to do: a sentence for each reason."""
+    # Of the redraws that do not run, only the first is named: of the program's inputs, or of everything.
     failed = [trial for trial in power.trials[:1] if trial.untried.startswith(DOES_NOT_RUN)] if power.vacuous else []
     ports: dict[str, list[str]] = {}
     for port, reason in power.why:
@@ -223,10 +237,12 @@ UNREAD = "no redraw of the inputs changes this (dead or saturated); capture with
 
 
 def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
-    """Return other values for everything except constants and inputs that a guard holds."""
+    """Return other values than `values` for all inputs and tangents except constants and inputs that a guard depends
+    on. `values` has the tangents as `tangent y`."""
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     guarded = held_by_guards(capture)
+    # A unit is an input with its views, which can be redrawn only together.
     free = [
         names
         for names in units(recipes).values()
@@ -238,7 +254,8 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
 class _PowerMeasurement:
     """Measures the power of one Capture. It is mutable: each redraw adds to the movement of the ports.
 
-    Every redraw starts from the same base run, and changes some inputs of it.
+    Every redraw starts from the values of the same run, `base`, and changes some of the inputs. `recipes` makes the
+    inputs, `fresh` has values to redraw some of them with, and `seed` is for the other draws.
     """
 
     def __init__(
@@ -247,35 +264,42 @@ class _PowerMeasurement:
         self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
         self.roles = {port.name: port.role for port in free_ports(capture)}
         self.depends = (dependence(capture), *dependence_of_parts(capture))
-        """For the whole Capture, then for each linked Pair: the inputs that each result depends on."""
+        """For the whole Capture, then for each of several Pairs: the inputs that each result depends on (`sets`). A set
+        of inputs is a number with one bit for each; `set_of` returns the set of some names, `names_of` the names."""
         self.read = [functools.reduce(operator.or_, depends.sets.values(), 0) for depends in self.depends]
-        """The same for all results together."""
+        """For each entry of `depends`, the set of inputs that any result depends on."""
         # An input that no result depends on need not be redrawn.
         self.units = {name: names for name, names in units(recipes).items() if self.is_needed(names)}
         """The inputs to redraw, each with its views."""
         self.guarded = held_by_guards(capture)
+        """The inputs that guards depend on."""
         pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
         self.pinned = pinned | {name for name in self.guarded if self.is_fixed(name)}
         """Inputs that cannot have other values in any call that the guards let through."""
         self.unchecked = unchecked_inputs(capture, base.values)
+        """Inputs with one value everywhere, for which a sample has results on this value alone."""
         self.compared_alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
+        """Inputs for which the proof at capture found no other values that the program runs on."""
         self.neutral_point: Base | str | None = None
+        """The run at the neutral point, or why there is none; None before it was tried."""
         self.drawn: dict[tuple[tuple[str, ...], float | None], dict[str, Tensor]] = {}
-        """Other values of each input by the step that it was moved: each redraw draws the same, so once is enough."""
+        """The other values so far, by unit (an input and its views) and step: each redraw draws the same."""
         self.largest = [
             {key: 0.0 for key, value in ports.items() if moves(value) and depends.sets.get(key)}
             for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
         ]
-        """The largest movement so far of each port, of the whole and of each Pair."""
+        """For the whole Capture and each Pair, the largest movement so far of each port that can move, in tolerances:
+        from 1 on, the port has moved."""
         self.caps: dict[PortKey, float] = {}
-        """Ports whose power is at most this, because none of their side moves with the program's own inputs."""
+        """The most that the power of some ports can be, as no port of their side moves with the program's own
+        inputs."""
 
     def is_needed(self, names: Collection[str]) -> bool:
         """Whether any result depends on one of these inputs."""
         return any(depends.set_of(names) & read for depends, read in zip(self.depends, self.read, strict=True))
 
     def is_fixed(self, name: str) -> bool:
-        """Whether a guard fixes the one number of an input."""
+        """Whether an input has one number, and a guard on this input alone compares it by `==`."""
         value = self.base.values.get(name)
         return (
             isinstance(value, Tensor)
@@ -284,15 +308,16 @@ class _PowerMeasurement:
         )
 
     def role(self, name: str) -> str:
-        """Return the role of an input."""
+        """Return the role of an input, or `tangent`."""
         return "tangent" if is_tangent(name) else self.roles.get(name, "constant")
 
     def inputs_of_roles(self, *roles: str) -> tuple[str, ...]:
-        """Return the inputs of some roles."""
+        """Return the redrawable inputs of these roles."""
         return tuple(name for name in self.units if self.role(name) in roles)
 
     def single_inputs(self, inputs: str, only: Collection[str] | None, is_part: bool) -> list[str]:
-        """Return the inputs to redraw alone, in order; shuffled if only a part of them will be tried."""
+        """Return the inputs to redraw alone, in order: those in `only`, or those that the choice `inputs` names;
+        shuffled if only a part of them will be tried."""
         names = [name for name in self.units if not is_tangent(name)]
         if only is not None:
             return [name for name in names if name in only]
@@ -304,7 +329,7 @@ class _PowerMeasurement:
         return names
 
     def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the groups that `own` and `all` redraw together."""
+        """Return the groups that `own` and `all` redraw together, each with its name."""
         if inputs == "quick":
             return []
         by_role = ((title, self.inputs_of_roles(role)) for role, title in GROUPS.items())
@@ -313,33 +338,38 @@ class _PowerMeasurement:
     def run(
         self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
     ) -> Power:
-        """Run the standard redraws; then, if requested, groups and single inputs until time or number run out."""
+        """Run the standard redraws; then redraw each of `groups` and `single`, until this time has passed or this
+        number of trials is reached. Return the powers, with the trials of the latter, or the standard ones if there are
+        none."""
         standard = self.standard_redraws()
         whole, *parts = (self.port_powers(index) for index in range(len(self.largest)))
         why = self.reasons([key for key in self.largest[0] if str(key) in unmoved_ports(whole)])
         if not groups and not single:
-            return Power(tuple(standard), 0, 0, whole, tuple(parts), why)
+            return Power(tuple(standard), most=whole, parts=tuple(parts), why=why)
         started = time.monotonic()
-        trials: list[Trial] = []
+        trials: list[Trial] = []  # the groups come first
         for title, names in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
             spent = time.monotonic() - started
             if trials and ((seconds is not None and spent > seconds) or (count is not None and len(trials) >= count)):
                 break
             trials.append(self.redraw(title, names))
-        tried = sum(not trial.untried for trial in trials[len(groups) :])
+        tried = sum(not trial.untried for trial in trials[len(groups) :])  # of single inputs
         return Power(tuple(trials), tried, len(single), whole, tuple(parts), why)
 
     def reasons(self, ports: Collection[PortKey]) -> tuple[tuple[str, str], ...]:
-        """Return why each of these ports of the whole does not move."""
-        depends = self.depends[0]
+        """Return why each of these ports of the Capture does not move: the port's key as text, and a sentence."""
+        depends = self.depends[0]  # of the whole Capture; each set of inputs is a number with one bit for each input
+        # No check sees these change: the sample has results for one value of them alone (`unchecked`), or the proof at
+        # capture found no other value that the program runs on (`compared_alone`).
         unseen = depends.set_of(self.unchecked | self.compared_alone)
-        held = depends.set_of(self.guarded)
+        held = depends.set_of(self.guarded)  # the inputs whose values a guard compares
 
         def reason(key: PortKey) -> str:
             if depends.sets[key] & unseen:
                 return ONE_VALUE
             if not all(bool(part.isfinite().all()) for part in strided_parts(self.base.ports[key])):
                 return NOT_FINITE
+            # HELD, if no input that the port depends on is free of guards.
             return UNREAD if depends.sets[key] & ~held else HELD
 
         return tuple((str(key), reason(key)) for key in ports)
@@ -347,11 +377,10 @@ class _PowerMeasurement:
     def port_powers(self, index: int) -> tuple[tuple[str, float], ...]:
         """Return the power of each port of the whole Capture (index 0) or of a Pair.
 
-        A port has none, 0.0, if it depends on an input that no check sees change: one with a constant value of which
-        a sample has no second draw, or one on which the Capture was compared at its captured values alone. A port that
-        depends only on pinned inputs is left out: no call can move it, so no check can miss that.
+        A port has none, 0.0, if it depends on an input that no check sees change (`unchecked`, `compared_alone`). A
+        port that depends only on pinned inputs is left out: no call can move it, so no check can miss that.
         """
-        caps = {} if index else self.caps
+        caps = {} if index else self.caps  # they are of the whole Capture
         depends = self.depends[index]
         unseen = depends.set_of(self.unchecked | self.compared_alone)
         powers = {
@@ -381,7 +410,8 @@ class _PowerMeasurement:
         return trials
 
     def redraw_own_inputs(self, own: tuple[str, ...]) -> Trial:
-        """Redraw the program's inputs and the tangents together; cap the ports of a side on which nothing moves.
+        """Redraw `own`, the program's inputs and the tangents, together; cap the ports of a side on which nothing
+        moves.
 
         In a net whose ReLUs are all dead, the output is the last bias, whatever the image is. A redraw of the
         parameters moves it, so it would seem to have power; but a graph that ignores the image would pass every check.
@@ -393,7 +423,7 @@ class _PowerMeasurement:
         """
         along = self.update_only_buffers()
         trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, along=frozenset(along))
-        for side in trial.silent:
+        for side in trial.silent:  # `forward` or `backward`, if no port of it moved
             movement = ((PortKey.from_text(port), by) for port, by in trial.moved)
             self.caps |= {key: by for key, by in movement if side_of(key) == side}
         return trial
@@ -402,11 +432,12 @@ class _PowerMeasurement:
         """Return buffers that only updates of tensors depend on, such as running statistics in training."""
         depends = self.depends[0]
         sets_of_others = (inputs for key, inputs in depends.sets.items() if key.role != "mutation")
-        read = functools.reduce(operator.or_, sets_of_others, 0)
+        read = functools.reduce(operator.or_, sets_of_others, 0)  # the inputs that outputs and gradients depend on
         return tuple(name for name in self.inputs_of_roles("buffer") if not depends.set_of([name]) & read)
 
     def further_redraws(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
-        """Yield the redraws to try while some port does not move: larger groups, then small steps, then one input.
+        """Yield the redraws to try while some port does not move, each as its name, inputs and ways: larger groups,
+        then small steps, then one input. `own` are the program's inputs and the tangents.
 
         Small steps keep what a new draw may lose: the place where a function is not flat, and the outcome of a
         comparison that a guard holds (`x.max() < 6`).
@@ -414,7 +445,8 @@ class _PowerMeasurement:
         for role, title in GROUPS.items():
             yield title, self.inputs_of_roles(role), WAYS
         yield EVERYTHING, tuple(self.units), WAYS
-        yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), ((True, NUDGE),)
+        little = (Way(floats_only=True, step=NUDGE),)
+        yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), little
         guarded = tuple(name for name in self.units if name in self.guarded - self.pinned)
         yield "what guards hold, a little", guarded, GUARDED_WAYS
         for name in self.with_own_updates_first(guarded)[:MOST_SINGLE] if len(guarded) > 1 else ():
@@ -447,7 +479,11 @@ class _PowerMeasurement:
         is_standard: bool = False,
         along: frozenset[str] = frozenset(),
     ) -> Trial:
-        """Redraw these inputs together, and return how far each port moved that depends on them, but not on `along`."""
+        """Redraw these inputs together, in the first of `ways` on which the Capture runs. Return how far each port
+        moved that depends on them, but not on `along`, the inputs that the Trial is not about.
+
+        With `is_standard`, the movement counts for the power of the ports.
+        """
         # A guard refuses new values of its inputs, but may allow small steps.
         free = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
         if not free:
@@ -458,7 +494,7 @@ class _PowerMeasurement:
         values, sides = run
         redrawn, shown = frozenset(values), tuple(name for name in free if name not in along)
         depends = self.depends[0]
-        moving, besides = depends.set_of(redrawn), depends.set_of(along)
+        moving, besides = depends.set_of(redrawn), depends.set_of(along)  # sets as bits
         dependent = [key for key in sides[0] if depends.sets[key] & moving and not depends.sets[key] & besides]
         movement = {
             key: by for key in dependent if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None
@@ -468,21 +504,21 @@ class _PowerMeasurement:
         del run, sides  # the results may be gigabytes, and the neutral point runs the Capture twice more
         unmoved = [key for key, by in movement.items() if by < 1]
         if is_standard and unmoved and not Trial(title, shown, _port_texts(movement)).hidden:
-            # Other ports show that a check sees this redraw, so why these do not move is left open: the answer takes
-            # two runs in float64.
+            # A check sees this redraw by other ports (it is not `hidden`), so why these ports do not move is left open:
+            # the answer takes two runs in float64.
             rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
         # The Trial is about the inputs, so the buffers that were redrawn along keep their values at the neutral point.
         own_values = {name: value for name, value in values.items() if name not in along}
         independent = self.independent_ports(unmoved, own_values) if unmoved else ()
         rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
-        return Trial(title, shown, rows, tuple(str(key) for key in movement if key in independent))
+        return Trial(title, shown, rows, null=tuple(str(key) for key in movement if key in independent))
 
     def run_on_others(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
-        """Return other values of these inputs and the results on them, the first way that runs; or why there are
-        none."""
+        """Return other values of these inputs, redrawn in the first way on which the Capture runs, and the results on
+        them; or why there are none."""
         reason, is_guarded = "", False
-        before: tuple[set[str], float | None] = (set(), 0.0)
+        before: tuple[set[str], float | None] = (set(), 0.0)  # what the way before changed, and by which step
         for floats_only, step in ways:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
             chosen_units = [self.units[name] for name in chosen]
@@ -501,7 +537,8 @@ class _PowerMeasurement:
         return reason or "its dtype has no other values that could be drawn"
 
     def others(self, chosen: Sequence[tuple[str, ...]], step: float | None) -> dict[str, Tensor]:
-        """Return other values of these inputs, each drawn once."""
+        """Return other values of these units (inputs with their views), moved by `step` or, if that is None, drawn
+        anew. Each is drawn at the first call."""
         new = [unit for unit in chosen if (unit, step) not in self.drawn]
         values = others_together(new, self.recipes, self.base.values, self.seed, self.fresh, step)
         for unit in new:
@@ -509,10 +546,11 @@ class _PowerMeasurement:
         return {name: value for unit in chosen for name, value in self.drawn[unit, step].items()}
 
     def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
-        """Add a redraw to the largest movement of the ports that depend on it; `movement` is for the whole Capture."""
+        """Add a redraw of the inputs `redrawn`, whose results are `sides`, to the largest movement of the ports that
+        depend on these. `movement` has the movement of the ports of the whole Capture."""
         rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (largest, depends, ports, others) in enumerate(rows):
-            # The movement of the whole Capture is known. It has no integers, which `strength` compares.
+            # `movement` has no ports of integers or bools: `strength` compares these, and all ports of Pairs.
             known: Mapping[PortKey, float] = {} if index else movement
             moving = depends.set_of(redrawn)
             for key, by in largest.items():
@@ -523,7 +561,8 @@ class _PowerMeasurement:
     # ---- The neutral point
 
     def independent_ports(self, unmoved: Collection[PortKey], values: Mapping[str, Tensor]) -> frozenset[PortKey]:
-        """Return the ports that do not depend on the redrawn inputs, although a path leads to them.
+        """Return the `unmoved` ports that do not depend on the redrawn inputs, although a path leads to them. `values`
+        has the other values of these inputs.
 
         A bias before a batch norm, or a shift of scores before a softmax, has a path to the output and cannot move it:
         the port need not move. If it does not move because a ReLU is dead or a softmax is saturated, a wrong graph
@@ -535,6 +574,7 @@ class _PowerMeasurement:
         point = self.neutral_run()
         if isinstance(point, str):
             return frozenset()
+        # Another neutral value by the next seed; what is not floating-point is redrawn as in the redraw itself.
         others = {
             name: neutral(value, self.role(name), self.seed + 1) if is_inexact(value) else value
             for name, value in values.items()
@@ -557,7 +597,8 @@ class _PowerMeasurement:
         return self.neutral_point
 
     def run_at_neutral_point(self) -> Base | str:
-        """Run the Capture in float64 on neutral values. A number that the program reads stays: a guard compares it."""
+        """Run the Capture in float64 on neutral values: well-conditioned ones, as `sample.redraws.neutral` makes them.
+        An input that a guard depends on keeps its values."""
         saved = [port.spec for pair in self.capture.pairs for port in at_example_sizes(pair.forward).by_role("saved")]
         saved_bytes = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
         input_bytes = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
@@ -574,7 +615,7 @@ class _PowerMeasurement:
 
 
 def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
-    """Return how far ports moved, by their keys as text."""
+    """Return how far ports moved, with their keys as text."""
     return tuple((str(key), by) for key, by in moved.items())
 
 

@@ -1,8 +1,11 @@
-"""Oracles: what results are compared with.
+"""References: what results are compared with.
 
 While the program lives, it runs in eager on each draw of inputs (`against_program`). From disk, the digests of its
 results are compared (`against_kept`). If a sample has none, autograd of the saved forward is a second opinion on the
-gradients (`against_autograd`), used only if there is no opaque edge.
+gradients (`against_autograd`), used only if there is no opaque edge: a place where autograd of the forward would not
+give the program's gradient.
+
+`details` is a list to which functions here add reasons for the text of a Verdict.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def rounding_forgiven(
     """Return the verdicts with `close` instead of `wrong` if the difference is rounding.
 
     `largest` has the largest value of each of the program's ports; `step` runs one step on a draw, and `results` are
-    its results on this one.
+    its results on `draw`.
     """
     small = [port for port in ports if is_small(port, largest)]
     if not small:
@@ -74,7 +77,8 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
 
 
 def forgiven(port: PortVerdict, size: float, moved: float) -> PortVerdict:
-    """Return the verdict of a small port, given how far it moves by itself."""
+    """Return the verdict of a port whose error is small: `close` if the error is at most TIMES as large as `moved`, how
+    far the port moves if the inputs move by one unit in the last place. `size` is its largest value."""
     if port.error * extent(size) > TIMES * moved:
         return port
     by = moved / extent(size)
@@ -92,14 +96,15 @@ def sizes_of(results: Results) -> dict[PortKey, float]:
 
 
 def extent(size: float) -> float:
-    """Return what errors are relative to: the largest value, or a tiny number if that is 0."""
+    """Return what errors are relative to: the largest value of a port, or a tiny number if that is 0."""
     return max(size, NOTHING)
 
 
 def _movements(
     keys: set[PortKey], results: Results, draw: Draw, step: Callable[[Draw], Results]
 ) -> dict[PortKey, float]:
-    """Return how far some results move if the inputs move by one unit in the last place."""
+    """Return how far the results of these ports move, absolutely, if the inputs move by one unit in the last place: the
+    most in some runs of `step`. `results` are those on `draw`, without a move."""
     moved: dict[PortKey, float] = {}
     for seed in range(NUDGES):
         try:
@@ -117,7 +122,7 @@ def _movements(
 
 
 def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Return values with each number moved by at most one unit in the last place."""
+    """Return copies of the inputs with each number moved by at most one unit in the last place."""
     source = torch.Generator("cpu").manual_seed(seed)
     moved = {name: value.detach().clone() for name, value in values.items()}
     for value in moved.values():
@@ -129,7 +134,8 @@ def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
-    """Whether the original program raises on these inputs too; if it is gone, whether this is a fresh draw."""
+    """Whether the original program raises on these inputs, on which its Capture does."""
+    # Of a program that is gone, this is assumed for fresh draws: nobody has run it on them.
     if not capture.origin.alive:
         return draw.name == "fresh"
     try:
@@ -145,8 +151,8 @@ def eager(capture: Capture, draw: Draw) -> Results:
     """Return the original program's results, run now on a draw."""
     seed_torch(draw.seed)
     outcome = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
-    # If the graph writes a tensor and the program does not, the program's value is the one that the tensor was passed
-    # with. Without this default the port would have no counterpart.
+    # If the graph writes to a tensor and the program does not, the program leaves it as it was passed. Without this
+    # default, the graph's mutation would have no counterpart.
     written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
     return results_by_port(outcome.outputs, {**written, **outcome.mutations}, outcome.gradients)
 
@@ -208,6 +214,7 @@ def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVer
     """
     kept = capture.witness or {}
     named = second_rows(kept) if draw.name == SECOND else kept.items()
+    # A witness also has rows of each Pair's results and of the second draw's inputs, whose texts have other beginnings.
     rows = {key: row for key, row in ((PortKey.from_text(text), row) for text, row in named) if key.role in OUT_ROLES}
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
@@ -236,7 +243,7 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, details: li
     pair = capture.pairs[0]
     details.append("the program is gone: checked against autograd of the saved forward alone")
     seed_torch(draw.seed)
-    same = {right: left for left, right in capture.signature.same}
+    same = {right: left for left, right in capture.signature.same}  # the first name by the second name of a tensor
     return _by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
 
 
@@ -249,7 +256,8 @@ def _by_autograd(
     results: Results,
     details: list[str],
 ) -> list[PortVerdict]:
-    """Compare gradients with autograd of the saved forward; compare nothing if it cannot be differentiated."""
+    """Compare the gradients in `results` with autograd of a Pair's forward; compare nothing if autograd fails. The
+    other arguments are as in `second_opinion`."""
     try:
         expected = second_opinion(pair, differentiable, same, values, tangents)
     except RuntimeError as error:  # also of a kernel in autograd's own backward
@@ -259,7 +267,8 @@ def _by_autograd(
 
 
 def _gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
-    """Keep verdicts of gradients; outputs of the forward were compared with nothing."""
+    """Return the verdicts of gradients, with autograd as witness, and `unproven` for other ports: their values came
+    from the same forward, so they were compared with nothing."""
     return [
         replace(port, witness=AUTOGRAD)
         if port.role == "gradient"
@@ -280,10 +289,11 @@ def second_opinion(
     values: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor] | None,
 ) -> Results:
-    """Return the results of autograd of the saved forward on these inputs.
+    """Return the outputs of the saved forward on these inputs, and the gradients of autograd of it, for the tensors
+    with a gradient in the Pair's backward. `differentiable` names the outputs that have tangents; None stands for ones.
 
-    A tensor that was passed under two names is one leaf, the first: autograd then sums its gradient as in the program,
-    and both names have the sum.
+    `same` has, by the second name of a tensor that was passed under two names, the first one. Such a tensor is one
+    leaf: autograd then sums its gradient as in the program, and both names have the sum.
     """
     names_with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     leaves = {
@@ -315,28 +325,29 @@ def second_opinion(
 
 
 def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, details: list[str]) -> list[PortVerdict]:
-    """Return the verdicts of one Pair's own results, on the Pair's values."""
-    if capture.origin.partial and draw != "captured":  # the recorded values are those of its own inputs
+    """Return the verdicts of the results of Pair `index`, on the values that it had in a run of the Capture
+    (`pair_run`) on the draw of this name."""
+    if capture.origin.partial and draw != "captured":  # a recorded step has results for its own inputs alone
         return []
     if capture.origin.alive and capture.origin.parts:
         return witnessed(_part_against_program(capture, index, pair_run), PROGRAM)
     results, rows = pair_run.results, part_rows(capture, index)
     if rows and draw == "recipe":
         return witnessed(against_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
-    if rows:
+    if rows:  # there are none of other draws
         return []
     pair = capture.pairs[index]
     if capture.opaque or pair.backward is None:
         details.append("no reference: the program is gone, and autograd of this pair's forward cannot replace it")
         return _no_reference(results)
     details.append("the program is gone: checked against autograd of the saved forward alone")
-    with _quiet_generators(pair_run.random):
+    with _with_random_states(pair_run.random):
         same = {right: left for left, right in capture.signature.same if left in pair_run.values}
         return _by_autograd(pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details)
 
 
 def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
-    """Compare one Pair with the program that it was traced from, run now."""
+    """Compare Pair `index` with the part of the program that it was traced from, run now."""
     expected = part_eager(capture, index, pair_run)
     verdicts = against(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
     # As in `against_results`: a second run only if a port differs.
@@ -347,9 +358,10 @@ def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> li
 
 
 def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
-    """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
+    """Return the results of the part of the program that Pair `index` was traced from, run in eager on the values that
+    the Pair had in `pair_run`."""
     reference = capture.origin.parts[index]
-    with _quiet_generators(pair_run.random):
+    with _with_random_states(pair_run.random):
         try:
             outcome = reference.run_step(pair_run.values, pair_run.tangents)
         except BackprintError:
@@ -366,8 +378,8 @@ def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
 
 
 @contextlib.contextmanager
-def _quiet_generators(states: RandomStates) -> Iterator[None]:
-    """Set the random states that a Pair started from, and restore them afterwards."""
+def _with_random_states(states: RandomStates) -> Iterator[None]:
+    """Set these random states, from which a Pair's run started, for a block, and restore the present ones after it."""
     before = random_states()
     set_random_states(states)
     try:

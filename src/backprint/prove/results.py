@@ -22,7 +22,8 @@ from backprint.values.tree import join_sparse, strided_parts
 
 
 def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None) -> PortVerdict:
-    """Compare a port with its reference."""
+    """Return the verdict of a port: its value compared with the one that is expected. None is a gradient that is not
+    there."""
     if value is None or expected is None:
         same = value is None and expected is None
         detail = (
@@ -32,8 +33,8 @@ def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None)
     if _kind(value) != _kind(expected):
         return PortVerdict(name, role, "wrong", f"{_kind(value)} where the program returns {_kind(expected)}")
     # The last part of a sparse tensor is its values, those before are its indices. A dense tensor is its only part.
-    (*places, value), (*others, expected) = strided_parts(value), strided_parts(expected)
-    if not all(map(torch.equal, places, others)):
+    (*indices, value), (*wanted_indices, expected) = strided_parts(value), strided_parts(expected)
+    if not all(map(torch.equal, indices, wanted_indices)):
         return PortVerdict(name, role, "wrong", "its indices are not the program's")
     # The bits of a lazily conjugated or negated tensor are not those of its values.
     value, expected = value.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
@@ -43,13 +44,16 @@ def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None)
 
 
 def verdict_of_error(name: str, role: str, error: float, *dtypes: str) -> PortVerdict:
-    """Return the verdict of a port that is not bitwise: the tolerance is the largest of these dtypes."""
+    """Return the verdict of a port that is not bitwise, by its error relative to its largest value. The tolerance is
+    the largest of these dtypes' tolerances."""
     tolerance = max(TOLERANCE.get(dtype, 0.0) for dtype in dtypes)
     verdict = "close" if error <= tolerance else "wrong"
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
 
 
 def _kind(tensor: Tensor) -> str:
+    """Return what must be equal before values are compared, as text: dtype, shape, and what a sparse tensor has
+    more."""
     text = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
     if tensor.layout is torch.strided:
         return text
@@ -69,7 +73,8 @@ def moves(value: Any) -> bool:
 
 
 def strength(first: Any, second: Any) -> float:
-    """Return how far a port moved, in tolerances; for integers and bools any change is infinite."""
+    """Return how far a port moved from its first value to its second, in tolerances of its dtype; for integers and
+    bools any change is infinite."""
     if is_inexact(first) and is_inexact(second):
         return moved(first, second) or 0.0
     if not isinstance(second, Tensor) or first.shape != second.shape:
@@ -83,14 +88,15 @@ def is_inexact(value: Any) -> bool:
 
 
 def moved(first: Any, second: Any) -> float | None:
-    """Return how far a port moved, in tolerances; None if it has no floating-point numbers."""
+    """Return how far a port moved from its first value to its second, in tolerances of its dtype; None if it has no
+    floating-point numbers."""
     if not is_inexact(first) or not is_inexact(second) or strided_parts(first)[-1].numel() == 0:
         return None
     return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
 
 
 def stands(first: Any, second: Any) -> bool:
-    """Whether a port does not move in float64, up to rounding. False for one without finite numbers."""
+    """Whether two values of a port in float64 are equal up to rounding. False for a port without finite numbers."""
     if not is_inexact(first) or not is_inexact(second):
         return False
     if not bool(torch.isfinite(strided_parts(first)[-1]).any()):
@@ -99,7 +105,8 @@ def stands(first: Any, second: Any) -> bool:
 
 
 def share(first: Tensor, second: Tensor) -> float:
-    """Return the largest difference over the largest number, where both are finite; 0 if nowhere."""
+    """Return the largest difference of two tensors over the largest number of the first. Elements that are not finite
+    in one of them do not count; 0 if all are. Infinity if the shapes differ."""
     if first.shape != second.shape:
         return float("inf")
     first, second = strided_parts(first.detach())[-1], strided_parts(second.detach())[-1]
@@ -128,19 +135,19 @@ def _biggest(tensor: Tensor) -> float:
 # if digests differ, the numbers say how far the values are apart.
 
 Row = Mapping[str, Any]
-"""What a witness keeps of one port."""
+"""What a witness keeps of one port (`numbers_of`). The witness of a sample has the program's results in this form."""
 
 
 def part_rows(capture: Capture, index: int) -> dict[PortKey, Row]:
-    """Return what the witness keeps of one Pair."""
+    """Return the rows that the witness keeps of the results of Pair `index`, by port."""
     head = f"{capture.pairs[index].name} "
     kept = (capture.witness or {}).items()
     return {PortKey.from_text(text.removeprefix(head)): row for text, row in kept if text.startswith(head)}
 
 
 def numbers_of(value: Tensor | None) -> Row:
-    """Return one port's digest, norm, largest value and leading values. For a sparse tensor the numbers are of its
-    values."""
+    """Return the row of one port: its digest, dtype, shape, norm, largest value and leading values. For a sparse tensor
+    the numbers are of its values, and the row also has digests of its indices (`places`)."""
     if value is None:
         return {"none": True}
     *places, kept = strided_parts(value.detach())
@@ -173,13 +180,14 @@ def _canonical_nan(value: Tensor) -> Tensor:
 
 
 def against_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:
-    """Compare every port with kept digests."""
+    """Compare every port of `results` or `rows` with the row that a witness keeps of it."""
     keys = dict.fromkeys([*results, *rows])
     return [judge(key, results.get(key), rows.get(key)) for key in keys]
 
 
 def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
-    """Compare one port with its witness row."""
+    """Return the verdict of one port: its value compared with the row that a witness keeps of it. Without equal
+    digests, the error is the largest difference of a norm or number that was kept."""
     role, name = key
     if kept is None or value is None or kept.get("none"):
         same = value is None and kept is not None and bool(kept.get("none"))
@@ -202,7 +210,7 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
 
 
 def kind_of(row: Row) -> str:
-    """Return a row's dtype and shape; for a sparse tensor, its layout and the shape of its values."""
+    """Return a row's dtype and shape as text; for a sparse tensor, also its layout and the shape of its values."""
     sparse = f" {row['layout']} of {row['values']} values" if "layout" in row else ""
     return f"{row['dtype']}{row['shape']}{sparse}"
 
@@ -220,7 +228,7 @@ def _scaled_distance(left: float | str, right: float | str, scale: float | str) 
 # ---- Results of one step, and comparisons of two steps
 
 Results = dict[PortKey, "Tensor | None"]
-"""Outputs, mutations and gradients."""
+"""The outputs, mutations and gradients of a step, by port; None is a gradient that was not computed."""
 
 
 def results_by_port(outputs: Mapping[str, Any], mutations: Mapping[str, Any], gradients: Mapping[str, Any]) -> Results:
@@ -229,12 +237,13 @@ def results_by_port(outputs: Mapping[str, Any], mutations: Mapping[str, Any], gr
 
 
 def witnessed(verdicts: Sequence[PortVerdict], witness: str) -> list[PortVerdict]:
-    """Set the witness of these verdicts."""
+    """Return the verdicts with this witness, which says what the ports were compared with."""
     return [replace(port, witness=witness) for port in verdicts]
 
 
 def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
-    """Make a port `unproven`, not `wrong`, if the program itself does not repeat its value."""
+    """Return the verdict of a port, `unproven` instead of `wrong` if the program itself does not repeat the port's
+    value: `wanted` and `again` are the program's results of two runs on the same inputs."""
     left, right = wanted.get(port.key), again.get(port.key)
     if port.verdict == "bitwise" or left is None or right is None or compare("", "", left, right).verdict == "bitwise":
         return port
@@ -245,13 +254,14 @@ def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
 
 
 def against(results: Results, wanted: Results) -> list[PortVerdict]:
-    """Compare each port that either side has."""
+    """Compare each port that `results` or `wanted`, the program's results, has."""
     keys = dict.fromkeys([*results, *wanted])
     return [compare(key.name, key.role, results.get(key), wanted.get(key)) for key in keys]
 
 
 def kept_results(reference: Any, results: Results, wanted: Results) -> Results:
-    """Return the results that a reference, an Origin or a part of one, has: a recorded step kept only some of them."""
+    """Return those of `results` that can be compared: all, or, of a recorded step (`reference.partial`), which kept
+    only some of its results, the ones in `wanted`. `reference` is the Capture's Origin, or the Origin of one Pair."""
     return {key: value for key, value in results.items() if key in wanted} if reference.partial else results
 
 

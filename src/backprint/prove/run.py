@@ -1,4 +1,5 @@
-"""Run one Graph: an environment, and a loop over its steps. Values are dropped after their last use.
+"""Run one Graph: an environment (`env`: each value by its name in the graph), and a loop over its steps. Values are
+dropped after their last use.
 
 The steps run as they are written: autocast around them has no effect, because the program's own casts are steps.
 """
@@ -44,9 +45,10 @@ Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
 class RunOptions:
     """How graphs run: which annotations are checked, who sees their values, and what answers their collectives.
 
-    `annotations` compares each value with its annotation. `watch(graph, name, value)` is called with each input and
-    with each result of a step. `answer` answers the collectives; for a whole Capture it is an `Others`. Without it, the
-    Capture's peers do, or else the process groups of this process.
+    `annotations` are the Notes of a comparison of each value with its annotation. `watch(graph, name, value)` is
+    called with each input and with each result of a step. `answer` answers the collectives: it returns what this rank
+    receives; for a whole Capture it is an `Others`. Without it, the Capture's peers (the other ranks as they were in
+    one run) do, or else the process groups of this process.
     """
 
     annotations: Notes | None = None
@@ -74,6 +76,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOpti
             watch(graph, port.local, env[port.local])
 
     def settle(index: int, step: Step) -> None:
+        """Compare, show and drop values after a step has run."""
         if sheet is not None:
             sheet.check_step(step, env.get(step.name))
         if watch is not None and not step.is_guard:
@@ -83,17 +86,17 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOpti
 
     with torch.enable_grad(), AS_WRITTEN():
         instead = _collectives(options.answer or _by_process_groups)
-        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=instead)
-        results = tuple(make(result) for result in graph.results)
+        value_of = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=instead)
+        results = tuple(value_of(result) for result in graph.results)
     if sheet is not None:
-        sheet.ports(graph.outputs, results)
+        sheet.check_ports(graph.outputs, results)
     else:
         hold_results(graph, arguments, results)
     return results
 
 
 def _collectives(answer: Answer) -> Mapping[str, Callable[..., Any]]:
-    """Return a function for each collective, which takes its result from `answer`."""
+    """Return, by the target of each collective operator, a function that returns what `answer` does."""
     return {
         f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(_answer_collective, answer, name)
         for name in GROUP_POSITIONS
@@ -101,8 +104,9 @@ def _collectives(answer: Answer) -> Mapping[str, Callable[..., Any]]:
 
 
 def _answer_collective(answer: Answer, name: str, *args: Any) -> Any:
-    """Answer one collective of a graph, whose group is a label."""
-    return answer(call_of(name, args, str), args[0])
+    """Return the result of the collective operator `name` on these arguments, of which the first is the tensor that is
+    sent. In a graph, the argument for the group is its label already."""
+    return answer(call_of(name, args, label=str), args[0])
 
 
 def _by_process_groups(call: Call, sent: Tensor) -> Tensor:
@@ -119,10 +123,11 @@ def _by_process_groups(call: Call, sent: Tensor) -> Tensor:
 
 def hold_results(graph: Graph, arguments: Sequence[Any], results: Sequence[Any]) -> None:
     """Raise unless each result has the dtype, the sizes, the layout and the device that its port had at capture.
+    `arguments` are the inputs of this run, in port order.
 
     While annotations are checked, this is not called: an AnnotationCheck makes such a difference a verdict. Saved
-    values are left out: they stay between two graphs. On inputs on another device than at capture, results are there
-    too.
+    values are left out: they stay between two graphs. If the inputs are on another device than at capture, devices are
+    not compared.
     """
     sizes = sizes_of(list(zip(graph.inputs, arguments, strict=True)))
     here = all(on_device(port, value) for port, value in zip(graph.inputs, arguments, strict=True))
@@ -145,21 +150,22 @@ def on_device(port: Port, value: Any) -> bool:
 
 
 def _open_annotation_check(notes: Notes | None, graph: Graph, env: Mapping[str, Any]) -> AnnotationCheck | None:
-    """Return an AnnotationCheck for this run, which has compared the inputs; None if annotations are not checked."""
+    """Return a new AnnotationCheck of `notes` for a run of a graph, after a comparison of the inputs in `env`; None if
+    annotations are not checked."""
     if notes is None:
         return None
     arguments = [env[port.local] for port in graph.inputs]
     sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, arguments, strict=True))))
-    sheet.ports(graph.inputs, arguments)
+    sheet.check_ports(graph.inputs, arguments)
     return sheet
 
 
 def run_graded(graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
     """`run_graph` on inputs that may require grad, so that autograd can differentiate the results."""
-    env = feed(graph, inputs, True, graded=True)
+    env = feed(graph, inputs, strict=True, graded=True)
     with AS_WRITTEN():
-        make = perform_steps(graph.steps, env, subgraphs(graph))
-    return tuple(make(result) for result in graph.results)
+        value_of = perform_steps(graph.steps, env, subgraphs(graph))
+    return tuple(value_of(result) for result in graph.results)
 
 
 At = Callable[[Source | None], contextlib.AbstractContextManager[Any]]
@@ -175,14 +181,18 @@ def perform_steps(
     after: Callable[[int, Step], None] = lambda index, step: None,
     instead: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
 ) -> Callable[[Value], Any]:
-    """Run steps in an environment; return the function that evaluates Values there. Every run of a graph uses this
-    loop; `instead` has functions to run in the place of operators."""
-    make = value_evaluator(env, bodies)
+    """Run steps in an environment, to which each adds its value; return the function that evaluates Values there: the
+    arguments and results of a graph as it writes them. Every run of a graph uses this loop.
+
+    `bodies` has the callables of subgraphs by name. `at` returns a context in which the steps of a source line run,
+    `after` is called after each step, and `instead` has functions to run in the place of operators, by target.
+    """
+    value_of = value_evaluator(env, bodies)
     for index, step in enumerate(steps):
         with at(step.source):
-            perform(step, env, make, instead)
+            perform(step, env, value_of, instead)
         after(index, step)
-    return make
+    return value_of
 
 
 def updated_scale(
@@ -215,20 +225,20 @@ CHECKING = "aten._linalg_check_errors.default"
 
 
 def perform(
-    step: Step, env: dict[str, Any], make: Callable[[Value], Any], instead: Mapping[str, Callable[..., Any]]
+    step: Step, env: dict[str, Any], value_of: Callable[[Value], Any], instead: Mapping[str, Callable[..., Any]]
 ) -> None:
-    """Run one step: put its value into the environment, or check its guard."""
+    """Run one step: put its value into the environment, or check its guard. The arguments are as in `perform_steps`."""
     try:
         if step.is_guard:
-            check_guard_step(step, *map(make, step.args))
+            check_guard_step(step, *map(value_of, step.args))
             return
         function = resolve(step.target)
-        args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
+        args, kwargs = [value_of(value) for value in step.args], {key: value_of(value) for key, value in step.kwargs}
         check_call(step.target, function, args, kwargs)
         if step.target in IN_FLOAT64 and any(isinstance(arg, Tensor) and arg.dtype is torch.float64 for arg in args):
             function = IN_FLOAT64[step.target]
         with taken_dtype(step, args, kwargs):
-            # A kernel may end the process: the file then has the name of the operator.
+            # A kernel may end the process: whoever started it then reads the operator's name from a file.
             at_work.note(step.target)
             try:
                 env[step.name] = for_program(instead.get(step.target, function), *args, **kwargs)
@@ -248,10 +258,10 @@ def perform(
 
 
 def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
-    """Return a context with the default dtype that an operator took at capture, if that decides its result's.
+    """Return a context with the default dtype that an operator took at capture, if that decides the result's dtype.
 
-    It decides where an operator makes floats of no floats and names no dtype: `arange(0.5)`, integers times 0.1. A
-    graph that runs alone knows it by the annotation of the step.
+    It decides where an operator makes floats of no floats and names no dtype: `arange(0.5)`, integers times 0.1. The
+    annotation of the step says which default dtype it was.
     """
     wanted = TAKEN.get(step.spec.dtype) if isinstance(step.spec, TensorSpec) else None
     if wanted is None or wanted is torch.get_default_dtype():
@@ -262,7 +272,7 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
 
 
 AS_IT_IS = contextlib.nullcontext()
-"""A context in which the default dtype stays."""
+"""A context in which the default dtype stays as it is."""
 
 
 TAKEN: Mapping[str, torch.dtype] = {
@@ -271,11 +281,14 @@ TAKEN: Mapping[str, torch.dtype] = {
     "complex64": torch.float32,
     "complex128": torch.float64,
 }
-"""The default dtype of which an operator makes results of each dtype."""
+"""The default dtype with which an operator makes results of each dtype."""
 
 
 def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:
-    """Return the initial environment of a graph."""
+    """Return the initial environment of a graph: the value of each input by the name of its port in the graph.
+
+    With `strict`, an input whose dtype or shape is not the port's is refused. With `graded`, inputs may require grad.
+    """
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(graph.inputs):
             raise ReplayError(
@@ -300,12 +313,13 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
     return env
 
 
-# None may be the value of a port.
+# Not None, which may be the value of a port.
 _MISSING = object()
 
 
 def _value_for_port(port: Port, known: Mapping[Any, Any]) -> Any:
-    """Return the value of a port by its key, by its key as a text, by its name or by its local."""
+    """Return the value of a port among inputs that are known by the port's key, by its key as a text, by its name or by
+    its name in the graph; _MISSING if there is none."""
     key = port.key
     if key in known:
         return known[key]
@@ -348,7 +362,8 @@ def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
 
 
 def check_saved(backward: Graph, passed: Mapping[PortKey, Any]) -> None:
-    """Raise if a forward saved fewer elements than its backward was traced for: kernels would read past the end."""
+    """Raise if a forward saved fewer elements than its backward was traced for, as kernels would read past the end.
+    `passed` has the values for the backward's ports."""
     for port in () if backward.symbols else backward.by_role("saved"):
         value, spec = passed.get(port.key), port.spec
         if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
@@ -359,7 +374,8 @@ def check_saved(backward: Graph, passed: Mapping[PortKey, Any]) -> None:
 
 
 def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
-    """Whether a tensor has the dtype and the sizes of a spec; a size that no input determines may be any."""
+    """Whether a tensor has the dtype, the layout and the sizes of a spec, where symbols have these `sizes`; a size
+    whose symbols no input determines may be any."""
     if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:
         return False
     pairs = zip(spec.shape, value.shape, strict=True)
@@ -367,20 +383,21 @@ def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
 
 
 def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a symbolic size is this number, as far as is known."""
+    """Whether an expression of symbols is `now`. True if `sizes` does not have every symbol of it."""
     return not known(size, sizes) or evaluate(size, sizes) == now
 
 
 def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
-    """Return the symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
-    seen: list[tuple[Size, int]] = []
+    """Return the sizes that symbols have, as these values of ports imply: by shapes, then by numbers, then by
+    strides."""
+    seen: list[tuple[Size, int]] = []  # what a spec has (a number, or an expression), and what a value has there
     tensors = [
         (port.spec, value) for port, value in passed if isinstance(value, Tensor) and isinstance(port.spec, TensorSpec)
     ]
     for spec, value in tensors:
         if any(type(size) is not int for size in spec.shape):
             seen += zip(spec.shape, value.shape, strict=False)
-    # Shapes come first, as `implied` keeps the first value of a symbol; strides last, as of a size of 1 they may be
+    # `implied` keeps the first value of a symbol. Strides come last, because along a dimension of size 1 they may be
     # any.
     seen += [(port.spec.expression, value) for port, value in passed if isinstance(port.spec, ScalarSpec)]
     for spec, value in tensors:
@@ -391,18 +408,18 @@ def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
 
 # By identity: a hash of a graph takes as long as the walk that it would spare.
 LAST_USES: MutableMapping[Graph, dict[int, list[str]]] = WeakIdKeyDictionary()
-"""The last uses in graphs that have run: a proof runs each several times."""
+"""A cache of `last_uses`: a proof runs each graph several times."""
 
 
 def last_uses(graph: Graph) -> dict[int, list[str]]:
-    """Return, for each step, the values that are not used after it."""
+    """Return, by the index of a step, the names of the values whose last use it is."""
     if graph not in LAST_USES:
         LAST_USES[graph] = _find_last_uses(graph)
     return LAST_USES[graph]
 
 
 def _find_last_uses(graph: Graph) -> dict[int, list[str]]:
-    """Return, for each step, the values that are not used after it."""
+    """Compute `last_uses`. A result of the graph has no last use, as it is needed at the end."""
     kept = {name for result in graph.results for name in refs(result)}
     last: dict[str, int] = {}
     for index, step in enumerate(graph.steps):

@@ -16,7 +16,9 @@ SCATTER = "aten.as_strided_scatter.default"
 def scattered_in_place(
     value: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """Write a source into a strided part of a copy, as the update that the operator stands for did."""
+    """Return a copy of `value` with `source` written into the part of this geometry, as the update did that the
+    operator stands for; by the operator itself where autograd does not record this call or could not differentiate the
+    write."""
     if not can_be_an_update(value, source, size, stride):
         return torch.as_strided_scatter(value, source, size, stride, storage_offset)
     whole = value.clone()
@@ -25,7 +27,8 @@ def scattered_in_place(
 
 
 def can_be_an_update(value: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether autograd records this call, and the update of a view is one that autograd knows."""
+    """Whether autograd records this call, and a write into a view of a copy is the same: `value` fills its memory, so
+    that the copy has the same geometry, and no two elements that are written share memory."""
     recorded = torch.is_grad_enabled() and (value.requires_grad or source.requires_grad)
     fills_its_memory = (
         value.is_contiguous() and not value.storage_offset() and value.untyped_storage().nbytes() == value.nbytes
@@ -35,7 +38,7 @@ def can_be_an_update(value: Tensor, source: Tensor, size: Sequence[int], stride:
 
 def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether elements of a strided tensor may share memory."""
-    reach = 0
+    reach = 0  # the last element that the dimensions so far reach
     # From the smallest stride: a dimension must step past all that the smaller ones reach.
     for step, length in sorted(zip(stride, size, strict=True)):
         if length > 1 and step <= reach:

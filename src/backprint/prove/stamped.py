@@ -14,7 +14,8 @@ from backprint.trace.captured import LiveProgram
 
 
 def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
-    """Compare a stamped Capture with a trace in full, which is made here of its program unless it is given."""
+    """Compare a stamped Capture with a trace in full: a Capture of the same program in which no layer is a copy. With
+    True, the program is traced here."""
     _check_trace(stamped, trace)
     if isinstance(trace, Capture):
         return _against_trace(stamped, trace)
@@ -24,7 +25,7 @@ def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
 
 
 def _check_trace(stamped: Capture, trace: Capture | bool) -> None:
-    """Raise unless a stamped Capture is to be compared with a trace in full, and there is one or can be one."""
+    """Raise unless `stamped` is stamped, and `trace` is a trace in full or True, while the program lives."""
     if not stamp_of(stamped.notes):
         raise UsageError(f"trace= is for a stamped capture, and {stamped.name} was not stamped: verify it without")
     if isinstance(trace, Capture):

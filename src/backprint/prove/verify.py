@@ -46,14 +46,15 @@ FAKE = "fake: captured without values, so the program returned nothing to compar
 
 
 class _Attempt(NamedTuple):
-    """A run on one draw, and the verdicts of its results."""
+    """A run of a Capture on one draw of inputs, and the verdicts of its results."""
 
     replayed: Replayed
     verdicts: list[PortVerdict]
 
 
 def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
-    """Return a Verdict for each Pair, the worst of its ports over all draws."""
+    """Return a Verdict for each of several linked Pairs, then one for the whole Capture: the worst of its ports over
+    all draws of these names."""
     unknown = set(draws) - set(DRAWS)
     if unknown:
         raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
@@ -72,7 +73,7 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
 
 
 def _named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
-    """Add the settings that differ from the capture's to a Verdict that is not bitwise."""
+    """Return a Verdict that, if it is not bitwise, names the settings that differ from those recorded at capture."""
     if verdict.verdict in ("bitwise", "undifferentiable") or not (
         differences := settings.settings_differences(recorded)
     ):
@@ -82,7 +83,12 @@ def _named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict
 
 @dataclass(slots=True)
 class Tally:
-    """The verdicts so far of a whole Capture, or of one of its linked Pairs."""
+    """The verdicts so far of a whole Capture, or of one of its linked Pairs.
+
+    `backward` says whether there is a backward, and `guards_alone` whether a Pair has no results, so that only its
+    guards are proved. `details` are reasons for the Verdict's text, `seen` the draws so far, `powers` the power of each
+    port by its key as text, and `nonfinite` says where NaN and Inf come from.
+    """
 
     name: str
     backward: bool
@@ -99,13 +105,14 @@ class Tally:
         keep_worst(self.verdicts, draw, verdicts)
 
     def verdict(self) -> Verdict:
+        """Return one Verdict for all draws."""
         if self.guards_alone and self.seen:
             return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
         return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
 
 
 def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
-    """Return a Tally for the whole, and one for each of several linked Pairs."""
+    """Return a Tally for the whole Capture, and one for each of several linked Pairs."""
     whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
     pairs = capture.pairs if len(capture.pairs) > 1 else ()
     named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]
@@ -113,11 +120,11 @@ def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
-    """Return a Verdict for each of several linked Pairs, and the whole's last."""
+    """Return a Verdict for each of several linked Pairs, and at the end one for the whole Capture."""
     whole, parts = _tallies(capture)
-    keep_worst(whole.verdicts, "", capture.origin.not_bitwise)
+    keep_worst(whole.verdicts, draw="", verdicts=capture.origin.not_bitwise)  # what differed in the proof at capture
     whole.details += left_out_of(capture.notes)
-    base: Base | None = None
+    base: Base | None = None  # the run on the recipes' inputs, from which power is measured
     try:
         for candidates in draws_of(capture, draws):
             draw, attempted = _first_attempt(capture, candidates, whole.details)
@@ -150,13 +157,14 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
 
 
 def _not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool:
-    """Whether the program was there, and was not compared on other inputs: then nothing is proven."""
+    """Whether the program could be compared on other inputs, and was not, as it ran on none of them: then a power would
+    say that a check sees what no check has seen."""
     could_run = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
     return could_run and "fresh" in draws and "fresh" not in whole.seen
 
 
 def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
-    """Add the verdicts of one draw: a port keeps its worst."""
+    """Add the verdicts of the draw of this name to `worst_by_port`, in which a port keeps its worst verdict."""
     for verdict in verdicts:
         key = verdict.key
         # Each detail names the draw that it is about, because a port keeps one of several.
@@ -177,7 +185,8 @@ def summed_up(
     powers: Mapping[str, float],
     nonfinite: str = "",
 ) -> Verdict:
-    """Return one Verdict for the verdicts and powers of all ports."""
+    """Return one Verdict, called `name`, for the verdicts and powers of all ports. `backward` says whether there is a
+    backward: without one, what is proved is `undifferentiable`."""
     ports = tuple(with_power(port, powers) for port in verdicts.values())
     verdict = worst([port.verdict for port in ports])
     measured = [(str(port.key), port.power) for port in ports if port.power is not None]
@@ -193,13 +202,14 @@ def summed_up(
 
 
 def base_of(draw: Draw, replayed: Replayed) -> Base:
-    """Return a run on the recipe's inputs as the base of its power."""
+    """Return a run on a draw of the recipes as the Base that redraws are compared with, to measure power."""
     parts = tuple(part.results for part in replayed.parts)
     return Base(with_tangents(draw.values, draw.tangents or {}), replayed.results, parts)
 
 
 def _first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, _Attempt | None]:
-    """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
+    """Return the first of several draws that the program runs on, with its Attempt; if none, the last draw and None.
+    Reasons of that draw are added to `details`."""
     for draw in candidates:
         reasons: list[str] = []
         if (attempted := attempt(capture, draw, reasons)) is not None:
@@ -209,7 +219,8 @@ def _first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[s
 
 
 def resize(capture: Capture, details: list[str]) -> list[PortVerdict]:
-    """Return the verdicts at the first other sizes that the program runs on; if none, add the reasons to `details`."""
+    """Return the verdicts of a Capture at the first other sizes that the program runs on; if there are none, add the
+    reasons to `details`."""
     reasons: list[str] = []
     for other in draws_at_other_sizes(capture):
         if (attempted := attempt(capture, other, reasons)) is not None:
@@ -219,17 +230,19 @@ def resize(capture: Capture, details: list[str]) -> list[PortVerdict]:
 
 
 def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None:
-    """Run on one draw and return its Attempt; None if its inputs prove nothing, and add the reasons to `details`."""
+    """Run a Capture on one draw, compare the results, and return the Attempt. None if the inputs prove nothing, as they
+    break a guard or the program raises too; then the reasons are in `details`."""
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
-        # On these the program ran, so its guards must hold.
+        # The program ran on these inputs, so the guards must hold.
         if draw.name in ("captured", SECOND) or (draw.name == "recipe" and capture.witness is not None):
             raise
         details.append(f"{draw.name} inputs break a guard ({error})")
         return None
     except ReplayError as error:
-        asserts = isinstance(error.__cause__, DeviceAssertError)  # so would the program, which must not run
+        # The program would run into the same device-side assertion, after which nothing runs on that GPU.
+        asserts = isinstance(error.__cause__, DeviceAssertError)
         if draw.name == "captured" or not (asserts or program_fails(capture, draw)):
             raise
         details.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
@@ -253,7 +266,8 @@ def compared(capture: Capture, draw: Draw, results: Results, details: list[str])
 
 
 class CheckedRun(NamedTuple):
-    """A run of a Capture, and where the Capture contradicts itself or its own values."""
+    """A run of a Capture, a `wrong` verdict for each place where the Capture contradicts itself or the values of the
+    run, and what the run noted about annotations; None if they were not compared."""
 
     replayed: Replayed
     contradictions: tuple[PortVerdict, ...]
@@ -261,11 +275,12 @@ class CheckedRun(NamedTuple):
 
 
 def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
-    """Return the Capture's results; on the draws that every proof has, also where it contradicts itself."""
+    """Run a Capture on a draw, under the draw's seed. A Capture of this process is compared with its annotations and
+    other claims only on the draws that every proof has; a sample always."""
     seed_torch(draw.seed)
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
-    notes = notes_in(dict(capture.environment), draw.name != "resized")
+    notes = notes_in(dict(capture.environment), numbers=draw.name != "resized")
     replayed = replay_values(capture, draw.values, draw.tangents, RunOptions(annotations=notes))
     # Tracing infers annotations, and `save` corrects them. In a sample they are claims that must be true.
     rows = [*contradictions(capture), *(() if capture.origin.traced_here else notes.contradictions())]

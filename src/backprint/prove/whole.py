@@ -39,11 +39,13 @@ from backprint.values.tree import copy_values, ones_tangent, strided_parts
 
 
 Gradients = dict[str, "Tensor | None"]
+"""Gradients by the names of the tensors that they belong to; None for one that was not computed."""
 
 
 @dataclass(slots=True)
 class PairRun:
-    """One run of a Pair: its inputs (`values`), results and saved values, and the random state that it started from."""
+    """One run of a Pair: its inputs (`values`), results and saved values, all by name, and the random states that it
+    started from. `gradients` is None until the backward runs."""
 
     values: dict[str, Tensor]
     random: RandomStates
@@ -66,7 +68,12 @@ class PairRun:
 
 
 class CaptureRun:
-    """One run of all Pairs of a Capture. `runs` has a PairRun for each Pair whose forward has run."""
+    """One run of all Pairs of a Capture: `forward` runs every forward, and `gradients` the backwards.
+
+    `values` are the program's inputs, parameters, buffers and constants, and `tangents` the caller's, by output. `runs`
+    has a PairRun for each Pair whose forward has run. `answered` has, for each graph (by Pair and direction), how many
+    collectives of each group are answered before it runs.
+    """
 
     def __init__(
         self,
@@ -86,7 +93,8 @@ class CaptureRun:
             for link in feeds(self.capture, index):
                 inputs[link.name] = self.input_value(link)
             port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
-            # The random states are those from which the Pair's own program runs again, to be compared with it alone.
+            # From these random states the part of the program that the Pair was traced from can run again, for a
+            # comparison with the Pair alone.
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
             results = run_graph(pair.forward, inputs, options=self._begin_graph(index, "forward"))
             values_by_role = {"output": run.outputs, "mutation": run.mutations, "saved": run.saved}
@@ -96,9 +104,10 @@ class CaptureRun:
             self.runs.append(run)
 
     def _begin_graph(self, index: int, side: str) -> RunOptions:
-        """Return the options for one graph, which runs next: ranks that run at the same time answer its collectives, if
-        there are any, else the Capture's peers."""
-        others: Any = self.options.answer or self.capture.peers
+        """Return the options for the graph of this Pair and direction, which runs next: ranks that run at the same time
+        (`options.answer`) answer its collectives, if there are any, else the Capture's peers. They are told how many
+        collectives of each group come before this graph."""
+        others: Any = self.options.answer or self.capture.peers  # an `Others`
         if others is None:
             return self.options
         self.answered = self.answered or collectives_before(self.capture)
@@ -111,6 +120,7 @@ class CaptureRun:
         assert link.target is not None
         if link.port.role != "gradient":
             return self.source_value(link)
+        # All links to this input. A link of a gradient starts at a Pair, never at an input of the Capture.
         same = [other for other in feeds(self.capture, link.target) if other.name == link.name]
         sources = [(other.source or 0, other.port.name) for other in same]
         terms = [self.backward(index)[name] for index, name in sorted(sources, reverse=True)]
@@ -132,7 +142,7 @@ class CaptureRun:
         run, pair = self.runs[index], self.capture.pairs[index]
         if run.gradients is not None:
             return run.gradients
-        run.gradients = {}
+        run.gradients = {}  # not None from here on, so that a cycle of links ends
         if pair.backward is None:
             return run.gradients
         inputs = run.backward_inputs
@@ -148,7 +158,8 @@ class CaptureRun:
         return run.gradients
 
     def tangent(self, index: int, name: str) -> Tensor:
-        """Return the gradient of one Pair's output: the caller's tangent plus the gradients of later Pairs."""
+        """Return the gradient of the output `name` of Pair `index`: the caller's tangent plus the gradients of later
+        Pairs that take it; zeros if there are none."""
         output = self.runs[index].outputs[name]
         if not isinstance(output, Tensor):
             raise ReplayError(f"output {name!r} must be a tensor, not a {type(output).__name__}")
@@ -162,8 +173,9 @@ class CaptureRun:
         return torch.zeros_like(output) if total is None else total
 
     def own_tangents(self, index: int | None, port: PortKey, output: Tensor) -> Iterable[Tensor]:
-        """Yield the caller's tangents for the results that have their value from this port; ones where the caller
-        passed none."""
+        """Yield the caller's tangents for the differentiable results of the Capture that have their value from this
+        port of Pair `index`, or from an input if that is None; ones where the caller passed none. `output` is the
+        value."""
         for link in results(self.capture):
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
                 continue
@@ -178,9 +190,10 @@ class CaptureRun:
 
     def gradients(self) -> Gradients:
         """Return the gradients of the program's own tensors, in input order."""
-        between_pairs = between(self.capture)
+        between_pairs = between(self.capture)  # the names of values that one Pair makes and another one takes
         terms: dict[str, list[Tensor | None]] = {}
         for link in results(self.capture):
+            # An input that is returned as it is.
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
                 terms.setdefault(name, list(self.own_tangents(None, link.port, self.values[name])))
@@ -233,7 +246,8 @@ def sum_in_order(terms: Iterable[Tensor | None]) -> Tensor | None:
 class Replayed:
     """The results of a replay: outputs in the model's containers, gradients and mutations by the program's own names.
 
-    `named` has the output tensors by name, and `parts` the run of each Pair.
+    `named` has the output tensors by name, `loss` the one that is the loss, if the capture was of one, and `parts` the
+    run of each Pair.
     """
 
     outputs: Any
@@ -290,7 +304,8 @@ def replay_values(
     tangents: Mapping[str, Tensor | None] | None,
     options: RunOptions = PLAIN,
 ) -> Replayed:
-    """Run a Capture on values by name, after a check of its guards. Outputs without a tangent get ones."""
+    """Run a Capture on values by name, after a check of the pins and of the guards on sizes. Outputs without a tangent
+    get ones."""
     _check_pins(capture, values)
     _check_tangents(capture, tangents or {})
     check_sizes(capture, values)
@@ -325,7 +340,7 @@ def _without_memory_of(constants: Mapping[str, Tensor], named: Mapping[str, Tens
 
 
 def _check_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
-    """Raise unless the inputs that are pinned have their captured values."""
+    """Raise unless the inputs that are pinned, which a Capture runs on at their captured values only, have these."""
     for name, captured_digest in capture.pins:
         if name in values and digest(values[name]) != captured_digest:
             guard = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
@@ -349,7 +364,8 @@ def _check_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> 
 
 
 def _check_random_states(capture: Capture) -> None:
-    """Raise unless the generators, other than torch's, that the program draws from have their state at capture."""
+    """Raise unless the generators, other than torch's, that the program draws from have the states that they had at
+    capture. These are pins too, whose names begin with STATE_OF."""
     captured_states = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
     if not captured_states:
         return
@@ -376,8 +392,8 @@ def check_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
         return
     sizes = sizes_of([(port, values[port.name]) for port in capture.pairs[0].forward.inputs if port.name in values])
     for guard in guards:
-        good, why = _holds_condition(guard, values, sizes)
-        if not good:
+        does_hold, why = _holds_condition(guard, values, sizes)
+        if not does_hold:
             line = guard.source
             where = f" at {line.file}:{line.line}: {line.code!r}" if line else ""
             shapes = [
@@ -390,7 +406,8 @@ def check_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
 
 
 def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
-    """Return whether a condition on sizes holds; if it cannot be evaluated, also why."""
+    """Return whether a condition on sizes holds; if it cannot be evaluated, False and the reason as the end of a
+    message."""
     try:
         return holds(guard, values, sizes), ""
     except GraphError as error:
@@ -398,8 +415,8 @@ def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[
 
 
 def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
-    """Whether a condition on sizes holds. A condition about a tensor that is not among `values` counts as one that
-    does."""
+    """Whether a `size` guard holds, where symbols have these `sizes`. A guard about a tensor that is not among `values`
+    holds, and so does a condition without a tensor whose symbols are not all known."""
     match = SIZE.fullmatch(guard.text)
     if match is None:
         raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")

@@ -41,7 +41,8 @@ def ending(graph: Graph) -> str:
 
 
 def _tensors_alone(graph: Graph) -> list[str]:
-    """Return the lines of the class for GraphNet's tools; none if they can take the graph's own."""
+    """Return the lines of the class for GraphNet's tools; none if they can use the graph's own class. The class makes
+    numbers of tensors of one element, permutes inputs, and returns only tensors with elements."""
     numbers = [port.local for port in graph.inputs if isinstance(port.spec, ScalarSpec)]
     orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
     have_elements = (isinstance(port.spec, TensorSpec) and 0 not in port.spec.shape for port in graph.outputs)
@@ -50,7 +51,7 @@ def _tensors_alone(graph: Graph) -> list[str]:
     names = [port.local for port in graph.inputs]
     lines = [f"        {name} = {name}.item() if torch.is_tensor({name}) else {name}" for name in numbers]
     for name, order in orders.items():
-        back = sorted(range(len(order)), key=order.__getitem__)
+        back = sorted(range(len(order)), key=order.__getitem__)  # the reverse permutation
         lines.append(f"        {name} = {name}.permute{order}.contiguous().permute{tuple(back)}")
     return [
         "",
@@ -65,7 +66,8 @@ def _tensors_alone(graph: Graph) -> list[str]:
 
 
 def _with_names(head: str, names: list[str], tail: str) -> list[str]:
-    """Return the lines of a call, or of a definition, with these names in parentheses."""
+    """Return the lines of a call, or of a definition, that begins with `head`, has these names in parentheses, and ends
+    with `tail`."""
     listed = ", ".join(names)
     if len(line := f"{head}({listed}){tail}") <= 120:
         return [line]

@@ -1,7 +1,8 @@
 """`exchanges.safetensors`: what the ranks of a step sent each other, kept with the sample of one of them.
 
-So the sample runs alone. In `capture.json`, `exchanges` has the collectives of each group in their order: their kind,
-and the options of each member.
+So the sample runs alone. An Exchange is one collective of a group of ranks, with what each member sent, as far as it is
+known. In `capture.json`, `exchanges` has the collectives of each group in their order: their kind, and the options of
+each member.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FILE = "exchanges.safetensors"
 
 MAX_EXCHANGES = 1_000_000
-"""The most collectives of a group."""
+"""The most collectives of a group that are read."""
 
 
 def exchanges_json(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def exchanges_json(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[str, Any
 
 
 def tensors_of_exchanges(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[str, Tensor]:
-    """Return the tensors of exchanges by their names in the file."""
+    """Return the tensors of the exchanges of each group, by their names in the file."""
     tensors: dict[str, Tensor] = {}
     for group, rows in exchanges.items():
         for number, row in enumerate(rows):
@@ -51,22 +52,25 @@ def tensors_of_exchanges(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[st
 
 
 def _name_of_sent(group: str, number: int, place: int) -> str:
+    """Return the name of the tensor that the member at a place of a group sent in the collective of this number."""
     return f"{group} {number} sent by {place}"
 
 
 def _name_of_received(group: str, number: int) -> str:
+    """Return the name of the tensor that this rank received in the collective of this number."""
     return f"{group} {number} received"
 
 
 class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
-    """The exchanges of a sample, read when the first is needed."""
+    """The exchanges of a sample by group, read when the first is needed. `field` is `exchanges` of `capture.json`, and
+    `rank` the place of the sample's Capture among the ranks."""
 
     def __init__(self, folder: Path, field: Field, rank: Rank) -> None:
         self.folder, self.field, self.rank = folder, field, rank
 
     @cached_property
     def rows(self) -> dict[str, list[Exchange]]:
-        """The exchanges by group."""
+        """The exchanges by group, checked."""
         from backprint.values.exchanges import Call, Exchange
 
         tensors, groups = read_tensors(self.folder / FILE), dict(self.rank.groups)
@@ -110,7 +114,8 @@ def _option_of(field: Field) -> Any:
 
 
 def stored_peers(folder: Path, field: Field, rank: Rank | None) -> Peers | None:
-    """Return the other ranks of a sample, which answer its collectives; None if it keeps nothing of them."""
+    """Return the Peers of a sample, the other ranks as they were in one run, which answer its collectives; None if the
+    sample keeps nothing of them."""
     if field.value is None or rank is None:
         return None
     from backprint.values.exchanges import Peers
@@ -120,5 +125,5 @@ def stored_peers(folder: Path, field: Field, rank: Rank | None) -> Peers | None:
 
 
 def known_exchanges(capture: Capture) -> Mapping[str, Sequence[Exchange]]:
-    """Return what the other ranks sent, if that is known."""
+    """Return the exchanges that a Capture's peers know, by group; empty if there are none."""
     return getattr(capture.peers, "exchanges", None) or {}

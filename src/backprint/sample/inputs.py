@@ -59,7 +59,8 @@ STATISTICS = re.compile(r"(?:^|[._])running_(?:mean|var)$")
 
 
 def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return other recipes for weights and statistics that are constant: of the same sign, around the same value."""
+    """Return other recipes for the weights and statistics whose recipes make one constant value: draws of the same
+    sign, around the same value."""
     roles = {port.name: port.role for port in free_ports(capture)}
     changed = {p.name for pair in capture.pairs for p in pair.forward.outputs if p.role == "mutation"}
     drawn_recipes = {}
@@ -67,35 +68,37 @@ def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recip
         value = _constant_value(recipe)
         if value is None:
             continue
-        several = math.prod(recipe.shape) > 1
+        several = math.prod(recipe.shape) > 1  # elements
         # A buffer is redrawn only if it is a statistic: one that the program updates, or that is named like one. Others
         # may be tables or markers that the program relies on.
         computed = several and (name in changed or STATISTICS.search(name) is not None)
         # One element is as good as drawn, unless it is 0 or ±1: a graph that lost it could return the same.
         if roles.get(name) == "parameter" and (several or value in (0, 1, -1)):
-            drawn_recipes[name] = around(recipe, value)
+            drawn_recipes[name] = _normals_around(recipe, value)
         elif roles.get(name) == "buffer" and computed:
-            drawn_recipes[name] = around(recipe, value) if value else above(recipe)
+            drawn_recipes[name] = _normals_around(recipe, value) if value else _non_negative(recipe)
     return drawn_recipes
 
 
 def _constant_value(recipe: Recipe) -> float | None:
-    """Return the value of all elements by a recipe of floats; None if they differ, or are markers."""
+    """Return the value that a recipe of floats makes for all elements; None for other recipes and for large values,
+    which are markers."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:
         return None
     return float(value) if abs(value) < LARGE else None
 
 
-def around(recipe: Recipe, value: float) -> Recipe:
-    """Return a recipe of normals around a value, all of its sign."""
+def _normals_around(recipe: Recipe, value: float) -> Recipe:
+    """Return a recipe of normals around a value, in the same geometry. They have its sign, as they are cut off at four
+    standard deviations, which are less than the value."""
     std = SPREAD * abs(value) if value else SPREAD
     facts = (("high", value + 4 * std), ("low", value - 4 * std), ("mean", value), ("std", std))
     return replace(recipe, kind="normal", facts=facts)
 
 
-def above(recipe: Recipe) -> Recipe:
-    """Return a recipe of non-negative numbers: a computed statistic that is 0 may be a sum of squares."""
+def _non_negative(recipe: Recipe) -> Recipe:
+    """Return a recipe of non-negative numbers, for a computed statistic that is 0: it may be a sum of squares."""
     return replace(recipe, kind="uniform", facts=(("high", 2 * SPREAD), ("low", 0.0)))
 
 
@@ -109,42 +112,47 @@ def above(recipe: Recipe) -> Recipe:
 
 FEW = 8  # distinct values that still make a choice
 
-SMALL = 64  # elements: integers up to here are kept as they are, floats up to here are not called a mask
+SMALL = 64  # elements: so few integers are kept as they are, and so few floats are not taken for a mask
 
 
 @dataclass(frozen=True, slots=True)
 class _SeenValues:
-    """Facts about a tensor's values: the elements in storage order if they fill it (`dense`), else in index order."""
+    """Facts about a tensor's values. `flat` has the elements: in storage order if they fill their part of the storage
+    (`dense`), else in index order."""
 
     dtype: str
     flat: Tensor  # 1-D; a complex tensor's parts in turn
     dense: bool
     matrix: tuple[int, int] | None  # rows and columns, when storage holds whole row-major matrices
     distinct: tuple[tuple[Any, int], ...] | None  # (value, how often), when these are FEW
-    low: Any
+    low: Any  # the least and the largest element; NaN if there is one
     high: Any
     moments: tuple[float, float] | None  # mean and standard deviation, when these are finite
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return int(self.flat.numel())
 
     @property
     def finite(self) -> bool:
+        """Whether no element is NaN or infinite."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def fit(tensor: Tensor, seed: int) -> Recipe:
-    """Return the recipe of one tensor by itself: the first kind of FITS that describes its values, else `exact`."""
+    """Return the recipe of one tensor, whatever memory it shares: of the first kind of FITS that describes its values,
+    else `exact`. `seed` is the recipe's own."""
     missing = _why_no_values(tensor)
     if missing:
         return recipe_at(tensor, "none", {"why": missing}, seed)
     tensor = _resolved_tensor(tensor)
-    return recipe_at(tensor, *fitted_facts(tensor), seed)
+    kind, facts = fitted_facts(tensor)
+    return recipe_at(tensor, kind, facts, seed)
 
 
 def _why_no_values(tensor: Tensor) -> str:
-    """Say why a tensor has no values, or ''."""
+    """Return why a tensor has no values that a recipe could make; '' if it has."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return f"{'quantized' if tensor.is_quantized else tensor.layout} tensors cannot be made again"
     fake = tensor.device.type == "meta" or hasattr(tensor, "fake_mode")
@@ -157,7 +165,9 @@ def _resolved_tensor(tensor: Tensor) -> Tensor:
 
 
 def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[int, int] | None = None) -> Recipe:
-    """Return a recipe with the tensor's geometry, in storage of its own or in a `base` of this start and extent."""
+    """Return a recipe of this kind with the tensor's geometry: in storage of its own, or with `base` in a part of the
+    tensor's storage, given by the first element and the number of elements."""
+    # A sparse tensor has no strides; its recipe has zeros.
     stride = tuple(tensor.stride()) if tensor.layout is torch.strided else (0,) * tensor.dim()
     extent, offset = (base[1], tensor.storage_offset() - base[0]) if base else (span(tensor.shape, stride), 0)
     return Recipe(
@@ -179,17 +189,18 @@ def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
         return "exact", {}
     if tensor.numel() == 0:
         return "constant", {"value": 0}
-    seen = look(tensor)
-    for kind, test in FITS:
-        facts = test(seen)
+    seen = _values_seen(tensor)
+    for kind, facts_if in FITS:
+        facts = facts_if(seen)
         if facts is not None:
             return kind, facts
     return "exact", {}
 
 
-def look(tensor: Tensor) -> _SeenValues:
-    """Compute, in a few passes, the facts that FITS needs."""
-    small = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]  # expanded: once
+def _values_seen(tensor: Tensor) -> _SeenValues:
+    """Return the facts about a tensor's values that FITS needs, computed in a few passes."""
+    # Each element of an expanded dimension once.
+    small = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]
     extent = span(small.shape, small.stride())
     dense = extent == small.numel() and not overlaps_itself(small.shape, small.stride())
     flat = small.as_strided((extent,), (1,)) if dense else small.reshape(-1)
@@ -199,16 +210,17 @@ def look(tensor: Tensor) -> _SeenValues:
         dtype=dtype_name(tensor),
         flat=flat,
         dense=dense,
-        matrix=matrix(tensor, extent) if dense else None,
-        distinct=distinct(flat),
+        matrix=_matrix_size(tensor, extent) if dense else None,
+        distinct=_distinct_values(flat),
         low=low,
         high=high,
         moments=_mean_and_std(flat, low, high) if flat.is_floating_point() else None,
     )
 
 
-def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
-    """Return the rows and columns of the last two dimensions if storage holds whole matrices of them, row by row."""
+def _matrix_size(tensor: Tensor, extent: int) -> tuple[int, int] | None:
+    """Return the sizes of the last two dimensions if these `extent` elements of storage are whole matrices of them, row
+    by row; else None."""
     if tensor.dim() < 2 or tensor.is_complex():
         return None
     rows, cols = tensor.shape[-2:]
@@ -218,7 +230,7 @@ def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
 
 def _mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
     """Return mean and standard deviation to 7 digits, which hides the order of summation; None if a draw would
-    overflow."""
+    overflow. `low` and `high` are the least and the largest element."""
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
     if not (math.isfinite(low) and math.isfinite(high) and high - low <= limit):
         return None
@@ -226,20 +238,20 @@ def _mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] 
     total, squares = 0.0, 0.0
     # In pieces, so that the copy in float64 stays small.
     for start in range(0, flat.numel(), 2**18):
-        apart = flat[start : start + 2**18].double() - near
-        total, squares = total + float(apart.sum()), squares + float(apart.dot(apart))
+        distances = flat[start : start + 2**18].double() - near
+        total, squares = total + float(distances.sum()), squares + float(distances.dot(distances))
     if not math.isfinite(squares):
         return None
-    beside = total / flat.numel()
-    mean, std = near + beside, math.sqrt(max(0.0, squares / flat.numel() - beside * beside))
+    shift = total / flat.numel()  # from `near` to the mean
+    mean, std = near + shift, math.sqrt(max(0.0, squares / flat.numel() - shift * shift))
     return (float(f"{mean:.7g}"), float(f"{std:.7g}")) if math.isfinite(mean) and std <= limit else None
 
 
-def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
-    """Return each value and how often it occurs, in order; None if more than FEW differ. Most tensors end at a sample
-    of 1 in n."""
+def _distinct_values(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
+    """Return each value and how often it occurs, sorted by value; None if there are more than FEW. A sample of the
+    elements shows that for most tensors."""
     # Compared as bits: NaN is then equal to itself, and -0.0 is not 0.0.
-    left = bits_of(flat)
+    left = bits_of(flat)  # the elements that are not counted yet
     sampled = left[:: max(1, left.numel() // 1024)]
     # Most samples end at their first numbers: `unique` sorts all of them, which takes longer.
     if len(set(sampled[: 4 * FEW].tolist())) > FEW or sampled.unique().numel() > FEW:
@@ -249,6 +261,7 @@ def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
         others = left[left != left[0]]
         counts.append((_plain_number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
         left = others
+    # NaN, which is not equal to itself, comes last.
     return None if left.numel() else tuple(sorted(counts, key=lambda pair: (pair[0] != pair[0], pair[0])))
 
 
@@ -257,7 +270,11 @@ def _plain_number(value: Any) -> Any:
     return math.nan if value != value else int(value) if isinstance(value, bool) else value
 
 
+# Each of these functions returns the facts of a recipe of its kind that describes the values seen; None if it does not.
+
+
 def _as_constant(seen: _SeenValues) -> Facts | None:
+    # One row for each element; a complex one has two numbers.
     parts = bits_of(seen.flat).view(-1, 2 if seen.dtype in COMPLEX else 1)
     if seen.distinct is None or not bool((parts == parts[0]).all()):
         return None
@@ -302,7 +319,7 @@ def _as_tril(seen: _SeenValues) -> Facts | None:
 
 
 def _drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
-    """Whether these facts draw exactly the elements seen."""
+    """Whether a recipe of this kind with these facts makes exactly the elements seen."""
     drawn = run_sample.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
     return torch.equal(bits_of(drawn.to(seen.flat.device)), bits_of(seen.flat))
 
@@ -343,7 +360,6 @@ def _as_normal(seen: _SeenValues) -> Facts | None:
     return {"mean": seen.moments[0], "std": seen.moments[1], "low": seen.low, "high": seen.high}
 
 
-# The first that holds counts: exact forms before draws, and draws from the narrowest.
 FITS: tuple[tuple[str, Callable[[_SeenValues], Facts | None]], ...] = (
     ("constant", _as_constant),
     ("values", _as_values),
@@ -355,10 +371,12 @@ FITS: tuple[tuple[str, Callable[[_SeenValues], Facts | None]], ...] = (
     ("uniform", _as_uniform),
     ("normal", _as_normal),
 )
+"""The kinds of recipes that are fitted, each with the function that returns its facts. The first that describes a
+tensor counts: forms that make the very values come before draws, and draws with a narrow range before others."""
 
 
 def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = ()) -> dict[str, Recipe]:
-    """Return a recipe for each tensor, each with its own seed; those named in `exact` keep their data.
+    """Return a recipe for each tensor, each with a seed derived from `seed`; tensors named in `exact` keep their data.
 
     Tensors in one storage become one base, under the first one's name and over their whole span, and views of it; if
     one of them is in `exact`, so is the base. If they have different dtypes, or are lazily conjugated, each is exact by
@@ -367,8 +385,8 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
-    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if _opens(tensor)}
-    tensors, exact = opened(tensors, recipes, exact)
+    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if _is_joined(tensor)}
+    tensors, exact = _with_sparse_parts(tensors, recipes, exact)
     for names in _sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
         forced = any(name in exact for name in names)
@@ -384,8 +402,8 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     return {name: recipes[name] for name in tensors}
 
 
-def _opens(tensor: Tensor) -> bool:
-    """Whether a tensor is made from its parts: a sparse one that has values, and whose indices are valid."""
+def _is_joined(tensor: Tensor) -> bool:
+    """Whether a tensor can be joined from recipes of its parts: a sparse one that has values, and valid indices."""
     if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
         return False
     names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
@@ -397,30 +415,30 @@ def _opens(tensor: Tensor) -> bool:
 
 
 def _sparse_recipe(name: str, tensor: Tensor, used_names: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
-    """Return a sparse tensor's recipe, with names for its parts that no other tensor has."""
+    """Return a sparse tensor's recipe, which names its parts. The names in `of` are those of the first parts; the
+    others get names that are not in `used_names`."""
     layout = str(tensor.layout)[6:]
     for part in PARTS_OF[layout][len(of) :]:
-        of = (*of, free_name(f"{name}/{part}", used_names, "{}~{}", 2))
+        of = (*of, free_name(f"{name}/{part}", used_names, numbered="{}~{}", first=2))
     coalesced = int(layout == "sparse_coo" and tensor.is_coalesced())
-    return recipe_at(tensor, "sparse", {"layout": layout, "of": of, "coalesced": coalesced}, 0)
+    return recipe_at(tensor, "sparse", {"layout": layout, "of": of, "coalesced": coalesced}, seed=0)
 
 
-def opened(
+def _with_sparse_parts(
     tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], set[str]]:
-    """Return the tensors with the parts of sparse tensors among them, and the names to keep exact.
-
-    Indices that a recipe would draw are kept exact: others could be invalid.
-    """
-    fitted, kept = {}, set(exact)
+    """Return the tensors by name, and after each sparse one its parts, by the names that its recipe has for them; and
+    the names of the tensors that keep their data: those in `exact`, with their parts, and indices that a recipe would
+    draw, as others could be invalid."""
+    with_parts, kept = {}, set(exact)
     for name, tensor in tensors.items():
-        fitted[name] = tensor
+        with_parts[name] = tensor
         if name in recipes and recipes[name].kind == "sparse":
             *indices, values = zip(dict(recipes[name].facts)["of"], strided_parts(tensor), strict=True)
-            fitted |= dict([*indices, values])
-            kept |= {part for part, index in indices if fit(index, 0).kind in DRAWN_KINDS}
+            with_parts |= dict([*indices, values])
+            kept |= {part for part, index in indices if fit(index, seed=0).kind in DRAWN_KINDS}
             kept |= {part for part, _ in (*indices, values) if name in exact}
-    return fitted, kept
+    return with_parts, kept
 
 
 def _sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
@@ -428,14 +446,15 @@ def _sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
         # An empty tensor shares nothing, though many have the data pointer 0.
-        own = _why_no_values(tensor) or tensor.numel() == 0
-        key = name if own else (tensor.device, tensor.untyped_storage().data_ptr())
+        is_alone = _why_no_values(tensor) or tensor.numel() == 0
+        key = name if is_alone else (tensor.device, tensor.untyped_storage().data_ptr())
         groups.setdefault(key, []).append(name)
     return list(groups.values())
 
 
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
-    """Return one base over the union of the tensors' spans, and views of it; with `kept`, the base keeps its data."""
+    """Return recipes for tensors in one storage: a base over all elements from the first to the last that one of them
+    uses, under the first name, and views of it. With `kept`, the base keeps its data."""
     spans = [(tensor.storage_offset(), span(tensor.shape, tensor.stride())) for tensor in group.values()]
     start = min(begin for begin, _ in spans)
     extent = max(begin + size for begin, size in spans) - start
@@ -444,20 +463,21 @@ def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Re
     # memory, a causal mask for example.
     whole = [tensor for tensor in group.values() if span(tensor.shape, tensor.stride()) == extent]
     first, tensor = next(iter(group.items()))
-    sight = whole[0] if whole else tensor.as_strided((extent,), (1,), start)
-    kind, facts = ("exact", {}) if kept else fitted_facts(sight.detach())
+    fitted = whole[0] if whole else tensor.as_strided((extent,), (1,), start)
+    kind, facts = ("exact", {}) if kept else fitted_facts(fitted.detach())
     views = {name: recipe_at(tensor, "view", {"of": first}, seed, base) for name, tensor in group.items()}
     return views | {first: recipe_at(tensor, kind, facts, seed, base)}
 
 
 def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> dict[str, Tensor]:
-    """Return the data to keep for the exact recipes: the tensor, or its storage's span if views of it need that.
+    """Return the data to keep for the exact recipes, by name: the tensor, or, if there are views of it, the elements of
+    storage that the views use too.
 
     The data is contiguous, on the CPU, and a complex tensor is pairs of reals, since not every safetensors reader
     supports complex.
     """
     based = {dict(recipe.facts)["of"] for recipe in recipes.values() if recipe.kind == "view"}
-    tensors, _ = opened(tensors, recipes)
+    tensors, _ = _with_sparse_parts(tensors, recipes)
     kept = {}
     for name, recipe in recipes.items():
         if recipe.kind == "exact":
@@ -481,11 +501,12 @@ class Inputs:
     seed: int = 0
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """Make every input, or the named ones; with a seed, a fresh draw of each that is drawn."""
+        """Return every input, or the named ones, by name. With a seed, inputs that recipes draw at random are drawn
+        with other seeds, derived from it."""
         recipes = self.recipes
         if names is not None:
             wanted = set(names)
-            # A sparse tensor may be made of views, and these of a base: one round for each rank.
+            # A sparse tensor may be made of views, and these of a base: one round for each.
             for _ in RANKS:
                 wanted |= {base for name in wanted if name in recipes for base in bases_of(recipes[name])}
             recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
@@ -500,11 +521,11 @@ class Inputs:
         if complaint := why_too_large(sum(extents)):
             raise SampleError(f"the inputs are {complaint}")
         tensors = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
-        inner = parts_of(recipes)
+        inner = parts_of(recipes)  # of sparse tensors
         return {name: tensor for name, tensor in tensors.items() if name not in inner}
 
     def moved(self, places: Mapping[str, str]) -> Inputs:
-        """Return these recipes with their tensors on other devices."""
+        """Return these recipes with their tensors on other devices: `places` has the new device by the old one."""
         recipes = {
             name: replace(recipe, device=places.get(recipe.device, recipe.device))
             for name, recipe in self.recipes.items()
@@ -518,7 +539,7 @@ class Inputs:
 
     def data(self, name: str) -> bytes | None:
         """Return the data of an exact recipe as bytes, as a sample would keep it."""
-        tensor = self.exact.get(name)  # contiguous and on the CPU
+        tensor = self.exact.get(name)  # contiguous and on the CPU, as `exact_data` returns it
         return None if tensor is None else ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b""
 
     @property
@@ -533,8 +554,8 @@ class Inputs:
 
 
 def with_recipes(capture: Capture, inputs: Inputs | None = None) -> Capture:
-    """Return an engine's Capture with recipes for its inputs: the recipes that made them, if `inputs` has any, else
-    fitted ones."""
+    """Return an engine's Capture with recipes for its inputs: those that made the inputs, if `inputs` has them, else
+    recipes that are fitted to the values."""
     fitted = _fit_fake if capture.fake else fit_inputs
     return replace(capture, recipes=fitted(capture, capture.origin.values(), made_by=inputs))
 
@@ -546,16 +567,18 @@ def fit_inputs(
     exact: Collection[str] = (),
     made_by: Inputs | None = None,
 ) -> Inputs:
-    """Return recipes for these values. Constants, and inputs that a guard depends on, are kept exact whatever `data`
-    is.
+    """Return recipes for these values of a Capture's inputs and state, and for its tangents.
 
-    `made_by` are recipes that made some of the values: these keep them, and nothing is fitted to them.
+    `data` is `seed` for recipes that are fitted, `exact` to keep the data of all, or `none` for recipes that make
+    nothing. Inputs named in `exact`, constants, and inputs that a guard depends on keep their data under `seed` too.
+    `made_by` has the recipes that made some of the values: these values keep them.
     """
+    # The second names of tensors that were passed under two names: their recipes are views of the first ones.
     same = {right for _, right in capture.signature.same}
     own = {name: tensor for name, tensor in values.items() if name not in same}
     if data == "none":
-        recipes = {name: recipe_at(tensor, "none", {}, 0) for name, tensor in own.items()}
-        return Inputs(recipes | _tangent_recipes(capture, data), {}, capture.seed)
+        recipes = {name: recipe_at(tensor, "none", facts={}, seed=0) for name, tensor in own.items()}
+        return Inputs(recipes | _tangent_recipes(capture, data), exact={}, seed=capture.seed)
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
     theirs = {} if made_by is None else _their_own(own, made_by.recipes, kept)
     rest = {name: tensor for name, tensor in own.items() if name not in theirs}
@@ -570,8 +593,8 @@ def fit_inputs(
 def _their_own(
     values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str]
 ) -> dict[str, Recipe]:
-    """Return the recipes of tensors that have one, with its geometry in memory of their own, and need not be kept
-    exact."""
+    """Return the recipes that made some of these values, of the values that they still describe: a tensor with the
+    recipe's geometry in memory of its own, which is not among those that keep their data (`exact`)."""
     shared = {name for group in alias_groups(values) for name in group}
     return {
         name: recipes[name]
@@ -581,8 +604,9 @@ def _their_own(
 
 
 def _makes(recipe: Recipe, tensor: Tensor) -> bool:
-    """Whether a recipe makes a tensor with this one's geometry, without other tensors."""
-    return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
+    """Whether a recipe, without other tensors, makes a tensor with the dtype and geometry of this one."""
+    unseeded = replace(recipe, facts=(), seed=0)
+    return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, facts={}, seed=0) == unseeded
 
 
 LOOK = 2**18
@@ -590,9 +614,8 @@ LOOK = 2**18
 
 
 def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | None = None) -> Inputs:
-    """Return recipes for a fake capture: from values where small ones are known, else from the role and the spec.
-
-    `made_by` are recipes for some of the inputs: these keep them.
+    """Return recipes for a fake capture: fitted to the values of small tensors where they are known, else guessed from
+    the role and the spec of a port. `made_by` has recipes for some of the inputs, which are used.
     """
     same = {right for _, right in capture.signature.same}
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
@@ -618,7 +641,8 @@ def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | 
 
 
 def _guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """Return small weights, inputs around 0, positive buffers, and integers 0 or 1, which are an index of anything."""
+    """Return the kind and the facts of a recipe for a tensor of which only role and dtype are known: small weights,
+    inputs around 0, positive buffers, and integers 0 or 1, which are valid indices of almost anything."""
     if dtype not in NUMBERS:
         return "none", (("why", "captured without values"),)
     if dtype not in (*FLOATS, *COMPLEX):
@@ -632,7 +656,7 @@ def _guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
 def _recipe_of_spec(spec: Any, kind: str, facts: tuple[tuple[str, Any], ...], seed: int) -> Recipe:
     """Return a recipe for a tensor of which only the spec is known, in storage of its own."""
     shape, stride, extent = geometry(spec)
-    return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, 0, seed, facts)
+    return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, offset=0, seed=seed, facts=facts)
 
 
 def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
@@ -643,14 +667,14 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 
 
 def without_data(inputs: InputRecipes) -> Inputs:
-    """Return the same inputs without recipes to make them."""
+    """Return the same inputs with recipes that make nothing, of kind `none`."""
     inner = parts_of(inputs.recipes)
     recipes = {name: _undrawn(recipe) for name, recipe in inputs.recipes.items() if name not in inner}
-    return Inputs(recipes, {}, inputs.seed)
+    return Inputs(recipes, exact={}, seed=inputs.seed)
 
 
 def _undrawn(recipe: Recipe) -> Recipe:
-    """Return a recipe that makes nothing."""
+    """Return a recipe that makes nothing, with the same geometry."""
     return replace(recipe, kind="none", seed=0, facts=())
 
 
@@ -660,7 +684,8 @@ def parts_of(recipes: Mapping[str, Recipe]) -> set[str]:
 
 
 def twin(name: str, recipe: Recipe) -> Recipe:
-    """Return the recipe of a tensor's second name: a view of the first, in the same memory."""
+    """Return the recipe for the second name of a tensor that was passed under two names: a view of the first one,
+    `name`, whose recipe is given. A sparse tensor has no views: it is made of the same parts."""
     if recipe.kind == "sparse":
         return recipe
     base = dict(recipe.facts)["of"] if recipe.kind == "view" else name
@@ -668,8 +693,8 @@ def twin(name: str, recipe: Recipe) -> Recipe:
 
 
 def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
-    """Return a seeded normal for the tangent of every differentiable output, also between Pairs, and for linked
-    gradients."""
+    """Return recipes for the tangents of all differentiable outputs, also of outputs that a later Pair takes, and for
+    inputs that get gradients over links: normals, with `data` of `none` recipes that make nothing."""
     known = specs(capture)
     for pair in capture.pairs:  # a tangent has its port's strides, which may differ from the output's
         ports = at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ()
@@ -682,13 +707,13 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     read = {name for guard in capture.guards for name in guard.inputs}
     for key, spec in {**wanted, **_linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
-        if spec.layout != "strided":
+        if spec.layout != "strided":  # its tangent at capture, with its indices and with other values
             tangent = capture.origin.tangents[output_of(key)]
             fitted = fit_all({key: tangent}, capture.seed)
             values = bases_of(fitted[key])[-1]
             recipes |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: _undrawn(fitted[key])}
             continue
-        recipe = _recipe_of_spec(spec, "none", (), derive(capture.seed, key))
+        recipe = _recipe_of_spec(spec, "none", facts=(), seed=derive(capture.seed, key))  # the kind comes below
         if spec.dtype in (*FLOATS, *COMPLEX):
             recipe = normal(recipe)
         else:  # integers that a backward changed, such as the batch count of a recomputed batch norm
@@ -701,7 +726,8 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
 
 
 def _linked_gradients(capture: Capture) -> dict[str, Spec]:
-    """Return the inputs that get gradients over links: they are drawn where a Pair runs alone."""
+    """Return the specs, by name, of inputs of Pairs that get a gradient of another Pair over a link. Where a Pair runs
+    alone, recipes make them."""
     linked: dict[str, Spec] = {}
     for link in capture.links:
         if link.target is not None and link.port.role == "gradient":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST_HEADER = 100_000_000
-"""As the safetensors format limits it."""
+"""The most bytes of a header, as the safetensors format limits it."""
 
 
 def kept_bytes(path: Path, name: str) -> bytes | None:
@@ -45,7 +45,7 @@ def plain_file(path: Path) -> Path:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the exact data of a sample; nothing if there is no file."""
+    """Return the tensors of a safetensors file of a sample, by name; empty if there is no file."""
     # A dangling link is no missing file: it is refused below.
     if not path.exists() and not path.is_symlink():
         return {}

@@ -69,6 +69,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
         if len(rows) > 1 and not facts["links"] and any(_ports_of(facts["signature"].output)):
             raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
         pairs = tuple(_read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
+        # What is said twice is compared later: `claims` has the roles and annotations that each graph is to have.
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
@@ -89,7 +90,8 @@ def check_folders(rows: Sequence[Field]) -> None:
 
 
 def _folder_of_pair(folder: Path, row: Field) -> Path:
-    """Return the folder of a Pair, in which each direction has one."""
+    """Return the folder of a Pair, in which each direction has a folder. `row` is the Pair's entry in
+    `capture.json`."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
         raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
@@ -102,7 +104,8 @@ def _folder_of_pair(folder: Path, row: Field) -> Path:
 
 
 def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str]) -> Pair:
-    """Return one Pair, its graphs still on disk."""
+    """Return Pair `index` of a sample, whose graphs are read and checked when they are first used. `row` is its entry
+    in `capture.json`, and `facts` is what `read_facts` returned."""
     here = _folder_of_pair(folder, row)
     requires = facts["requires"]
 
@@ -115,16 +118,17 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
     if "backward" not in row.expect(dict):
         return Pair(row.get("name", here.name).text(), forward, lives=lives)
 
-    def backward() -> Graph:
+    def read_backward() -> Graph:
         graph = _read_graph(here / "backward" / "model.py", requires, allow)
         _check_tied(here, index, forward.get(), graph, facts)
         return graph
 
-    return Pair(row.get("name", here.name).text(), forward, Deferred(backward), lives=lives)
+    return Pair(row.get("name", here.name).text(), forward, Deferred(read_backward), lives=lives)
 
 
 def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
-    """Return the graph in a `model.py`; the text after it must be the end that the graph has."""
+    """Return the graph in a `model.py`. The text after it must be the end that `ending` returns for the graph.
+    `requires` has the custom operators that the sample names, and `allow` those that the user allows."""
     # A character has at most 4 bytes in UTF-8.
     text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
@@ -160,17 +164,17 @@ def parse_graph(text: str, allow: Sequence[str] = ()) -> Graph:
     return graph
 
 
-def _first_difference(text: str, ending: str) -> int:
-    """Return the first line, counted from the marker, that differs from the ending."""
-    for number, (left, right) in enumerate(zip(text.split("\n"), ending.split("\n"), strict=False)):
+def _first_difference(text: str, expected: str) -> int:
+    """Return the number of the first line, from 0, in which two texts differ."""
+    for number, (left, right) in enumerate(zip(text.split("\n"), expected.split("\n"), strict=False)):
         if left != right:
             return number
-    return min(text.count("\n"), ending.count("\n"))
+    return min(text.count("\n"), expected.count("\n"))
 
 
 def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str]) -> None:
-    """Refuse a custom operator, called or passed as an argument, that the sample does not require or the user does not
-    allow."""
+    """Refuse a custom operator, called or passed as an argument, that is not in `requires` of the sample or that the
+    user does not allow."""
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         problem = f"step {step.name!r} calls {name}, which is not an operator of PyTorch"
@@ -181,7 +185,8 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
 
 
 def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
-    """Check that results, arguments and links in capture.json name ports of the forward of Pair `index`."""
+    """Raise unless the results, arguments and links in capture.json, which `facts` has, name ports of `forward`, the
+    forward of Pair `index`. `path` is its file."""
     signature, links = facts["signature"], facts["links"]
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
@@ -226,11 +231,12 @@ def _ports_of(tree: Any) -> Iterator[str]:
 
 
 def _check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
-    """Check that the forward returns every saved value, and every output with a tangent, that the backward takes."""
+    """Raise unless the forward of Pair `index` returns every saved value that the backward takes, and every output
+    whose tangent the backward takes. `facts` has the links and the signature."""
     saved_names = {port.name for port in forward.outputs if port.role == "saved"}
     outputs = {port.name for port in forward.outputs if port.role == "output"}
     if not facts["links"]:
-        # With links, an output may have a tangent from a later Pair, whatever the signature says of the whole.
+        # With links, an output may have a tangent from a later Pair, though it is no result of the whole Capture.
         outputs &= set(facts["signature"].differentiable)
     gradients = {port.name for port in backward.outputs}
     for link in facts["links"]:
@@ -255,7 +261,8 @@ def _check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts
 
 
 class _Stored:
-    """A sample's inputs, still on disk: recipes are checked and data is read when first used."""
+    """The inputs of a sample, an InputRecipes: recipes are checked and data is read when first used. `rows` has the
+    recipes as JSON by name."""
 
     def __init__(self, folder: Path, rows: Mapping[str, Any], seed: int, pairs: Sequence[Pair]) -> None:
         self.folder, self.rows, self.pairs = folder, rows, pairs
@@ -302,13 +309,14 @@ class _Stored:
         return self.inputs.complete
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """Make every input, or the named ones; with a seed, a fresh draw."""
+        """Return every input, or the named ones, by name; with a seed, drawn with other seeds than the recipes' own."""
         return self.inputs.make(seed, names)
 
 
 def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
-    """Check that each recipe matches its port, in no more storage than it and its views span."""
-    spans: dict[str, int] = {}
+    """Raise unless each recipe makes what its port takes, and allocates no more storage than its tensor and the views
+    of it use."""
+    spans: dict[str, int] = {}  # how many elements of storage are used, by the name of the base
     for name, recipe in recipes.items():
         base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
         spans[base] = max(spans.get(base, 0), recipe.offset + span(recipe.shape, recipe.stride))

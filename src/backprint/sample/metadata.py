@@ -41,7 +41,7 @@ MAX_TEXT = 8192
 """The most characters of a text in a fingerprint."""
 
 MAX_NUMBER = 2**63
-"""All whole numbers are below this one."""
+"""Whole numbers that are read are below this one."""
 
 WORDS = ("inf", "-inf", "nan")
 """Texts for numbers that JSON cannot represent."""
@@ -93,7 +93,7 @@ def describe(capture: Capture) -> dict[str, Any]:
 
 
 def _rank_json(rank: Rank) -> dict[str, Any]:
-    """Return the place of a Capture among ranks as JSON."""
+    """Return the place of a Capture among the ranks of a distributed step as JSON."""
     return {
         "number": rank.number,
         "size": rank.size,
@@ -124,6 +124,7 @@ def _argument_json(argument: Argument) -> dict[str, Any]:
 
 
 def _source_json(source: Source | None) -> Any:
+    """Return a line of the program as JSON."""
     return None if source is None else [source.file, source.line, source.function, source.code, source.module]
 
 
@@ -133,8 +134,8 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _json_text(value: Any, depth: int = 0) -> str:
-    """Return JSON text. Lists and objects of up to 100 characters, or nested deeper than three levels, are on one
-    line."""
+    """Return the JSON text of a value that is nested in `depth` others. Lists and objects of up to 100 characters, or
+    nested deeper than three levels, are on one line."""
     # NaN and Infinity are no JSON: whoever fills a sample writes them as WORDS.
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
@@ -246,6 +247,7 @@ class Field:
 
 
 def _read_source(field: Field) -> Source | None:
+    """Return a line of the program."""
     if field.value is None:
         return None
     if len(field.expect(list)) != 5:
@@ -255,7 +257,9 @@ def _read_source(field: Field) -> Source | None:
 
 
 def _read_tree(field: Field, depth: int = 0) -> Any:
-    """Return the structure of a result: `port`, `value`, `dict`, `items`, `list`, `tuple`."""
+    """Return the structure of a result as a tree of objects with one key each: `port` (the name of an output) and
+    `value` (the text of another value) are leaves, and `dict`, `items` (pairs of a key and a value), `list` and `tuple`
+    hold others."""
     if depth > MAX_DEPTH:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
     if field.value is None:
@@ -281,6 +285,7 @@ def _read_tree(field: Field, depth: int = 0) -> Any:
 
 
 def _read_argument(field: Field) -> Argument:
+    """Return one argument of the captured call."""
     return Argument(
         field.get("name").text(),
         _read_like(field.get("like")),
@@ -318,7 +323,7 @@ def _read_alias(field: Field) -> tuple[str, str, int]:
 
 
 def _read_optional_items(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
-    """Return the items of a list; None if the sample has no such list."""
+    """Return the items of a list, each read by `read`; None if the sample has no such list."""
     return None if field.value is None else tuple(map(read, field.items()))
 
 
@@ -397,6 +402,7 @@ def _read_link(field: Field) -> Link:
 
 
 def _read_guard(field: Field) -> Guard:
+    """Return a condition that the capture assumes."""
     return Guard(
         field.get("kind").text(),
         field.get("text").text(),
@@ -406,6 +412,7 @@ def _read_guard(field: Field) -> Guard:
 
 
 def _read_edge(field: Field) -> OpaqueEdge:
+    """Return a place where autograd of the forward would not give the program's gradient."""
     lines = field.get("lines", []).texts()
     return OpaqueEdge(field.get("kind").text(), field.get("text").text(), _read_source(field.get("source")), lines)
 

@@ -11,8 +11,8 @@ from backprint.errors import UsageError
 
 
 def check_place(path: str | os.PathLike[str], overwrite: bool, main: str = "capture.json") -> None:
-    """Refuse to overwrite an existing path, unless it is a sample, which has the file `main`, and the user passed
-    `overwrite`."""
+    """Refuse to overwrite an existing path, unless it is an empty folder, or it is a sample (a folder with the file
+    `main`) and the user passed `overwrite`."""
     place = Path(path)
     if not place.exists():
         return
@@ -23,7 +23,7 @@ def check_place(path: str | os.PathLike[str], overwrite: bool, main: str = "capt
 
 
 def settle(staging: Path, place: Path) -> None:
-    """Move the finished folder into place; an older sample there is removed only after that."""
+    """Move the finished folder `staging` to the path `place`; an older sample there is removed only after that."""
     if place.exists():
         # The old sample is moved aside first, because a folder cannot replace one that is not empty.
         old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))

@@ -46,7 +46,7 @@ def to_json(recipe: Recipe) -> dict[str, Any]:
 
 
 def spelled(value: Any) -> Any:
-    """Return the value of a fact as JSON has it: a tuple as a list, and a number that JSON has not as a text."""
+    """Return the value of a fact as JSON has it: a tuple as a list, and a float that is not finite as a text."""
     if isinstance(value, tuple):
         return [spelled(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
@@ -54,13 +54,14 @@ def spelled(value: Any) -> Any:
 
 def from_json(obj: Any) -> Recipe:
     """Return the recipe of an untrusted JSON object; raise SampleError for anything wrong."""
+    # The fields, each by itself.
     _want(isinstance(obj, dict), "recipe", "an object", obj)
     _want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
         _want(holds(obj[name]), f"recipe.{name}", words, obj[name])
     # Its geometry: a tensor that lies within its own storage.
     shape, stride, offset, extent = obj["shape"], obj["stride"], obj["offset"], obj["extent"]
-    most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
+    most = math.inf if obj["kind"] == "sparse" else LARGEST  # the parts of a sparse tensor, not its shape, take memory
     _want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
     _want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
     spanned = span(shape, stride)
@@ -70,8 +71,9 @@ def from_json(obj: Any) -> Recipe:
     kind, facts = KINDS[obj["kind"]], obj["facts"]
     words = f"one of {', '.join(kind.dtypes)}"
     _want(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
-    named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
-    _want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
+    # All facts of the kind are there, except optional ones, and no others.
+    has_its_facts = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
+    _want(has_its_facts, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
     for name, value in facts.items():
         words, fits = kind.facts[name]
         _want(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
@@ -80,13 +82,15 @@ def from_json(obj: Any) -> Recipe:
 
 
 def _want(holds: bool, where: str, words: str, value: Any) -> None:
-    """Raise SampleError unless a condition holds: at this place of the recipe, `words` were expected."""
+    """Raise SampleError unless a condition `holds`: at the place `where` of a recipe, `words` were expected, and
+    `value` was found."""
     if not holds:
         shown = repr(value)
         raise SampleError(f"{where}: expected {words}, found {shown if len(shown) <= 200 else shown[:197] + '...'}")
 
 
 # ---- Checks of fields and facts: whether a value of JSON may be one, given the dtype of the recipe
+# All take the dtype, so that a table can call them alike; most do not use it.
 
 
 def whole(value: Any, dtype: str = "") -> bool:
@@ -119,6 +123,7 @@ def finite(value: Any, dtype: str) -> bool:
 
 
 def limits(dtype: str) -> tuple[int, int]:
+    """Return the least and the largest number of an integer dtype."""
     info = torch.iinfo(getattr(torch, dtype))
     return info.min, info.max
 
@@ -173,12 +178,16 @@ OPTIONAL = {"imag", "why"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a kind of recipe may be: its dtypes (none: any), its facts, and a condition on them."""
+    """What a recipe of one kind may be: its dtypes (empty for any), a Rule for each of its facts, and a condition, in
+    `words` and as the function `holds`, on the whole JSON object with the facts among its fields."""
 
     dtypes: tuple[str, ...]
     facts: Mapping[str, Rule]
     words: str = ""
     holds: Callable[[dict[str, Any]], bool] = lambda row: True
+
+
+# Conditions of Kinds. `row` has the fields of a recipe, with its facts among them.
 
 
 def ordered(row: dict[str, Any]) -> bool:
@@ -262,9 +271,11 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 # `x/values`).
 
 Facts = dict[str, Any]
+"""The facts of a recipe by name: what its kind needs to make the elements, such as `mean` and `std`."""
 
 
 def dtype_name(tensor: Tensor) -> str:
+    """Return the name of a tensor's dtype without `torch.`."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
@@ -273,7 +284,7 @@ DRAWN_KINDS = tuple(WORDS)
 
 
 def derive(seed: int, name: str) -> int:
-    """Return a seed for a name; below 2**53, so that every JSON reader keeps it exact."""
+    """Return another seed, for the input of this name; below 2**53, so that every JSON reader keeps it exact."""
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "little") >> 11
 
 
@@ -283,8 +294,9 @@ def make(
     bases: Mapping[str, Tensor] | None = None,
     drawn: Words | None = None,
 ) -> Tensor:
-    """Return the tensor of a recipe, on its device: `exact` is its kept data, `bases` has the tensors that it is made
-    of, and `drawn` its random words, if they were drawn with others'."""
+    """Return the tensor of a recipe, on its device. `exact` is the data that the sample keeps of it, and `bases` has
+    the tensors that it is a view of or consists of. `drawn` are its random words (the 32-bit numbers of Philox, of
+    which draws are made), if they were drawn together with those of other recipes."""
     if recipe.kind == "none":
         raise ReplayError(f"cannot be made: {dict(recipe.facts).get('why', 'its values were never seen')}")
     if recipe.kind in RANKS:
@@ -298,17 +310,20 @@ def make(
 
 
 RANKS = {"view": 1, "sparse": 2}
-"""Kinds of recipes whose tensors are made of other tensors, with the round in which they are made."""
+"""Kinds of recipes whose tensors are made of other tensors, with the round in which they are made: views after other
+tensors, and sparse tensors after views, which their parts may be."""
 
 
 def bases_of(recipe: Recipe) -> tuple[str, ...]:
-    """Return the names of the tensors that a recipe's tensor is made of."""
+    """Return the names of the tensors that a recipe's tensor is made of: the base of a view, or the parts of a sparse
+    tensor, the values last."""
     of = dict(recipe.facts).get("of", ()) if recipe.kind in RANKS else ()
     return of if isinstance(of, tuple) else (of,)
 
 
 def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
-    """Raise unless the tensors are there of which a tensor is made. The last one has its elements, and so its dtype."""
+    """Raise unless `bases` has the tensors that a recipe's tensor is made of. The last of them has the tensor's
+    elements, and so must have its dtype."""
     for of in bases_of(recipe):
         if of not in bases or bases[of].layout is not torch.strided:
             raise SampleError(f"a {recipe.kind} of {of!r}, which is not among the tensors made: {', '.join(bases)}")
@@ -317,7 +332,8 @@ def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
 
 
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
+    """Return the tensors of all recipes, by name and in order. Views and sparse tensors share the storage of the
+    tensors that they are made of. `exact` has the data that a sample keeps."""
     tensors: dict[str, Tensor] = {}
     # The tensors that a view is made of come before it. The sort is stable, so the order is otherwise kept.
     ordered = sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0))
@@ -330,15 +346,16 @@ def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict
 
 
 FEW_COUNTERS = run_sample.CHUNK // 4
-"""Recipes that take up to so many counters are drawn together: each alone would be a hundred calls on little data."""
+"""Recipes that take up to so many counters of Philox (each makes four random words) are drawn together: each alone
+would be a hundred calls on little data."""
 
 
 def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
-    """Yield the random words of each recipe. None stands for a recipe that draws nothing, or so much that it is drawn
-    alone; the words of many small recipes are drawn in one call."""
+    """Yield, for each recipe, the random words of its draw, drawn in one call for many small recipes; None for a recipe
+    that draws nothing, or so much that it is drawn alone."""
     counts = [run_sample.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
     counts = [count if count <= FEW_COUNTERS else 0 for count in counts]
-    start = 0
+    start = 0  # recipes from `start` to before `end` are drawn in one call
     while start < len(recipes):
         end, total = start + 1, counts[start]
         while end < len(recipes) and total + counts[end] <= run_sample.CHUNK:
@@ -348,20 +365,21 @@ def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
 
 
 def _words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Words | None]:
-    """Yield the words of so many counters for each seed, from one call of Philox; None for no counters."""
+    """Yield, for each seed, the random words of so many counters, from one call of Philox; None for no counters."""
     lengths = torch.tensor(counts, device="cpu")
     # torch has no uint64 to compute with: the same 64 bits as int64.
     signed = torch.tensor([seed - 2**64 if seed >= 2**63 else seed for seed in seeds], device="cpu")
     starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
     zero = torch.zeros_like(starts)
     index = torch.arange(len(starts), device="cpu") - starts
+    # Four columns of words; each counter begins at 0 for its recipe.
     four = run_sample.philox(index, zero, zero, zero, signed.repeat_interleave(lengths))
     for count, *words in zip(counts, *(column.split(counts) for column in four), strict=True):
         yield tuple(words) if count else None
 
 
 def redraw(recipe: Recipe, seed: int) -> Recipe:
-    """Return the same recipe with another seed, which differs between recipes for one `seed`.
+    """Return the same recipe with another seed, derived from `seed` and from its own.
 
     Kinds without random numbers stay as they are: constant, values, arange, tril, exact, none, and view and sparse,
     which follow their bases. A permutation becomes another one.

@@ -4,6 +4,9 @@ A recipe that draws gets another seed. Kept values (data, constants, tables) are
 allows: a float by a normal of its own spread, at least some per cent of its size; integers are permuted, or incremented
 by one if all are equal (a sorted row stays sorted); a mask changes in places. So a tensor that is the same each time it
 is made (exact bytes, a recorded step's, ones) is another one here.
+
+A *unit* is an input with the views of it that are inputs too: they can be redrawn only together. `fresh` values are new
+ones, and a `seed` makes each redraw the same on every machine.
 """
 
 from __future__ import annotations
@@ -20,18 +23,19 @@ from backprint.sample.recipes import DRAWN_KINDS, FLOATS, INTEGERS, bases_of, de
 from backprint.values.tree import strided_parts
 
 SHARE = 0.05
-"""The least relative change of floats whose recipe draws nothing."""
+"""The least change of floats whose recipe draws nothing, relative to their size."""
 
 ZERO, LEAST = 1e-3, 1e-2
 """A float tensor whose root mean square is below ZERO counts as zero, and moves by LEAST."""
 
 LARGE = 1e4
-"""A larger float marks a masked place."""
+"""A larger float marks a masked element, as the -1e9 in a mask of attention does; so do Inf and NaN."""
 
 
 def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
-    """Return the inputs that can be redrawn alone: for the name of each base, the base and its views."""
+    """Return the units: for the name of each input that is no view, the names of the input and of its views."""
     names_of_unit: dict[str, list[str]] = {}
+    # The parts of sparse tensors are no inputs.
     inner = {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)}
     for name, recipe in recipes.items():
         if recipe.kind != "none" and name not in inner:
@@ -47,14 +51,15 @@ def another(
     fresh: Tensor | None = None,
     step: float | None = None,
 ) -> dict[str, Tensor] | None:
-    """Return other values for a tensor and its views, `fresh` ones if given; None if its dtype has no others.
+    """Return other values for the tensors of a unit, by name: `fresh` if given, else another draw of the recipe, else
+    the present values (`tensors`) disturbed. None if the dtype has no others.
 
     With a `step`, floats move by that share of their size instead.
     """
     name = _base_of_unit(unit, recipes)
     recipe = recipes[name]
     if recipe.kind == "sparse":
-        return sparse(name, recipes, tensors[name], seed, step)
+        return _sparse(name, recipes, tensors[name], seed, step)
     if step is not None and (moved := nudged(tensors[name], derive(seed, name), step)) is not None:
         return laid(unit, recipes, name, moved)
     if fresh is None and recipe.kind in DRAWN_KINDS:
@@ -72,10 +77,11 @@ def others_together(
     fresh: Mapping[str, Tensor] | None = None,
     step: float | None = None,
 ) -> dict[str, Tensor]:
-    """Return other values for many tensors and their views, drawn together; those whose dtype has no others are left
-    out. `fresh` has values by the name of a base, and `step` is as in `another`."""
+    """Return other values for the tensors of many units, drawn together; tensors whose dtype has no others are left
+    out. `fresh` has values for some units, by the name of the base, and `step` is as in `another`."""
     bases = {_base_of_unit(unit, recipes): unit for unit in chosen}
     ready = dict(fresh or {})
+    # One call for all draws, which is faster than one for each.
     if step is None:
         drawn = [name for name in bases if recipes[name].kind in DRAWN_KINDS and name not in ready]
         ready |= make_all({name: redraw(recipes[name], seed) for name in drawn}, {})
@@ -90,47 +96,51 @@ def _base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
     return next(member for member in unit if recipes[member].kind != "view")
 
 
-def sparse(
+def _sparse(
     name: str, recipes: Mapping[str, Recipe], tensor: Tensor, seed: int, step: float | None
 ) -> dict[str, Tensor] | None:
-    """Return a sparse tensor with other values at the same indices."""
-    *places, values = bases_of(recipes[name])
-    *kept, old = strided_parts(tensor)
+    """Return the sparse input `name` with other values at the same indices; None if its dtype has no others."""
+    *names_of_indices, values = bases_of(recipes[name])
+    *indices, old = strided_parts(tensor)
     fresh = another((values,), recipes, {values: old}, seed, step=step)
     if fresh is None:
         return None
-    return {name: run_sample.make(recipes[name], None, {**dict(zip(places, kept, strict=True)), **fresh})}
+    parts = {**dict(zip(names_of_indices, indices, strict=True)), **fresh}
+    return {name: run_sample.make(recipes[name], exact=None, bases=parts)}
 
 
 def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
-    """Return other values for a tensor in the memory of its recipe, and the views of it, by their names."""
-    base = whole(recipes[name], fresh)
-    return {member: base if member == name else run_sample.make(recipes[member], None, {name: base}) for member in unit}
+    """Return the tensors of a unit by name: the base `name` with the fresh values, and the views of it."""
+    base = _in_memory_of(recipes[name], fresh)
+    return {
+        member: base if member == name else run_sample.make(recipes[member], exact=None, bases={name: base})
+        for member in unit
+    }
 
 
 def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
-    """Move a tensor of floats by a small share of its size, which may keep values that were read; None for other
-    dtypes."""
+    """Return a tensor of floats moved by `step`, a small share of its size: comparisons of its values that a program
+    makes may then have the same outcome. None for other dtypes."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
         return None
     if tensor.is_complex():
         moved = nudged(torch.view_as_real(tensor.resolve_conj().resolve_neg()), seed, step)
         return None if moved is None else torch.view_as_complex(moved.contiguous())
     wide = tensor.cpu().double()
-    kept = wide.abs() < LARGE  # NaN is not
-    size = float(wide[kept].square().mean().sqrt()) if bool(kept.any()) else 0.0
+    unmasked = wide.abs() < LARGE  # False for NaN
+    size = float(wide[unmasked].square().mean().sqrt()) if bool(unmasked.any()) else 0.0
     noise = torch.randn(wide.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=torch.float64)
     # No element moves by less than half a step, so none stays by chance.
     noise = noise.sign() * (0.5 + noise.abs())
     stepped = wide + noise * step * (size if size >= ZERO else LEAST)
     # A non-negative tensor stays so: it may be a variance, or go into a square root.
     stepped = stepped.abs() if bool((wide >= 0).all()) else stepped
-    return torch.where(kept, stepped, wide).to(tensor.dtype).to(tensor.device)
+    return torch.where(unmasked, stepped, wide).to(tensor.dtype).to(tensor.device)
 
 
 def near(fresh: Tensor, old: Tensor) -> bool:
-    """Whether a fresh draw is too close to be another one: equal, or floats that hardly differ relative to their
-    size."""
+    """Whether fresh values are too close to the old ones to be others: equal, or floats that hardly differ relative to
+    their size."""
     if not fresh.is_floating_point():
         return torch.equal(fresh, old)
     squares, steps = 0.0, 0.0
@@ -142,13 +152,13 @@ def near(fresh: Tensor, old: Tensor) -> bool:
 
 
 def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the numbers of a tensor in pieces that stay in the cache, of at least 32 bits."""
+    """Return the elements of a tensor, in a dtype of at least 32 bits, in pieces that fit the cache."""
     wide = tensor if tensor.element_size() >= 4 else tensor.float()
     return wide.flatten().split(2**16)
 
 
-def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
-    """Return these values in memory of the recipe's extent, with its strides and offset."""
+def _in_memory_of(recipe: Recipe, fresh: Tensor) -> Tensor:
+    """Return these values in memory as the recipe makes it, with its extent, strides and offset, for views of it."""
     if fresh.stride() == recipe.stride and fresh.untyped_storage().nbytes() >= recipe.extent * fresh.element_size():
         return fresh
     flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
@@ -168,8 +178,8 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
     if tensor.is_complex():
         changed = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
         return torch.view_as_complex(changed.contiguous()).to(tensor.device)
-    row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": _flips}.get(dtype)
-    return None if row is None else row(tensor.cpu(), source).to(tensor.device)
+    function = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": _flips}.get(dtype)
+    return None if function is None else function(tensor.cpu(), source).to(tensor.device)
 
 
 def _states_a_generator(tensor: Tensor) -> bool:
@@ -185,11 +195,12 @@ def _states_a_generator(tensor: Tensor) -> bool:
 
 
 def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """Return normals of the same mean and spread; a non-negative tensor and a mask stay so."""
+    """Return normals of the same mean and spread, drawn from `source`. A tensor without negative elements gets none,
+    and a mask (with masked elements) stays one."""
     wide = tensor.double()
     masked = ~(wide.abs() < LARGE)  # NaN too
     if bool(masked.any()):
-        return masks(tensor, masked, source)
+        return _masks(tensor, masked, source)
     spread = float(wide.std(correction=0))
     size = float(wide.square().mean().sqrt())
     std = max(spread, SHARE * size if size >= ZERO or float(wide.min()) > 0 else LEAST)
@@ -204,20 +215,21 @@ def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
     return fresh.to(tensor.dtype)
 
 
-def masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
-    """Return a mask of floats with some masked places opened, and some open places masked."""
-    turned = some(masked.shape, 0.25, source)
-    closed = tensor[masked].flatten()[0]
+def _masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
+    """Return a mask of floats in which some of the masked elements are 0, and some of the others are masked. `masked`
+    has True for the elements that are masked now."""
+    turned = _some(masked.shape, 0.25, source)
+    mark = tensor[masked].flatten()[0]
     fresh = torch.where(turned & masked, torch.zeros_like(tensor), tensor)
-    return torch.where(turned & ~masked, closed.expand_as(tensor), fresh) if not bool(masked.all()) else fresh
+    return torch.where(turned & ~masked, mark.expand_as(tensor), fresh) if not bool(masked.all()) else fresh
 
 
 def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """Permute the numbers; if all are equal, change half of them by one. A sorted row stays sorted."""
+    """Return the numbers permuted; if all are equal, with half of them changed by one. A sorted row stays sorted."""
     flat = tensor.flatten()
     if bool((flat == flat[0]).all()):
         step = 1 if int(flat[0]) == 0 else -1
-        turned = some(flat.shape, 0.5, source)
+        turned = _some(flat.shape, 0.5, source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
     if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
         return _ascending(flat, source)
@@ -237,22 +249,24 @@ def _ascending(row: Tensor, source: torch.Generator) -> Tensor:
 
 
 def _flips(tensor: Tensor, source: torch.Generator) -> Tensor:
-    """Flip a quarter of the places."""
-    return tensor ^ some(tensor.shape, 0.25, source)
+    """Return a bool tensor with about a quarter of its elements flipped."""
+    return tensor ^ _some(tensor.shape, 0.25, source)
 
 
-def some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
-    """Return random places, one at least."""
+def _some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
+    """Return a bool tensor of this shape that is True in random places: each with this chance, and one at least."""
     drawn = torch.rand(shape, generator=source) < chance
-    # Of a few elements, none may have been chosen.
+    # Of a few elements, the draw may have chosen none.
     drawn.view(-1)[int(torch.randint(drawn.numel(), (1,), generator=source))] = True
     return drawn
 
 
 def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:
-    """Return a well-conditioned float64 tensor of this shape: weights keep the scale of their inputs.
+    """Return a well-conditioned float64 tensor of this shape, for an input of this role: products with weights keep the
+    scale of what they are multiplied with.
 
-    A positive tensor stays so; masks, and tensors that are not floating-point, stay as they are.
+    A tensor without negative elements gets positive ones; masks and sparse tensors keep their values, and tensors that
+    are not floating-point stay as they are.
     """
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in FLOATS or tensor.numel() == 0:

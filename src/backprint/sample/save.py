@@ -38,8 +38,9 @@ def write_staged(
     values_of_pairs: Sequence[PortValues],
     write_other_format: WriteOtherFormat,
 ) -> Path:
-    """Write a sample. `capture.json` has the content of `further_content` too, such as the verdict; `values_of_pairs`
-    has for each Pair the values of its ports, for `write_other_format`."""
+    """Write a Capture as a sample to a path, and return the path. `inputs` has the recipes and the exact data, and
+    `further_content` what `capture.json` has besides, such as the verdict. `values_of_pairs` has for each Pair the
+    values of its ports, for `write_other_format`."""
     sample = Path(path)
     try:
         with unfinished_folder(sample.parent, sample.name) as staging:
@@ -74,7 +75,7 @@ def fill(
     values_of_pairs: Sequence[PortValues],
     write_other_format: WriteOtherFormat,
 ) -> None:
-    """Write every file of a sample."""
+    """Write every file of a sample into a folder. The arguments are as in `write_staged`."""
     content = describe(capture)
     content["pairs"] = []
     for index, pair in enumerate(capture.pairs):
@@ -91,9 +92,11 @@ def fill(
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
     if inputs.exact:
         write_tensors(folder / "tensors.safetensors", inputs.exact)
+    # What other ranks sent is data, which a sample without data does not have.
     if (exchanges := known_exchanges(capture)) and (inputs.recipes or inputs.exact):
         content["exchanges"] = exchanges_json(exchanges)
         if len(capture.pairs) > 1:
+            # How many collectives of each group come before the forward of each Pair.
             before = collectives_before(capture)
             content["exchanges_before"] = [before[index, "forward"] for index in range(len(capture.pairs))]
         write_tensors(folder / FILE, tensors_of_exchanges(exchanges))
@@ -109,7 +112,8 @@ def write_side(
     values: PortValues,
     write_other_format: WriteOtherFormat,
 ) -> dict[str, Any]:
-    """Write one direction's folder; return its row in capture.json."""
+    """Write the folder of one direction of a Pair, `forward` or `backward` (`side`); return its entry in
+    `capture.json`. `values` has the values of the Pair's ports."""
     folder.mkdir(parents=True)
     torch_version = dict(capture.environment).get("torch", "")
     title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
@@ -122,7 +126,7 @@ def write_side(
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write the exact data."""
+    """Write exact data to a safetensors file, by the names of the tensors."""
     try:
         write_safetensors(path, tensors)
     except OSError as error:

@@ -34,12 +34,14 @@ MOST_ITEMS = 2**16
 
 
 def growth_complaint(target: str, args: Sequence[Any]) -> str:
-    """Return why a call of plain arithmetic is refused: its result could have any size; '' if it may run."""
+    """Return why a call of plain arithmetic, such as `operator.pow`, is refused: its result could have any size; '' if
+    it may run."""
     for argument in args:
         if isinstance(argument, str) and target in GROWS:
             return f"a text cannot be an operand of {target} in a graph"
         if isinstance(argument, (list, tuple, dict)) and tree_size(argument) > MOST_ITEMS:
             return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
+    # With another number of arguments, the call itself raises.
     return GROWS[target](*args) if target in GROWS and len(args) == 2 else ""
 
 
@@ -47,10 +49,11 @@ def tree_size(value: Any) -> int:
     """Count the items of a nested value, each as often as it is reached; stops at MOST_ITEMS + 1."""
     if isinstance(value, (list, tuple)) and not any(isinstance(item, (list, tuple, dict)) for item in value):
         return len(value) + 1
-    return _tree_size(value, {})
+    return _tree_size(value, known={})
 
 
 def _tree_size(value: Any, known: dict[int, int]) -> int:
+    """Compute `tree_size`. `known` has the sizes of the containers so far, by id."""
     if not isinstance(value, (list, tuple, dict)):
         return 1
     size = known.get(id(value))
@@ -63,12 +66,14 @@ def _tree_size(value: Any, known: dict[int, int]) -> int:
 
 
 def _sum_growth(left: Any, right: Any) -> str:
+    """Return the complaint about a sum: two lists may be joined."""
     if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
         return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
     return ""
 
 
 def _product_growth(left: Any, right: Any) -> str:
+    """Return the complaint about a product: a list may be repeated."""
     for items, times in ((left, right), (right, left)):
         if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
             return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
@@ -113,6 +118,7 @@ SURE = SMALL // 16
 
 def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return why a call may not run: its result does not fit in memory; '' if it does, or if its size is unknown."""
+    # No operator makes more elements than the product of its arguments' elements and numbers.
     bound = math.prod(map(_growth_factor, (*args, *kwargs.values())))
     if bound <= SURE or not all(map(_has_own_values, plain_leaves(args, kwargs))):
         return ""
@@ -120,6 +126,7 @@ def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
         large, visited = _largest_result(function, call_key(args), call_key(kwargs))
     except TypeError:  # an argument that cannot be a key
         return ""
+    # Both are numbers of bytes.
     return why_too_large(large) or why_too_large(visited, "it visits the elements of a view of")
 
 
@@ -153,7 +160,8 @@ def _has_own_values(leaf: Any) -> bool:
 
 
 def call_key(value: Any) -> Any:
-    """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
+    """Return a call's arguments as a hashable key, from which `_call_from_key` makes them again: a tensor as shape,
+    stride and dtype."""
     kind = type(value)
     if kind is Tensor or isinstance(value, Tensor):
         return (_TensorMark, value.shape, value.stride(), value.dtype)
@@ -187,22 +195,22 @@ def _call_from_key(value: Any) -> Any:
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     if value and value[0] is _ListMark:
         return [_call_from_key(item) for item in value[1:]]
-    if len(value) == 2 and isinstance(value[0], type):
+    if len(value) == 2 and isinstance(value[0], type):  # a plain value after its type
         return torch.device("meta") if isinstance(value[1], torch.device) else value[1]
     return tuple(map(_call_from_key, value))
 
 
 @functools.lru_cache(maxsize=4096)
 def _largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
-    """Return the bytes of a call's largest result, 0 if its shape depends on values, and the bytes of the elements that
-    it visits."""
+    """Return the bytes of the largest result of a call with the arguments of these keys, 0 if its shape depends on
+    values, and the most bytes of one argument that it visits. The call is run on meta tensors."""
     visits = _VisitedBytes()
     try:
         with not_loading(), torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             keywords = {key: _call_from_key(item) for key, item in kwargs}
             positional = _call_from_key(args)
-            if isinstance(function, OpOverload):
+            if isinstance(function, OpOverload):  # a factory makes a meta tensor too
                 remaining_arguments = schema_of(function).arguments[len(positional) :]
                 keywords |= {
                     argument.name: torch.device("meta") for argument in remaining_arguments if argument.name == "device"
@@ -221,7 +229,7 @@ VISITS_FEW_ELEMENTS = frozenset(
 
 
 class _VisitedBytes(TorchDispatchMode):
-    """A dispatch mode that notes the most bytes of one argument that an operator visits; views visit none."""
+    """A dispatch mode that notes in `most` the most bytes of one argument that an operator visits; views visit none."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,9 +21,10 @@ from backprint.run_sample import received_by
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A collective as one member calls it: its kind, the label of its group, and its options.
+    """A collective as one member of a group of ranks calls it: its kind, the label of the group, and its options.
 
-    `options` are the reduction, the source of a broadcast, or how many rows go to and come from each member.
+    `options` has the reduction; or the place of a broadcast's source in the group; or, for `all_to_all_single`, how
+    many rows come from each member and how many go to each. It is empty for `all_gather_into_tensor`.
     """
 
     kind: str
@@ -32,13 +33,14 @@ class Call:
 
     @property
     def text(self) -> str:
-        """Return the call for a message."""
+        """The call as text, for a message."""
         options = "".join(f", {option!r}" for option in self.options)
         return f"{self.kind}({self.group!r}{options})"
 
 
 def call_of(name: str, args: Any, label: Callable[[Any], str]) -> Call:
-    """Return a collective as this member calls it; `label` returns the label of a group."""
+    """Return the Call of a collective operator with these arguments. `label` returns the label of a group, from the
+    operator's argument for it."""
     if args[0].layout is not torch.strided:
         raise CaptureError(
             f"{name} sends a {str(args[0].layout)[6:]} tensor, and the collectives of a graph take strided ones: make "
@@ -61,8 +63,8 @@ def call_of(name: str, args: Any, label: Callable[[Any], str]) -> Call:
 class Exchange:
     """One collective of a run: the calls of its members and what each sent, in the order of the group.
 
-    `received` is what this rank received in that run; None if it is to be computed. What others sent is None if it is
-    not known: a recorded step knows only what its own process sent and received.
+    `received` is what this rank received in that run; None if it is to be computed from `sent`. What another rank sent
+    is None if it is not known: a recorded step knows only what its own process sent and received.
     """
 
     calls: tuple[Call, ...]
@@ -70,7 +72,7 @@ class Exchange:
     received: Tensor | None = None
 
     def on(self, device: torch.device) -> Exchange:
-        """Return the exchange with its tensors on a device: a sample is read on the CPU."""
+        """Return the Exchange with its tensors on a device. Those of a sample are on the CPU."""
         tensors = [None if tensor is None else tensor.to(device) for tensor in (*self.sent, self.received)]
         return Exchange(self.calls, tuple(tensors[:-1]), tensors[-1])
 
@@ -89,6 +91,7 @@ def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
         if call.kind != "all_to_all_single" and call.options != first.options:
             return f"member 0 calls {first.text}, and member {member} calls {call.text}"
     if first.kind == "all_to_all_single":
+        # `options` has the numbers of rows that come in, by sender, and that go out, by receiver.
         for receiver, call in enumerate(calls):
             for sender, other in enumerate(calls):
                 if call.options[0][sender] != other.options[1][receiver]:
@@ -107,18 +110,19 @@ def _is_close(left: Tensor, right: Tensor) -> bool:
     return torch.allclose(left, right, rtol=1e-4, atol=1e-6 * largest, equal_nan=True)
 
 
-def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
-    """Return what a member receives if it sends another tensor than in the recorded run, though what the other members
-    sent is not known; None if it cannot be told.
+def received_without_others(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
+    """Return what this rank receives if it sends `sent`, another tensor than in the recorded run, though what the other
+    members of the group sent is not known; None if it cannot be told. `place` is this rank's place in the group.
 
-    The others' part of a sum is what was received in that run, less the member's own part, up to rounding.
+    `exchange.received` is what this rank alone received in that run. Of a sum, the other members' part is what was
+    received, less this rank's own part, up to rounding.
     """
     call, received, before = exchange.calls[place], exchange.received, exchange.sent[place]
     assert received is not None
     assert before is not None
-    received, size = received.to(sent.dtype), len(exchange.sent)
+    received, size = received.to(sent.dtype), len(exchange.sent)  # the number of members
     match call.kind, call.options:
-        # Replace this member's part of what was received.
+        # What was received consists of the members' tensors: replace the part of this rank.
         case "broadcast", (root,):
             return sent.clone() if root == place else received.clone()
         case "all_gather_into_tensor", _:
@@ -130,6 +134,7 @@ def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | N
             parts[place] = sent.split(list(outgoing))[place]
             return torch.cat(parts)
         case "all_reduce" | "reduce_scatter_tensor", ("sum" | "avg" as reduction,):
+            # A sum, or a mean: add what this rank sends more than before.
             more = sent - before
             more = more if call.kind == "all_reduce" else more.chunk(size)[place]
             return received + (more / size if reduction == "avg" else more)
@@ -137,14 +142,15 @@ def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | N
 
 
 Answer = Callable[[Call, Tensor], Tensor]
-"""Answers a collective: returns what this rank receives for what it sends."""
+"""Answers a collective of one rank: returns what the rank receives if it sends this tensor."""
 
 
 class Others(Protocol):
-    """The other ranks of a step, which answer the collectives of a program in one of several ways.
+    """The other ranks of a distributed step, which answer the collectives of one rank's program: Peers, or the ranks
+    themselves in other threads.
 
-    `begin` is called before each run, and `place` entered where the program runs; `label` returns the label of a
-    process group.
+    `begin` is called before each run with how many collectives of each group came before it, None for none. `place`
+    returns a context manager that is entered where the program runs. `label` returns the label of a process group.
     """
 
     @property
@@ -158,15 +164,18 @@ class Others(Protocol):
 
 
 def alike(sizes: Mapping[str, int]) -> Answer:
-    """Return an answer as if all members of a group, whose sizes these are, sent the same."""
+    """Return an Answer as if all members of a group sent the same tensor. `sizes` has the number of members of each
+    group by its label."""
 
     def answer(call: Call, sent: Tensor) -> Tensor:
         if call.kind == "all_to_all_single":
+            # As many rows as come in, which may be more or fewer than go out.
             rows = sent.new_zeros((sum(call.options[0]), *sent.shape[1:]))
             shared = min(len(rows), len(sent))
             rows[:shared] = sent[:shared]
             return rows
         size = sizes.get(call.group, 1)
+        # Every member receives the same, so the first stands for this rank.
         received: Tensor = received_by(0, call.kind, [call.options] * size, [sent] * size)
         return received
 
@@ -178,10 +187,10 @@ class Peers:
     """The other ranks, as they were in one run: they send what they sent then, and this rank sends what it sends now.
 
     So one rank runs alone, without a process group, and its results depend on its own inputs as they do among the
-    others. `exchanges` has the collectives of each group in their order, `places` this rank's place in each group, and
-    `position` how many collectives of each group have been answered in the current run. `differing` has the collectives
-    in which this rank has sent something else than then. `place` is entered where the program runs: there,
-    `torch.distributed` answers as for this rank.
+    other ranks. By the label of a group, `exchanges` has its collectives in their order, `places` this rank's place in
+    it, and `position` how many of its collectives have been answered in the current run. `differing` has the group and
+    the number of each collective in which this rank has sent something else than then. `place` returns a context
+    manager, entered where the program runs, in which `torch.distributed` answers as for this rank.
     """
 
     exchanges: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
@@ -212,11 +221,13 @@ class Peers:
             return exchange.received.clone()
         if not _is_close(sent_before, sent):
             self.differing.add((call.group, number))
+        # If it is known what all other members sent, the result is computed; otherwise it is derived from what was
+        # received.
         everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
         known = [tensor for tensor in everyone if tensor is not None]
         if len(known) == len(everyone):
             return received_by(place, call.kind, [member.options for member in exchange.calls], known)
-        received = received_without(exchange, place, sent)
+        received = received_without_others(exchange, place, sent)
         if received is None:
             raise ReplayError(
                 f"collective {number + 1} of its group, {call.text}, sends other values than in the recorded run, and "
@@ -230,5 +241,5 @@ class Peers:
         return label_of(reference)
 
     def begin(self, position: Mapping[str, int] | None = None) -> None:
-        """Begin a run, or go on with one from a position of it."""
+        """Begin a run; with `position`, behind so many collectives of each group."""
         self.position = dict(position or {})

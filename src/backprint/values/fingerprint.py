@@ -60,7 +60,7 @@ LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 
 
 def plain_text(value: Any) -> Like | None:
-    """Return the fingerprint of a plain value; None for any other value."""
+    """Return the fingerprint of a plain value, which determines it; None for any other value."""
     kind = type(value)
     if kind in EXACT:
         # Python refuses to print a very long int in decimal.
@@ -122,7 +122,7 @@ def is_of_numpy(value: Any, *names: str) -> bool:
 
 def _is_heap_type(kind: type) -> bool:
     """Whether a class is made while Python runs; the types of the interpreter itself are not."""
-    # Py_TPFLAGS_HEAPTYPE of CPython.
+    # Bit 9 of a type's flags is Py_TPFLAGS_HEAPTYPE of CPython.
     return bool(kind.__flags__ & 1 << 9)
 
 
@@ -141,7 +141,7 @@ MAX_DEPTH = 40
 """The depth to which values are followed; values that are nested deeper are compared by identity."""
 
 TORCH_ATTRIBUTE_PREFIXES = ("_dynamo", "_backprint", "_fx", "_typed_storage", "_forward_hooks")
-"""Prefixes of attributes that torch itself sets on tensors."""
+"""Prefixes of attributes that torch and Backprint set on tensors."""
 
 CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict, deque, torch.Size)
 """Containers that are opened wherever they are; those that a program registers with pytree, only as arguments."""
@@ -149,11 +149,11 @@ CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict, deque, torch.Size)
 
 @dataclass(slots=True)
 class DescribeState:
-    """The state while one call is described.
+    """The state while the values of one call are described.
 
-    `name` returns the name of the tensor with an index in the call. `tensors` are the tensors so far, `live` the values
-    that are compared by identity, `classes` the user's classes of the other values by id, `known` the descriptions of
-    shared values, and `above` the ids of the values that are being described.
+    `name` returns what stands for the tensor with an index in the call. `tensors` are the tensors so far, `live` the
+    values that are compared by identity, and `classes` the user's classes of the other values by id. `known` has, by
+    the id of a value, the value itself and its description; `above` has the ids of the values that are being described.
     """
 
     name: Callable[[int], Any]
@@ -171,7 +171,8 @@ class DescribeState:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A fingerprint, its number of parts, and whether it holds tensors of the call or live values."""
+    """A fingerprint (`like`), its number of parts, and whether it holds tensors of the call or live values (`held`):
+    then it is not replaced by a digest, whatever its size is."""
 
     like: Like
     parts: int = 1
@@ -179,12 +180,14 @@ class _Described:
 
 
 def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _Described:
-    """Describe a value. Tensors of an `argument` are described by their places in the call, others by their values."""
+    """Describe a value. The tensors of an `argument` are described by their places in the call; other tensors, such as
+    an attribute of an object or a key, by their values."""
     if isinstance(value, Tensor):
         return _describe_tensor(value, state, argument)
     if (text := plain_text(value)) is not None:
         return _Described(text)
     if id(value) in state.above:
+        # By how many levels up the value is that holds itself.
         return _Described({"cycle": len(state.above) - state.above.index(id(value))})
     if id(value) in state.known:  # shared: what is described once is not followed again
         return state.known[id(value)][1]
@@ -206,10 +209,10 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _
 
 
 def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Described:
-    """Describe a value that is made of other values."""
+    """Describe a value that is made of other values; anything unknown as live."""
     kind = type(value)
     if len(state.above) > MAX_DEPTH or isinstance(value, (nn.Module, torch.optim.Optimizer)):
-        return _describe_live(value, state, {})
+        return _describe_live(value, state, contents={})
     if _is_heap_type(kind) and not _is_library_value(kind):
         state.classes[id(kind)] = kind
     if isinstance(value, torch.Generator):
@@ -217,11 +220,12 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Des
             {"generator": str(value.device), "digest": _fingerprint_digest(bytes(value.get_state().tolist()))}
         )
     if isinstance(value, enum.Enum):
-        return with_parts({"enum": f"{name_of(kind)}.{value.name}"}, [value.value], {}, state)
+        return with_parts({"enum": f"{name_of(kind)}.{value.name}"}, [value.value], named={}, state=state)
     if isinstance(value, (types.MethodType, types.BuiltinMethodType)):  # each access to a method makes another one
         of = {"function": getattr(value, "__func__", value.__name__), "object": value.__self__}
         return with_parts({"method": value.__name__}, [], of, state)
     if argument or kind in CONTAINERS or pytree.is_namedtuple_class(kind):
+        # One level: the items of the value, or the value itself if pytree does not know it.
         items, spec = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
         if not (len(items) == 1 and items[0] is value):
             head = {"container": name_of(kind)}
@@ -244,12 +248,13 @@ def with_parts(
     argument: bool = False,
     keys: Sequence[Any] = (),
 ) -> _Described:
-    """Describe a value by its head, its items (with their keys, if it is a mapping), and its attributes by name."""
+    """Describe a value by its head, the facts that say of which kind it is; by its items, with their `keys` if it is a
+    mapping; and by its attributes (`named`). Items are described as parts of an `argument` or not."""
     described = [describe_value(item, state, argument) for item in items]
-    described_keys = [describe_value(key, state, False) for key in keys]
+    described_keys = [describe_value(key, state, argument=False) for key in keys]
     # Attributes have no order of their own; keys of a mapping keep theirs.
     names = sorted(named, key=str)
-    described += [describe_value(named[name], state, False) for name in names]
+    described += [describe_value(named[name], state, argument=False) for name in names]
     like = dict(head)
     if keys or names:
         own = [key.like for key in described_keys] if keys else [str(index) for index in range(len(items))]
@@ -261,12 +266,12 @@ def with_parts(
 
 
 def rest_in_order(likes: Sequence[tuple[Any, Like]]) -> Like:
-    """Return the fingerprint of `*args`, of the keys and fingerprints of its values."""
+    """Return the fingerprint of `*args`. `likes` has the place and the fingerprint of each of its values."""
     return {"container": "tuple", "of": [like for _, like in likes]}
 
 
 def rest_by_name(likes: Sequence[tuple[Any, Like]]) -> Like:
-    """Return the fingerprint of `**kwargs`."""
+    """Return the fingerprint of `**kwargs`. `likes` has the keyword and the fingerprint of each of its values."""
     return {"container": "dict", "keys": [repr(key) for key, _ in likes], "of": [like for _, like in likes]}
 
 
@@ -283,7 +288,7 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> _De
         head = {"values": f"{str(value.dtype)[6:]}[{shape}]", "stride": list(value.stride())}
         head["digest"] = _fingerprint_digest(bytes_of(content))
     else:
-        return _describe_live(value, state, {})
+        return _describe_live(value, state, contents={})
     attributes = {} if isinstance(value, FakeTensor) else vars(value)
     own = {name: part for name, part in attributes.items() if not name.startswith(TORCH_ATTRIBUTE_PREFIXES)}
     if argument and type(value) not in (Tensor, FakeTensor):
@@ -303,7 +308,8 @@ def bytes_of(content: Tensor) -> bytes:
 
 
 def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]) -> _Described:
-    """Describe a value that is compared by identity; its contents tell whether it has changed since the capture."""
+    """Describe a value that is compared by identity. Its contents, by name, tell whether it has changed since the
+    capture."""
     state.live.append(value)
     head = {"live": name_of(value if isinstance(value, NAMED) else type(value))}
     described = with_parts(head, [], contents, state)
@@ -338,7 +344,7 @@ def contents_of(value: Any) -> dict[str, Any]:
         content = sys.modules["numpy"].ndarray.tobytes(value)  # a masked array's own sets its fill value
         return attributes | {"values": [str(value.dtype), value.shape, value.strides, content]}
     classes = () if is_of_python else kind.__mro__
-    own = [class_ for class_ in classes if class_ is not object and is_python_class(class_)]
+    own = [class_ for class_ in classes if class_ is not object and is_python_class(class_)]  # the user's
     # Pickle would run a method of the user's; Python warns of pickling itertools.
     if kind.__module__ == "itertools" or any(name in vars(class_) for class_ in own for name in PICKLING):
         return attributes
@@ -389,8 +395,8 @@ def fingerprint_differences(was: Like, now: Like, path: str = "") -> Iterator[tu
 
 
 def kind_of(like: Mapping[str, Like]) -> tuple[Any, ...]:
-    """Return the facts that must be equal before the parts of two fingerprints can be compared. Tensors may have other
-    names."""
+    """Return the head of a fingerprint, which must be equal before the parts of two fingerprints can be compared.
+    Tensors may have other names."""
     return "tensor" in like, {key: fact for key, fact in like.items() if key not in ("tensor", "keys", "of")}
 
 

@@ -29,7 +29,7 @@ def is_dense(shape: Sequence[int], stride: Sequence[int] | None) -> bool:
     """Whether a tensor's elements fill their part of the storage, each once, in whatever order of dimensions."""
     if math.prod(shape) == 0 or stride is None:
         return True
-    expected = 1
+    expected = 1  # the next larger stride of a tensor without gaps
     for step, size in sorted((step, size) for size, step in zip(shape, stride, strict=True) if size != 1):
         if step != expected:
             return False
@@ -44,7 +44,7 @@ def overlaps_itself(shape: Sequence[int], stride: Sequence[int] | None) -> bool:
     """
     if stride is None or 0 in shape:
         return False
-    reached = 0
+    reached = 0  # the last element that the dimensions so far reach
     for step, size in sorted((step, size) for step, size in zip(stride, shape, strict=True) if size > 1):
         if step <= reached:
             return True

@@ -38,6 +38,7 @@ class MemorySpan:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     itemsize: int
+    """Bytes of an element; `stride` counts elements."""
 
 
 def has_memory(tensor: Tensor) -> bool:
@@ -60,7 +61,7 @@ def has_memory(tensor: Tensor) -> bool:
 
 
 SMALL = 2**16
-"""The most bytes of a tensor that each rank has values of its own of, where ranks share a process."""
+"""The most bytes of a tensor of which each rank has values of its own, where ranks share a process."""
 
 
 def is_small(tensor: Tensor) -> bool:
@@ -94,8 +95,9 @@ def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
 
 
 def overlapping_pairs(spans: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
-    """Yield the pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
-    # A sweep over the addresses: `open_` has the spans that reach beyond the start of this one.
+    """Yield the pairs of tensors that share memory, each in the order of `spans`; with `of`, only pairs in which one of
+    these names is."""
+    # A sweep over the addresses: `open_` has the spans before this one that reach beyond its start.
     rows = sorted(spans.items(), key=lambda row: (row[1].memory, row[1].start))
     open_: list[tuple[str, MemorySpan]] = []
     order = {name: index for index, name in enumerate(spans)}

@@ -50,11 +50,13 @@ NOT_THERE: Any = object()
 """The value of a variable, a slot or a name before it is assigned."""
 
 NOT_READ: Any = object()
+"""Stands for the last value of a Place that was neither read nor written yet."""
 
 
 class Place(ABC):
-    """Where a program keeps something. `last` is the value that was read or written last. Values are never changed in
-    place, so a place that has not changed returns the same object again. `name` is its name in messages."""
+    """Where a program keeps something: in the object `owner`, under `name` in messages. `last` is the value that was
+    read or written last. Values are never changed in place, so a place that has not changed returns the same object
+    again."""
 
     __slots__ = ("last", "name", "owner")
 
@@ -70,13 +72,13 @@ class Place(ABC):
         return self.last
 
     def put(self, value: Any) -> None:
-        """Write a value that `value` returned, unless it is the one that was read or written last."""
+        """Write a value that the method `value` returned, unless it is the one that was read or written last."""
         if self.last is not value:
             self.write(value)
             self.last = value
 
     def restore(self) -> None:
-        """Write the last value again, whatever has changed since."""
+        """Write the last value again, if another one is there now."""
         if not self.is_last():
             self.write(self.last)
 
@@ -94,7 +96,7 @@ class Place(ABC):
 
 
 class Attributes(Place):
-    """The attributes of an object or a function, in their dictionary."""
+    """The attributes of an object or a function, in their dictionary `table`."""
 
     __slots__ = ("table",)
 
@@ -130,14 +132,16 @@ class Attributes(Place):
                 self.table[name] = self.table.pop(name)
 
     def set(self, name: str, value: Any) -> None:
+        """Set one attribute."""
         self.table[name] = value
 
     def remove(self, name: str) -> None:
+        """Delete one attribute."""
         del self.table[name]
 
 
 class Globals(Attributes):
-    """The globals of a module: all of them, or the ones of some names, whether they are assigned yet or not."""
+    """The globals of a module: all of them, or those of some `names`, whether they are assigned yet or not."""
 
     __slots__ = ("names",)
 
@@ -149,7 +153,7 @@ class Globals(Attributes):
         """Leave the order of globals as it is: other threads read them."""
 
     def __init__(self, table: dict[str, Any], names: frozenset[str] | None = None) -> None:
-        super().__init__(table, table)
+        super().__init__(owner=table, table=table)
         self.names = names
 
     def now(self) -> Any:
@@ -169,7 +173,7 @@ class ClassAttributes(Attributes):
         super().__init__(owner, type.__dict__["__dict__"].__get__(owner), name)
 
     def is_last(self) -> bool:
-        # A class's table is a mappingproxy, for which `dict`'s own functions do not work.
+        # The table of a class is a mappingproxy, which `dict`'s own functions do not take.
         same_names = len(self.table) == len(self.last) and all(map(operator.is_, self.table, self.last))
         return same_names and all(map(operator.is_, self.table.values(), self.last.values()))
 
@@ -215,18 +219,20 @@ def _same_items(table: Any, other: dict[Any, Any]) -> bool:
 
 
 def _is_of_process(name: str, value: Any) -> bool:
-    """Whether a name is the process's own: an import, or a registration of operators, sets it once."""
+    """Whether an attribute belongs to the process and not to the program's state: an import, or a registration of
+    operators, sets it once."""
     return name.startswith("__") or issubclass(type(value), ModuleType) or is_registration(value)
 
 
 def _is_own_attribute(name: str, value: Any) -> bool:
-    """Whether a program may set an attribute of a class. The attributes that Python itself keeps in each class are left
-    alone."""
+    """Whether an attribute of a class is one that a program may set, and not one that Python itself keeps in each
+    class."""
     return not name.startswith("__") or type(value) in (FunctionType, property, staticmethod, classmethod)
 
 
 class Items(Place):
-    """The items of a container. `kind` is the Python class that its class is or derives from."""
+    """The items of a container. `kind` is the class of FILL that the container's class is or derives from: its
+    functions are called, as the container's own class may have others."""
 
     __slots__ = ("kind",)
 
@@ -273,6 +279,7 @@ CLEAR: dict[type[Any], Callable[[Any], Any]] = {
     bytearray: bytearray.clear,
     array.array: lambda container: container.__delitem__(slice(None)),
 }
+"""How each kind of container is emptied, by the function of its base class."""
 
 
 class Cell(Place):
@@ -294,7 +301,7 @@ class Cell(Place):
 
 
 class SlotAttribute(Place):
-    """A slot of an object."""
+    """A slot of an object, which the `descriptor` of its class reads and sets."""
 
     __slots__ = ("descriptor",)
 
@@ -325,10 +332,11 @@ class Content(Place):
         return is_like and torch.equal(as_bytes(self.owner), as_bytes(self.last))
 
     def read(self) -> Tensor:
-        held: Tensor = self.owner.detach().clone()
-        return held
+        contents: Tensor = self.owner.detach().clone()
+        return contents
 
     def write(self, value: Tensor) -> None:
+        # By `.data`, so that autograd's version of the tensor stays. A resized tensor is left as it is.
         if self.owner.shape == value.shape and self.owner.dtype == value.dtype:
             self.owner.data.copy_(value)
 
@@ -393,6 +401,7 @@ def _numpy_state(source: Any) -> Any:
 
 
 def _set_numpy_state(source: Any, state: Any) -> None:
+    """Set the state of a NumPy generator, as `_numpy_state` returned it."""
     holder = source.bit_generator if hasattr(source, "bit_generator") else source
     if state is not None:
         holder.state = state
@@ -408,12 +417,12 @@ GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] =
         ),
     ),
 }
-"""How the state of a generator is read and set; None is for numpy's, which may not be installed."""
+"""How the state of a generator is read and set, by its class; None is for NumPy's, which may not be installed."""
 
 
 def _is_generator(kind: Any) -> bool:
     """Whether objects of a class draw random numbers from a state of their own."""
-    # It draws from the operating system and has no state.
+    # A SystemRandom draws from the operating system and has no state.
     if issubclass(kind, random.SystemRandom):
         return False
     return issubclass(kind, (torch.Generator, random.Random)) or module_of(kind).startswith("numpy.random")
@@ -426,14 +435,17 @@ def module_of(kind: Any) -> str:
 
 
 def generator_state(source: Any) -> Any:
+    """Return the state of a random generator, as its own class has it."""
     return GENERATORS[_generator_base(source)][0](source)
 
 
 def set_generator_state(source: Any, state: Any) -> None:
+    """Set the state of a random generator, as `generator_state` returned it."""
     GENERATORS[_generator_base(source)][1](source, state)
 
 
 def _generator_base(source: Any) -> Any:
+    """Return the key of GENERATORS for a generator."""
     return next((base for base in (torch.Generator, random.Random) if isinstance(source, base)), None)
 
 
@@ -446,6 +458,7 @@ class Generator(Place):
         return bool(hashable_state(self.read()) == hashable_state(self.last))
 
     def read(self) -> Any:
+        # The state of a torch.Generator is a tensor; as bytes, no dispatch mode sees that it is compared.
         state = generator_state(self.owner)
         return state_bytes(state) if isinstance(state, Tensor) else state
 
@@ -553,6 +566,7 @@ def _is_unsearched_module(module: str) -> bool:
 
 
 def class_of(value: Any) -> Any:
+    """Return the class of an object, typed as Any: most functions here take classes of any metaclass."""
     return type(value)
 
 
@@ -574,6 +588,7 @@ SEARCHED_CLASSES = (nn.Module, Tensor, threading.local, threading.Event, threadi
 
 
 STANDARD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
+"""Top packages that are not a user's own."""
 
 
 @functools.cache
@@ -586,7 +601,8 @@ def is_users(kind: Any) -> bool:
 def is_installed(module: str, file: str) -> bool:
     """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
     state."""
-    # The folder in which the top package lies: one level up for each dot, and one more for an `__init__.py`.
+    # Installed are the modules beside a `*.dist-info`. The folder in which the top package lies is one level up for
+    # each dot, and one more for an `__init__.py`.
     above = Path(file).parents
     depth = module.count(".") + (Path(file).stem == "__init__")
     return len(above) > depth and _has_packages(above[depth])
@@ -611,8 +627,8 @@ def is_users_module(module: types.ModuleType) -> bool:
 
 @functools.cache
 def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of the objects of a class, each with its name. A C type has members of the same kind, which are
-    no slots."""
+    """Return the slots of the objects of a class: the descriptor of each, and its name. A C type has members of the
+    same kind, which are no slots."""
     return tuple(
         (value, name)
         for base in kind.__mro__
@@ -624,7 +640,8 @@ def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of a user's class, and of the Python classes whose slots hold a program's objects."""
+    """Return the slots of the objects of a class that hold a program's objects, as `slots_in` does: of a user's
+    classes, and of CLASSES_WITH_SLOTS."""
     if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
         return ()
     return tuple(
@@ -719,8 +736,12 @@ MOST_ITEMS = 10_000
 
 
 class Walk:
-    """A walk of everything that some objects lead to. `seen` has each object by its identity, `names` the names that
-    code mentions, `modules` the user's modules, and `libraries` the names of other modules that were reached."""
+    """A walk of everything that some objects lead to, breadth first.
+
+    `queue` has the objects to look at, each with its name. `seen` has each object that was looked at by its identity,
+    `names` the names that code mentions, `scopes` the names that were looked up in each table of globals, by its
+    identity, `modules` the user's modules, and `libraries` the names of other modules that were reached.
+    """
 
     def __init__(self) -> None:
         self.queue: deque[tuple[str, Any]] = deque()
@@ -758,12 +779,14 @@ class Walk:
             if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
                 self.queue.append((f"{name}.{key}" if name else str(key), value))
 
-    # One function for each form of objects
+    # One function for each form of objects (FORMS). Each yields the places in an object, and pushes the objects there.
 
     def nothing_of(self, name: str, value: Any) -> Iterator[Place]:
+        """Leave an object alone."""
         return iter(())
 
     def unseen(self, name: str, value: Any) -> Iterator[Place]:
+        """Yield an object that is not looked into."""
         yield Unseen(value, name)
 
     def places_of_reference(self, name: str, reference: Any) -> Iterator[Place]:
@@ -789,11 +812,11 @@ class Walk:
         yield Generator(source, name)
         yield from self.places_of_attributes(name, source)
 
-    def places_of_array(self, name: str, held: Any) -> Iterator[Place]:
-        yield Array(held, name)
-        if held.dtype.hasobject and held.size <= MOST_ITEMS:
-            self.push_all(name, enumerate(held.flat))
-        yield from self.places_of_attributes(name, held)
+    def places_of_array(self, name: str, array_: Any) -> Iterator[Place]:
+        yield Array(array_, name)
+        if array_.dtype.hasobject and array_.size <= MOST_ITEMS:
+            self.push_all(name, enumerate(array_.flat))
+        yield from self.places_of_attributes(name, array_)
 
     def places_of_module(self, name: str, module: ModuleType) -> Iterator[Place]:
         """Look at those globals of a user's module later that are named anywhere in the code that is looked at."""
@@ -852,7 +875,7 @@ class Walk:
     def places_of_function(self, name: str, function: FunctionType) -> Iterator[Place]:
         """Yield the places of a function: its closure, and the globals that it names."""
         scope, code = function.__globals__, function.__code__
-        if code.co_filename == contextlib.__file__:
+        if code.co_filename == contextlib.__file__:  # made by `contextlib.contextmanager`
             self.skip_generators(function)
         for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
             if id(cell) not in self.seen:
@@ -913,6 +936,7 @@ class Walk:
         yield from places
 
     def places_of_attributes(self, name: str, value: Any) -> Iterator[Place]:
+        """Yield the attributes and the slots of an object, and for an object of a user's class the class itself."""
         kind = class_of(value)
         table = attributes_of(value)
         if table is not None and id(table) not in self.seen:
@@ -928,7 +952,7 @@ class Walk:
 
 
 CLASS: Any = object.__dict__["__class__"]
-"""The class of an object, which a program can set as a slot."""
+"""The descriptor of the class of an object, which a program can set like a slot."""
 
 
 def parts_of_attribute(value: Any) -> tuple[Any, ...]:
@@ -951,9 +975,11 @@ def _is_array(kind: Any) -> bool:
 
 
 CACHE: Any = functools._lru_cache_wrapper
+"""The class of functions that `functools.lru_cache` and `functools.cache` decorate."""
 
 
 def among(*kinds: Any) -> Callable[[Any], bool]:
+    """Return a function that says whether a class is one of these classes or derives from one."""
     return lambda kind: issubclass(kind, kinds)
 
 
@@ -979,10 +1005,11 @@ FORMS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (among(CACHE), "places_of_cache"),
     (among(object), "places_of_object"),
 )
-"""The function of a Walk for the objects of a class. The first row that fits counts."""
+"""Which method of a Walk is for the objects of a class: a condition on the class, and the method's name. The first row
+whose condition holds counts."""
 
 
 @functools.cache
 def form_of(kind: Any) -> str:
-    """Return the function of a Walk for the objects of a class."""
+    """Return the name of the method of a Walk for the objects of a class."""
     return next(form for fits, form in FORMS if fits(kind))

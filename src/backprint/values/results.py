@@ -35,6 +35,7 @@ MAX_OBJECTS = 100_000
 """The most objects of a result that are searched."""
 
 ADVICE = "return its tensors in a tuple, a list, a dict or a dataclass"
+"""How a refusal ends."""
 
 
 # ---- The result as a whole
@@ -55,8 +56,9 @@ class OpenedObject(NamedTuple):
 class ResultTree:
     """The structure of a result, without its tensors.
 
-    `spec` is the structure of pytree. `opened` has an entry for each leaf of it, which is None unless the leaf is an
-    object that was opened. `summary` is the result's class and the paths of its leaves, as text.
+    `spec` is the structure of pytree. `opened` has an entry for each leaf of `spec`, which is None unless the leaf is
+    an object that was opened. `summary` is the result's class and the paths of its leaves, as text. The leaves of the
+    result are those of `spec`, in order, with the leaves of an opened object in its place.
     """
 
     spec: Any
@@ -74,7 +76,8 @@ class ResultTree:
         A mark is the name of an output port, or the text of another value.
         """
         return [
-            own[0] if opened is None else _structure_of(opened.template, own, ()) for opened, own in self.parts(marks)
+            own[0] if opened is None else _structure_of(opened.template, own, enclosing=())
+            for opened, own in self.parts(marks)
         ]
 
     def parts(self, leaves: Sequence[Any]) -> Iterator[tuple[OpenedObject | None, Sequence[Any]]]:
@@ -96,13 +99,15 @@ NO_RESULT = ResultTree(pytree.tree_structure(()), ())
 
 
 def _fill_leaf(opened: OpenedObject | None, leaves: Sequence[Any]) -> Any:
-    """Return a leaf, or a copy of an object's template with these leaves."""
+    """Return what stands at one leaf of a ResultTree's `spec`: a copy of an opened object's template with these leaves,
+    or, if no object was opened there, the only leaf."""
     if opened is not None:
         return _ObjectCopier(lambda hole, name: hole.filled(leaves[hole.index])).copy_of(opened.template)
     if _is_plain_leaf(leaves[0]):
         return leaves[0]
-    # A container or an array without tensors is copied, because the caller may write to it.
-    return _ObjectCopier(lambda leaf, name: leaf, frozenset()).copy_of(leaves[0])
+    # An object without tensors, the same one at each replay. Containers and arrays in it are copied, because the caller
+    # may write to what a replay returns. It reaches no leaf, so no search is needed.
+    return _ObjectCopier(lambda leaf, name: leaf, reaching=frozenset()).copy_of(leaves[0])
 
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
@@ -113,7 +118,7 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
         leaves, spec = pytree.tree_flatten(result, is_leaf=_is_opened_as_object)
     except RecursionError:
         raise refusal_of_depth() from None
-    paths = list(zip(leaf_paths(result, leaves), leaves, strict=True))
+    paths = list(zip(leaf_paths(result, leaves), leaves, strict=True))  # each leaf after its path
     named_leaves: list[tuple[str, Any]] = []
     opened: list[OpenedObject | None] = []
     for path, leaf in paths:
@@ -175,7 +180,7 @@ def _open_object(leaf: Any, name: str) -> tuple[Any, list[tuple[str, Any]] | Non
     if not search.reaching:
         return None, None
     named_tensors: list[tuple[str, Any]] = []
-    indices: dict[tuple[int, str], int] = {}
+    indices: dict[tuple[int, str], int] = {}  # of the Holes so far, by the id of a tensor and a name
 
     def hole(tensor: Any, where: str) -> _Hole:
         """Return the Hole of a tensor that was found under the name `where`.
@@ -210,7 +215,8 @@ def _type_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hole:
-    """Stands for a leaf in an object's template; for a Parameter, `requires_grad` is its flag."""
+    """Stands for the leaf of this index in an object's template. `requires_grad` is the flag of a Parameter; None for
+    any other leaf."""
 
     index: int
     requires_grad: bool | None = None
@@ -236,6 +242,7 @@ Parts = list[tuple[str, Any]]
 """The named parts of an object, in order."""
 
 SEQUENCES = (list, tuple, collections.deque)
+"""Types whose items are opened by their index."""
 
 OPENED = (*SEQUENCES, dict, types.SimpleNamespace)
 """Types written in C whose objects are opened, and the objects of their subclasses too."""
@@ -265,6 +272,7 @@ def parts_of(value: Any) -> Parts:
 
 
 def _key_name(key: Any) -> str:
+    """Return the name of an item of a dict: its key as text, or the key's type if the key is no plain value."""
     return str(key) if type(key) in EXACT else type(key).__name__
 
 
@@ -285,6 +293,7 @@ def _attributes_set_on(tensor: Tensor) -> dict[str, Any]:
 
 
 def _part_name(name: str, part: str) -> str:
+    """Return the name of a part of the object that is called `name`."""
     return f"{name}.{part}" if part and part not in LEFT_OUT_OF_NAMES else name
 
 
@@ -295,8 +304,9 @@ def _part_name(name: str, part: str) -> str:
 class _ObjectSearch:
     """A search of an object, breadth first, for the objects from which a tensor can be reached.
 
-    Objects are known by their ids. `holders` has the holders of each object, and `reaching` is the result. `alive`
-    keeps every object, because a freed object's id could become another's.
+    Objects are known by their ids. `holders` has, for each object, the objects that hold it (0 for the value that is
+    searched), and `tensors` the leaves. `reaching` is the result. `alive` keeps every object, because a freed object's
+    id could become another's.
     """
 
     holders: dict[int, list[int]] = field(default_factory=dict)
@@ -424,9 +434,10 @@ def _holds_what_is_refused(value: Any) -> bool:
 class _ObjectCopier:
     """Copies an object, with the result of `leaf` in the place of each leaf.
 
-    `reaching` has the ids of the objects that hold leaves; other objects are not copied, because they may be the
-    program's own. `copies` has the copies so far, by the id of the original, and `alive` keeps the originals, so that
-    no other object gets one of these ids. `being_copied` has the ids of tuples whose items are being copied.
+    `leaf` is called with a leaf and its name. `reaching` has the ids of the objects that hold leaves, None if a search
+    is to find them; other objects are not copied, because they may be the program's own. `copies` has the copies so
+    far, by the id of the original, and `alive` keeps the originals, so that no other object gets one of these ids.
+    `being_copied` has the ids of tuples whose items are being copied.
     """
 
     leaf: Callable[[Any, str], Any]
@@ -436,7 +447,7 @@ class _ObjectCopier:
     being_copied: set[int] = field(default_factory=set)
 
     def copy_of(self, value: Any, name: str = "output") -> Any:
-        """Return a copy of a value."""
+        """Return a copy of a value, which refusals call `name`."""
         if self.reaching is None:
             self.reaching = _ObjectSearch().search(value, name).reaching
         try:
@@ -484,7 +495,8 @@ class _ObjectCopier:
         return copy
 
     def fill(self, copy: Any, value: Any, name: str) -> None:
-        """Put copies of the items of a container into an empty one, by none of the methods of its own class."""
+        """Put copies of the items of the container `value` into the empty one `copy`, without methods of their own
+        class."""
         if isinstance(value, dict):
             base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
             for key, item in base.items(value):
@@ -535,8 +547,9 @@ def _set_attribute(copy: Any, name: str, value: Any) -> None:
 
 
 def _structure_of(value: Any, marks: Sequence[Any], enclosing: tuple[int, ...]) -> Any:
-    """Return a template as plain containers, with marks in the places of its leaves. Objects become mappings of their
-    attributes. `enclosing` has the ids of the objects that hold the value, to stop at an object that holds itself."""
+    """Return a template as the JSON tree of a sample's result, with marks in the places of its leaves. Objects become
+    mappings of their attributes. `enclosing` has the ids of the objects that hold the value, to stop at an object that
+    holds itself."""
     if isinstance(value, _Hole):
         return marks[value.index]
     if type(value) in EXACT or isinstance(value, ATOMS) or not _is_opened(value) or id(value) in enclosing:

@@ -26,7 +26,8 @@ T = TypeVar("T")
 class _ThreadTurns:
     """A lock that one thread holds at a time, any number of times, or the threads of one party together.
 
-    The ranks of one step are threads that take turns by themselves: each waits for the others inside a proof.
+    The ranks of one distributed step, where they are threads, are a party: they take turns by themselves, as each waits
+    for the others inside a proof. `holder` is a thread's number or a party, and `count` how often it has entered.
     """
 
     def __init__(self) -> None:
@@ -53,8 +54,8 @@ class _ThreadTurns:
 
 
 _PARTIES = threading.local()
-"""`.party` is what the threads of one party have in common. It identifies a thread to the lock, as a thread's number
-does, so it belongs to the thread and is no argument."""
+"""`.party` is any object that the threads of one party have in common. It identifies a thread to the lock, as a
+thread's number does, so it belongs to the thread and is no argument."""
 
 
 def _this_party() -> Any:
@@ -77,7 +78,7 @@ ONE_AT_A_TIME = _ThreadTurns()
 """The lock of a capture or a proof: both change state that torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]
-"""How a setting is read, and how it is set from the text of what was read."""
+"""How a setting is read, and how it is set from the text of a value that was read."""
 
 
 deterministic = torch.are_deterministic_algorithms_enabled
@@ -130,7 +131,7 @@ SETTINGS: Mapping[str, Setting] = {
         lambda text: setattr(torch.backends.cudnn, "deterministic", text == "True"),
     ),
 }
-"""Settings that can be restored."""
+"""Settings that a result depends on and that can be set. A sample records their values as text."""
 
 FACTS: Mapping[str, Callable[[], object]] = {
     "backprint": lambda: __version__,
@@ -140,7 +141,7 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "cpu_capability": torch.backends.cpu.get_cpu_capability,
     "autocast": lambda: torch.is_autocast_enabled("cpu"),
 }
-"""Facts that are recorded and cannot be set."""
+"""Facts that a result depends on, which are recorded and cannot be set."""
 
 
 def read_settings() -> tuple[tuple[str, str], ...]:
@@ -151,7 +152,8 @@ def read_settings() -> tuple[tuple[str, str], ...]:
 
 @contextlib.contextmanager
 def with_settings(recorded: Mapping[str, str]) -> Iterator[None]:
-    """Set the recorded settings for a block, and restore the present ones. A value that torch refuses is skipped."""
+    """Set the recorded settings, text by name, for a block, and restore the present ones after it. A value that torch
+    refuses is skipped."""
     with _restoring(SETTINGS):
         for name, (read, set_value) in SETTINGS.items():
             if name in recorded and recorded[name] != str(read()):
@@ -204,6 +206,7 @@ MODES: Mapping[str, Setting] = {
 
 TORCH_RANDOM, PYTHON_RANDOM, NUMPY_RANDOM = "torch's random state", "Python's random state", "NumPy's random state"
 RANDOM_STATES = (TORCH_RANDOM, PYTHON_RANDOM, NUMPY_RANDOM)
+"""The names of random states in `process_state`, and in messages."""
 
 
 def process_state() -> dict[str, str]:
@@ -256,16 +259,16 @@ def default_dtype(wanted: torch.dtype) -> Iterator[None]:
 
 @contextlib.contextmanager
 def outside_modes() -> Iterator[None]:
-    """Turn grad mode on, inference mode off and another default device off, and restore the caller's. One capture at a
-    time."""
+    """Turn grad mode on and inference mode off, and make the CPU the default device, for a block; restore the caller's
+    modes after it. Only one thread is in such a block at a time."""
     threads, as_before = torch.autograd.is_multithreading_enabled(), torch.autograd.set_multithreading_enabled
     with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), default_device("cpu"), as_before(threads):
-        yield  # leaving inference mode lets backward run in other threads
+        yield  # `as_before`, because `inference_mode(False)` lets backward run in other threads
 
 
 def draw_from_each() -> None:
-    """Draw a number from each generator of the process whose state `process_state` has, except the generators of
-    GPUs."""
+    """Draw a number from each generator of the process whose state `process_state` has, except the generators of GPUs,
+    so that each has another state."""
     torch.randint(2, (1,), device="cpu")
     random.random()
     if "numpy" in sys.modules:
@@ -354,13 +357,13 @@ def preserving_random_states() -> Iterator[None]:
 
 
 def foreign_states() -> dict[str, Any]:
-    """Return the states of Python's random numbers, and of numpy's where it is imported."""
+    """Return the states of the generators that are not torch's: Python's, and numpy's where it is imported."""
     numpy = sys.modules.get("numpy")
     return {"random": random.getstate()} | ({} if numpy is None else {"numpy.random": numpy.random.get_state()})
 
 
 def set_foreign_states(states: Mapping[str, Any]) -> None:
-    """Set the states of Python's and numpy's random numbers."""
+    """Set the states of Python's and numpy's random numbers, as `foreign_states` returned them."""
     random.setstate(states["random"])
     if "numpy.random" in states:
         sys.modules["numpy"].random.set_state(states["numpy.random"])

@@ -11,7 +11,8 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of a tensor. `min`, `max`, `mean`, `std` are of its finite elements; None where none is finite."""
+    """Statistics of a tensor. `min`, `max`, `mean`, `std` are of its finite elements; None where none is finite.
+    `count`, `nan`, `inf` and `zeros` are numbers of elements."""
 
     count: int
     min: float | None
@@ -50,19 +51,19 @@ def stats_of(tensor: Tensor) -> Stats:
         values = values.float()
     count = values.numel()
     if not count:
-        return Stats(0, None, None, None, None, 0.0, 0, 0, 0)
+        return Stats(0, min=None, max=None, mean=None, std=None, norm=0.0, nan=0, inf=0, zeros=0)
     if values.stride() and not any(values.stride()):  # one number, expanded
         return _stats_of_expanded(float(values.flatten()[0]), count)
-    low, high = float(values.amin()), float(values.amax())  # both in less than `aminmax` takes
+    low, high = float(values.amin()), float(values.amax())  # both take less time than `aminmax`; NaN if there is one
     zeros = _count_zeros(values)
     norm = float(torch.linalg.vector_norm(values))
     if math.isfinite(low) and math.isfinite(high):
-        return Stats(count, low, high, *_mean_and_std(values, norm), norm, 0, 0, zeros)
+        return Stats(count, low, high, *_mean_and_std(values, norm), norm, nan=0, inf=0, zeros=zeros)
     nan = int(torch.isnan(values).sum())
     inf = int(torch.isinf(values).sum())
     finite = values[torch.isfinite(values)]
     if not finite.numel():
-        return Stats(count, None, None, None, None, norm, nan, inf, zeros)
+        return Stats(count, min=None, max=None, mean=None, std=None, norm=norm, nan=nan, inf=inf, zeros=zeros)
     finite_norm = float(torch.linalg.vector_norm(finite))
     return Stats(
         count, float(finite.min()), float(finite.max()), *_mean_and_std(finite, finite_norm), norm, nan, inf, zeros
@@ -70,6 +71,7 @@ def stats_of(tensor: Tensor) -> Stats:
 
 
 INTEGER_OF = {torch.float32: torch.int32, torch.float64: torch.int64}
+"""The integer dtype of the width of a floating-point dtype."""
 
 
 def _count_zeros(values: Tensor) -> int:
@@ -86,8 +88,8 @@ def _count_zeros(values: Tensor) -> int:
 
 
 def _mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
-    """Return the mean and the standard deviation of finite numbers. `torch.std_mean` takes fifty times as long on a
-    CPU.
+    """Return the mean and the standard deviation of finite numbers, from their norm. `torch.std_mean` takes fifty times
+    as long on a CPU.
 
     Where the mean dominates, it is subtracted first: the deviation would be lost in rounding otherwise.
     """
@@ -95,18 +97,20 @@ def _mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
     mean = float(values.sum()) / count
     square = norm * norm / count
     spread = square - mean * mean
-    # The difference of two squares has lost two digits, or the squares overflow.
+    # The difference of two squares has lost two digits, or the squares overflow: a second pass over the numbers.
     if not math.isfinite(spread) or spread < square / 100:
         return mean, float(torch.linalg.vector_norm(values - mean)) / math.sqrt(count)
     return mean, math.sqrt(spread)
 
 
 NARROW_DTYPES = (torch.bfloat16, torch.float16, *(d for n, d in vars(torch).items() if n.startswith("float8_")))
+"""Dtypes whose statistics are computed in float32."""
 
 
 def _stats_of_expanded(value: float, count: int) -> Stats:
     """Return the Stats of one number expanded to `count` elements."""
     if not math.isfinite(value):
         nan = count if math.isnan(value) else 0
-        return Stats(count, None, None, None, None, abs(value), nan, count - nan, 0)
-    return Stats(count, value, value, value, 0.0, abs(value) * math.sqrt(count), 0, 0, 0 if value else count)
+        return Stats(count, min=None, max=None, mean=None, std=None, norm=abs(value), nan=nan, inf=count - nan, zeros=0)
+    norm, zeros = abs(value) * math.sqrt(count), 0 if value else count
+    return Stats(count, min=value, max=value, mean=value, std=0.0, norm=norm, nan=0, inf=0, zeros=zeros)

@@ -41,15 +41,16 @@ ORDER = (
     "BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 "
     "F64 I64 U64"
 ).split()
-"""Dtypes in the reverse order of a file, in which tensors lie by dtype and then by name: so each is aligned."""
+"""The format's dtypes in the reverse order of a file. Tensors lie there by dtype, wide ones first, and then by name, so
+that each is aligned."""
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors; ValueError names one whose dtype or layout the format does not have."""
+    """Write tensors by name to a file. A ValueError names a tensor whose dtype or layout the format does not have."""
     plain = {name: _plain_tensor(name, tensor) for name, tensor in tensors.items()}
     names = sorted(plain, key=lambda name: (-ORDER.index(_code_of(plain[name])), name))
     header: dict[str, object] = {}
-    end = 0
+    end = 0  # of the tensors so far, in bytes after the header
     for name in names:
         tensor = plain[name]
         begin, end = end, end + tensor.nbytes
@@ -64,7 +65,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _plain_tensor(name: str, tensor: Tensor) -> Tensor:
-    """Return a tensor as its bytes lie in a file."""
+    """Return a tensor as its bytes lie in a file: contiguous, on the CPU, without lazy conjugate or negative bits."""
     if tensor.layout is not torch.strided or str(tensor.dtype)[6:] not in CODES:
         raise ValueError(
             f"{name} is a {str(tensor.layout)[6:]} tensor of {tensor.dtype}, which safetensors do not have"
@@ -73,10 +74,11 @@ def _plain_tensor(name: str, tensor: Tensor) -> Tensor:
 
 
 def _code_of(tensor: Tensor) -> str:
+    """Return the format's name of a tensor's dtype."""
     return CODES[str(tensor.dtype)[6:]]
 
 
 def bytes_in_memory(tensor: Tensor) -> memoryview:
-    """Return the memory of a contiguous tensor, without copying it."""
+    """Return the memory of a contiguous tensor on the CPU, without copying it. It is valid while the tensor lives."""
     kind = ctypes.c_char * tensor.nbytes
     return memoryview(kind.from_address(tensor.data_ptr()) if tensor.nbytes else b"")

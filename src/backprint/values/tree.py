@@ -1,4 +1,5 @@
-"""Names of the leaves in a call's arguments and results, and copies that keep aliasing: for capture and replay.
+"""Names of the leaves in a call's arguments and results, and copies that keep aliasing: tensors that share memory have
+copies that share memory.
 
 A sparse tensor is taken as its parts, which are strided tensors: indices and values, or compressed indices, plain
 indices and values.
@@ -38,11 +39,12 @@ def with_distinct_tensors(arguments: Any) -> Any:
 
 
 def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the name of each positional argument, and the callable's parameter names."""
+    """Return the name of each positional argument of a call, and the callable's parameter names, `*args` and `**kwargs`
+    with their stars."""
     function = target.forward if isinstance(target, nn.Module) else target
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # a builtin without a signature
         names = [f"input_{index}" if len(args) > 1 else "input" for index in range(len(args))]
         return names, tuple(names)
     try:
@@ -56,10 +58,12 @@ def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> t
 
 
 _STARS: dict[int, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+"""The stars of a parameter by its kind."""
 
 
 def positional(arguments: Sequence[str], count: int) -> list[str]:
-    """Return the names of the first `count` positional arguments: `x`, then `*args` as `args.0`, `args.1`."""
+    """Return the names of the first `count` positional arguments of a callable with these parameters: `x` for `x`, then
+    `args.0`, `args.1` for `*args`."""
     names: list[str] = []
     for name in arguments:
         if len(names) >= count or name.startswith("**"):
@@ -78,15 +82,17 @@ def flatten_with_path(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], An
 
 
 def leaf_paths(value: Any, leaves: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return the path of each leaf of a value; a node that has no names for its children numbers them."""
-    return list(_paths(value, (), deque(leaves)))
+    """Return the path of each leaf of a value, as keys of pytree. `leaves` are the value's leaves, as pytree returned
+    them. A node of a kind that names no children numbers them."""
+    return list(_paths(value, path=(), leaves=deque(leaves)))
 
 
 def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the paths of the leaves below a value; a value is a leaf if it is the next one."""
+    """Yield the paths of the leaves in a value, which itself is at `path`. `leaves` has the leaves that are still to
+    come: each is taken out when its path is yielded, and a value is a leaf if it is the first of them."""
     kind = namedtuple if pytree.is_namedtuple_class(type(value)) else type(value)  # pytree knows all of these as one
     node_type = pytree.SUPPORTED_NODES.get(kind)
-    # `leaves` are those that pytree returned: a container that a predicate made a leaf is one here too.
+    # A container may be among `leaves`, because a predicate of the caller's made it a leaf for pytree.
     if node_type is None or (leaves and value is leaves[0]):
         leaves.popleft()
         yield path
@@ -135,7 +141,7 @@ def number_duplicates(names: Sequence[str]) -> list[str]:
 
 
 def printable_name(name: str) -> str:
-    """Return the name with `_` in the place of characters that a port's name cannot have."""
+    """Return the name with `_` in the place of characters that are not printable, which a port's name cannot have."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "_" for c in name)
 
 
@@ -148,7 +154,8 @@ def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
-    """Return a copy in copied memory; `bases` holds the copies of storages made so far."""
+    """Return a copy of a tensor in copied memory. `bases` has the copies of storages so far, by the id of the
+    storage."""
     if tensor.layout is not torch.strided:
         return join_sparse(tensor, [_copy_value(part, bases) for part in strided_parts(tensor)])
     storage = tensor.untyped_storage()
@@ -162,7 +169,7 @@ def _copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
 
 
 ROWS = (torch.sparse_csr, torch.sparse_bsr)
-"""Compressed layouts whose rows are compressed; the others' columns are."""
+"""Compressed sparse layouts whose rows are compressed. In the other ones, csc and bsc, the columns are."""
 
 
 def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
@@ -179,7 +186,8 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def join_sparse(like: Tensor, parts: Sequence[Tensor]) -> Tensor:
-    """Build a sparse tensor like another from strided parts; it shares their memory."""
+    """Return a sparse tensor with the shape, layout and dtype of `like`, made of strided parts, whose memory it
+    shares."""
     aten = torch.ops.aten
     joined: Tensor
     if like.layout is torch.sparse_coo:
@@ -236,11 +244,13 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "bytes of storage": lambda tensor: tensor.untyped_storage().nbytes(),
     "is in shared memory": lambda tensor: tensor.is_shared(),
 }
-"""The facts about an argument that a program can read besides its values, shape and strides."""
+"""The flags of an argument: facts that a program can read besides its values, shape and strides, and how they are
+read."""
 
 
 def strided_tensors(*values: Any) -> list[Any]:
-    """Return the tensors among a model's state and its arguments, each once."""
+    """Return the strided tensors among models and arguments, each once. Of a module, these are its parameters and
+    buffers."""
     leaves = pytree.tree_leaves(values)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:

@@ -31,15 +31,15 @@ PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer, FakeTensor})
 
 
 Alias = Callable[[Tensor], Tensor]
-"""Returns another tensor of the same memory, without history."""
+"""Returns another tensor of the same memory, without autograd history, as `detach` does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wrapping:
     """How a wrapper is made again around another tensor.
 
-    `text` is the sharding of a DTensor, such as `[64, 8] on tp: Shard(0)`. `inside` is the Wrapping of the tensor
-    inside, if that is a wrapper too.
+    `remake` makes the wrapper of a tensor, or of a tangent. `text` is the sharding of a DTensor, such as `[64, 8] on
+    tp: Shard(0)`. `inside` is the Wrapping of the tensor inside, if that is a wrapper too.
     """
 
     remake: Remake
@@ -51,14 +51,14 @@ class Wrapping:
         return self.around(inner, tangent=False).requires_grad_(requires_grad)
 
     def around(self, inner: Tensor, tangent: bool, alias: Alias = Tensor.detach) -> Tensor:
-        """Return a wrapper around a tensor, or a tangent of such a wrapper."""
-        held = alias(inner) if self.inside is None else self.inside.around(inner, tangent, alias)
-        return self.remake(held, tangent)
+        """Return a wrapper around an alias of a tensor; with `tangent`, a tangent of such a wrapper."""
+        content = alias(inner) if self.inside is None else self.inside.around(inner, tangent, alias)
+        return self.remake(content, tangent)
 
 
 @functools.cache
 def is_wrapper_class(kind: type) -> bool:
-    """Whether tensors of a class hold other tensors, and call operators on these."""
+    """Whether a class is a traceable wrapper subclass: its tensors hold other tensors, and call operators on these."""
     return kind not in PLAIN and hasattr(kind, "__tensor_flatten__")
 
 
@@ -75,7 +75,8 @@ def opened(tensor: Tensor) -> Tensor:
 
 
 def waited(tensor: Tensor) -> None:
-    """Wait for the collectives that a tensor, or a tensor inside of it, awaits, as any reader of its values does."""
+    """Wait for the collectives whose results a tensor, or a tensor inside of it, stands for, as any reader of its
+    values does."""
     while is_wrapped(tensor):
         if awaits_collective(tensor):
             wait_for(tensor)
@@ -83,7 +84,8 @@ def waited(tensor: Tensor) -> None:
 
 
 def wrapping_of(tensor: Tensor) -> Wrapping | None:
-    """Return how a wrapper is made again; None for a plain tensor, and for one that has awaited a collective."""
+    """Return how a wrapper is made again; None for a plain tensor, and for a wrapper that torch itself puts around the
+    result of a collective until it is there."""
     if not is_wrapped(tensor) or awaits_collective(tensor):
         return None
     inner = getattr(tensor, tensors_inside(tensor)[0])
@@ -105,7 +107,8 @@ class Around(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        if opened(gradient).shape != ctx.shape:  # sharded in another way than the tensor
+        # The gradient is sharded in another way than the tensor.
+        if opened(gradient).shape != ctx.shape:
             gradient = sharded_like(gradient, ctx.like)
         waited(gradient)
         ctx.note(sharding_text(gradient))

@@ -23,7 +23,7 @@ UNSEEN = "where autograd does not see it, as a kernel, .data or a NumPy view doe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """A tensor as it was: its memory, its version, and a copy of its contents."""
+    """A tensor as it was when `keep` was called: its memory, its version then, and a copy of its contents then."""
 
     memory: Tensor
     version: int
@@ -31,26 +31,26 @@ class Kept:
 
     @property
     def is_written(self) -> bool:
-        """Whether it has other contents now."""
+        """Whether the memory has other contents now."""
         return not same_bits(self.memory, self.contents)
 
     @property
     def is_written_unseen(self) -> bool:
-        """Whether it has other contents now, and the same version."""
+        """Whether the memory has other contents now, and the tensor the same version."""
         return version_of(self.memory) == self.version and self.is_written
 
 
 def keep(tensor: Tensor) -> Kept:
-    """Return a tensor as it is now."""
+    """Return a tensor as it is now, to ask later whether it was written to."""
     memory = tensor.detach()  # it shares the version counter, which `.data` does not
     return Kept(memory, version_of(memory), memory.clone())
 
 
 @contextlib.contextmanager
 def keeping_saved() -> Iterator[list[Kept]]:
-    """Keep every tensor that autograd saves in a block and that requires grad.
+    """Keep every tensor that autograd saves in a block and that requires grad; the list is filled in the block.
 
-    Others are left out: `batch_norm` saves the running mean, and updates it without counting.
+    Tensors that do not require grad are left out: `batch_norm` saves the running mean, and updates it without counting.
     """
     saved: list[Kept] = []
 
