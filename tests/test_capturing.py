@@ -93,6 +93,8 @@ def test_another_engine_is_asked_by_the_cause() -> None:
     assert other_engine([made("eager", CONTROL_FLOW)], ()) == "dynamo"
     wrong = replace(made("eager", WRONG), doubts=(Doubt(WRONG, "differs"), Doubt(CONTROL_FLOW, "cond")))
     assert other_engine([wrong], ()) == "dynamo"  # which keeps the body that did not run, and its gradients
+    compiled = replace(made("eager", WRONG), doubts=(Doubt(WRONG, "differs"), Doubt("compiled", "f")))
+    assert other_engine([compiled], ()) == "dynamo"  # `aot` cannot trace a compiled function
     assert other_engine([made("eager", VIEW_UPDATE)], ()) == "aot"
     assert other_engine([failed("eager")], ()) == "aot"
     assert other_engine([failed("eager", "program", ValueError())], ()) == ""

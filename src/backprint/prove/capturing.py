@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from backprint import errors
+from backprint._torch.modules import INLINED
 from backprint.errors import BackprintError, CaptureError, DataDependentError, GraphError, RefusedError, UsageError
 from backprint.graph.calls import with_advice_on_ranks
 from backprint.graph.capture_options import CaptureOptions
@@ -32,7 +33,7 @@ from backprint.trace.custom import with_operator_bodies
 from backprint.trace.entry import ENGINES, check_engine, check_options, engine_of_ranks, requests_of_call
 from backprint.trace.program import CalledProgram, read_call
 from backprint.trace.refusals import refuse_callers_modes
-from backprint.trace.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, HasCheckpoints
+from backprint.trace.request import COMPILED, CONTROL_FLOW, VIEW_UPDATE, Doubt, HasCheckpoints
 from backprint.trace.running import restoring_state
 from backprint.trace.silent_writes import ADVICE, silent_write
 from backprint.trace.witness import second_order
@@ -59,6 +60,7 @@ OTHER_INPUTS = "other inputs"
 
 OTHER_ENGINE: Mapping[tuple[str, str], str] = {
     ("eager", CONTROL_FLOW): "dynamo",  # keeps `torch.cond`, `map` and `scan`, with the bodies that did not run
+    ("eager", COMPILED): "dynamo",  # torch.compile may compute something else than the function
     ("eager", VIEW_UPDATE): "aot",  # its backward does not scatter into the whole storage
     ("eager", REFUSED): "aot",  # an update of a sparse tensor in a backward, for example
     ("eager", WRONG): "aot",  # its operators may write what no operator of the recorded step wrote
@@ -115,9 +117,11 @@ def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> s
     last = asked[-1]
     if len(asked) > 1 and last.engine != "eager":
         return ""
-    # A control flow operator counts most: its gradients may be wrong for the body that did not run.
+    # A control flow operator counts most, as its gradients may be wrong for the body that did not run; then a compiled
+    # function, which `aot` cannot trace.
     causes = {doubt.cause for doubt in last.doubts}
-    other = OTHER_ENGINE.get((last.engine, CONTROL_FLOW if CONTROL_FLOW in causes else last.cause), "")
+    cause = next((cause for cause in (CONTROL_FLOW, COMPILED) if cause in causes), last.cause)
+    other = OTHER_ENGINE.get((last.engine, cause), "")
     # Engine `eager` does not take the option `fake`, but may record a fake program that checkpoints.
     return "" if other in lacking and last.cause != CHECKPOINTS else other
 
@@ -206,6 +210,8 @@ def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = (
     if proof.captured:
         write = silent_write(live.program)
         reason = f"{write} ({proof.captured}). {ADVICE}" if write else proof.captured
+        if hasattr(live.program.target(), INLINED):
+            doubts = (*doubts, Doubt(COMPILED, f"{capture.name} is compiled, and was recorded as it runs uncompiled"))
         return Candidate(engine, capture, proof, (Doubt(WRONG, f"{DIFFERS}{reason}"), *doubts))
     # `unguarded` has the reads of values for which the engine could write no guard.
     if live.unguarded or proof.redrawn:

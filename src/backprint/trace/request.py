@@ -22,6 +22,8 @@ class HasCheckpoints(CaptureError):
 
 CONTROL_FLOW = "control flow"
 """A control flow operator (`torch.cond`, `map`) was recorded as the operators that its body ran."""
+COMPILED = "compiled"
+"""The program is a function that `torch.compile` has compiled, and was recorded as it runs uncompiled."""
 VIEW_UPDATE = "view update"
 """The program updates a view in place, and autograd's backward of that scatters the gradient of the view into one of
 the whole base (`CopySlices`)."""
