@@ -18,6 +18,7 @@ from backprint.graph.links import Contradiction
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.graph.text import show_spec
+from backprint.values.geometry import contiguous_strides
 from backprint.values.settings import read_settings
 
 DECIDE = ("torch", "machine", "cpu_capability", "mkldnn", "flash_sdp", "math_sdp", "float32_matmul_precision")
@@ -261,5 +262,5 @@ def spec_of(value: Tensor) -> TensorSpec:
     if value.layout is not torch.strided:
         return TensorSpec(dtype, tuple(value.shape), None, 0, device, layout)
     # A TensorSpec has None for the strides of a contiguous tensor.
-    usual = torch.empty(value.shape, device="meta").stride()
-    return TensorSpec(dtype, tuple(value.shape), None if value.stride() == usual else value.stride(), 0, device)
+    stride = None if value.stride() == contiguous_strides(value.shape) else value.stride()
+    return TensorSpec(dtype, tuple(value.shape), stride, 0, device)

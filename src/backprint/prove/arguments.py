@@ -381,7 +381,7 @@ def values_of(
     _check_strides(capture, {name: values[name] for name in input_names(capture) if name in values}, values)
     check_same(capture, passed, values)
     _check_memory(capture, values)
-    return {name: values[name] for name in values} | _laid_state(capture, values), {}
+    return values | _laid_state(capture, values), {}
 
 
 def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:

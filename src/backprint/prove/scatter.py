@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from backprint.values.geometry import overlaps_itself
+
 SCATTER = "aten.as_strided_scatter.default"
 
 
@@ -33,15 +35,4 @@ def can_be_an_update(value: Tensor, source: Tensor, size: Sequence[int], stride:
     fills_its_memory = (
         value.is_contiguous() and not value.storage_offset() and value.untyped_storage().nbytes() == value.nbytes
     )
-    return recorded and fills_its_memory and not overlaps(size, stride)
-
-
-def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether elements of a strided tensor may share memory."""
-    reach = 0  # the last element that the dimensions so far reach
-    # From the smallest stride: a dimension must step past all that the smaller ones reach.
-    for step, length in sorted(zip(stride, size, strict=True)):
-        if length > 1 and step <= reach:
-            return True
-        reach += step * (length - 1)
-    return False
+    return recorded and fills_its_memory and not overlaps_itself(size, stride)
