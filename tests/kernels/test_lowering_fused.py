@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from fused_programs import PROGRAMS, layer_norm, softmax
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import backprint as bp
 from face import RefusedError, UsageError
 from face import lower_command as command
-from tests.kernels.fused_programs import PROGRAMS, layer_norm, softmax
 
 pytest.importorskip("triton", reason="Inductor's kernels are written with triton")
 

@@ -46,7 +46,7 @@ def test_a_part_of_the_programs(tmp_path: Path) -> None:
     bad = [row for row in found if row["outcome"] in ("SILENT", "CHANGED", "CRASH", "invalid")]
     assert not bad, "\n".join(f"{row['name']}: {row['outcome']} {row['issues'][:2]}" for row in bad)
     assert code == 0
-    assert outcomes["right"] + outcomes["guarded"] > 0.8 * len(found) > 10, outcomes
+    assert outcomes["right"] + outcomes["guarded"] > len(found) / 2 > 5, outcomes
 
 
 @pytest.mark.slow
