@@ -698,6 +698,16 @@ def test_large_tensors_lie_beside_the_file(
     assert difference_in(capsys.readouterr().out) == pytest.approx(report.wrong[0].error, rel=1e-3)
 
 
+def test_a_file_lays_inputs_with_gaps_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = module_of("dense", tmp_path, monkeypatch)
+    x = torch.randn(3, 8, dtype=torch.complex64)[:, ::2].conj()  # to read its numbers makes a copy without the gaps
+    report = report_of(mine.Wrong.apply, x, like=mine.square)
+    runpy.run_path(str(report.write_repro(tmp_path / "fault.py")))
+    assert difference_in(capsys.readouterr().out) == pytest.approx(report.wrong[0].error, rel=1e-3)
+
+
 @pytest.mark.slow
 def test_a_file_runs_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = module_of("one_row", tmp_path, monkeypatch)

@@ -894,7 +894,8 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
 
 
 def _has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
-    """Whether a step of the backward at a place was called where no step of the forward was: in a hook."""
+    """Whether a step of the backward at a place has a line that no step of the forward has: the line of a hook, or of
+    the backward of a custom autograd.Function. A step of autograd's own has the line of the forward's call."""
     called = {(s.source.file, s.source.line, s.source.function) for s in setting.forward.steps if s.source is not None}
     sources = [step.source for step in place.backward_steps if step.source is not None]
     return any((source.file, source.line, source.function) not in called for source in sources)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from backprint._torch import pytree
@@ -138,11 +139,17 @@ PLAIN = (bool, int, float, str)
 
 
 def memory_of(value: Tensor) -> Tensor:
-    """Return the part of memory from the first to the last element of a tensor, as a flat tensor."""
-    value = value.detach().cpu().resolve_conj().resolve_neg()
-    if not value.numel():
-        return value.reshape(-1)
-    return value.as_strided((span(value.shape, value.stride()),), (1,), value.storage_offset()).contiguous()
+    """Return the part of memory from the first to the last element of a tensor, as a flat tensor: with the gaps between
+    elements, which are zeros here, so that `text_of` can lay the tensor's strides over it."""
+    shape, strides = value.shape, value.stride()
+    value = value.detach().cpu().resolve_conj().resolve_neg()  # which may have other strides then
+    memory = torch.zeros(span(shape, strides), dtype=value.dtype)
+    place = memory.as_strided(shape, strides)
+    for dim, step in enumerate(strides):
+        if step == 0 and shape[dim]:  # one element, which `copy_` refuses to write more than once
+            place, value = place.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
+    place.copy_(value)
+    return memory
 
 
 def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:

@@ -417,7 +417,8 @@ class Trial:
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The sides, `forward` or `backward`, with dependent ports of which none moved by a tolerance."""
+        """The sides, `forward` or `backward`, on which ports depend on the redrawn inputs, and the redraw moved none of
+        them by a tolerance."""
         most: dict[str, float] = {}
         for port, by in self.moved:
             side = side_of(PortKey.from_text(port))

@@ -54,7 +54,8 @@ class Again(nn.Module):
 
 def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
     """Return a function that makes a callable of a Graph. The callable takes the inputs by the names that their ports
-    have in the graph (`Port.local`), and returns the results in port order."""
+    have in the graph (`Port.local`), and returns the results in port order; autograd can differentiate them (`graded`).
+    Each step runs in the context that `at` returns for its source line."""
 
     def callable_of(graph: Graph) -> Callable[..., tuple[Any, ...]]:
         def run_on(**inputs: Any) -> tuple[Any, ...]:

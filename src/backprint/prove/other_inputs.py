@@ -198,7 +198,7 @@ def resized(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
     """Return inputs and tangents at other sizes: `values` and `tangents`, truncated or repeated along each dimension.
     `sizes` has the values of the symbols."""
-    forward = capture.pairs[0].forward
+    forward = capture.pairs[0].forward  # the only Pair: `aot` alone captures symbolic sizes, and it makes one
     new_values = {
         port.name: _stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
     }

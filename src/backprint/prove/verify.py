@@ -86,8 +86,8 @@ class Tally:
     """The verdicts so far of a whole Capture, or of one of its linked Pairs.
 
     `backward` says whether there is a backward, and `guards_alone` whether a Pair has no results, so that only its
-    guards are proved. `details` are reasons for the Verdict's text, `seen` the draws so far, `powers` the power of each
-    port by its key as text, and `nonfinite` says where NaN and Inf come from.
+    guards are proved. `details` are reasons for the Verdict's text, `seen_draws` the draws that ran so far, `powers`
+    the power of each port by its key as text, and `nonfinite` says where NaN and Inf come from.
     """
 
     name: str
@@ -95,18 +95,19 @@ class Tally:
     guards_alone: bool = False
     verdicts: dict[PortKey, PortVerdict] = field(default_factory=dict)
     details: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    seen_draws: set[str] = field(default_factory=set)
     powers: Mapping[str, float] = field(default_factory=dict)
     nonfinite: str = ""
 
     def note(self, draw: str, verdicts: Sequence[PortVerdict]) -> None:
         """Add one draw's verdicts: of each port the worst counts."""
-        self.seen.add(draw)
+        self.seen_draws.add(draw)
         keep_worst(self.verdicts, draw, verdicts)
 
     def verdict(self) -> Verdict:
         """Return one Verdict for all draws."""
-        if self.guards_alone and self.seen:
+        # A draw is among them only if it ran, and a guard that does not hold raises.
+        if self.guards_alone and self.seen_draws:
             return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
         return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
 
@@ -160,7 +161,7 @@ def _not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool
     """Whether the program could be compared on other inputs, and was not, as it ran on none of them: then a power would
     say that a check sees what no check has seen."""
     could_run = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
-    return could_run and "fresh" in draws and "fresh" not in whole.seen
+    return could_run and "fresh" in draws and "fresh" not in whole.seen_draws
 
 
 def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:

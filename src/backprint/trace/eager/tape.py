@@ -303,7 +303,7 @@ class Recorder(Observer):
         # Weak references to storages, whose callbacks write into `freed`; and weak references that keep a storage's
         # identity from being given to a new storage, but do not keep its bytes.
         self._followers: list[Any] = []
-        self._alive: list[StorageWeakRef] = []
+        self._reserved_ids: list[StorageWeakRef] = []
 
     # ---- Ports and StorageViews
 
@@ -331,7 +331,7 @@ class Recorder(Observer):
         for storage in storages(tensor):
             key = storage_id(storage)
             if key not in self.memories:
-                self._alive.append(StorageWeakRef(storage))
+                self._reserved_ids.append(StorageWeakRef(storage))  # no new storage gets this `key`
 
                 # A default, so that each callback has its own number.
                 def note_freed(_: Any, memory: int = self.memory_count) -> None:
@@ -470,7 +470,7 @@ class Recorder(Observer):
 
     def _add_stand_in(self, fake: Tensor, real: Tensor) -> None:
         """Give a fake tensor the memory on the tape of the real tensor from outside that it replaces."""
-        self._alive.append(StorageWeakRef(fake.untyped_storage()))
+        self._reserved_ids.append(StorageWeakRef(fake.untyped_storage()))
         self.memories[storage_id(fake.untyped_storage())] = self.memories[storage_id(real.untyped_storage())]
 
     def _guard_values_of(self, tensors: list[Tensor]) -> None:

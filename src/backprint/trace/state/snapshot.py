@@ -110,7 +110,8 @@ class Snapshot:
         self.places.append(place)
 
     def enter_unseen(self, name: str, value: Any) -> None:
-        """Remember the visible state of an object of a C type that is not restored."""
+        """Remember what can be known of an Unseen, an object of a C type that is not restored: the state that can be
+        read and compared at the end, else only that the object is there (a suspect)."""
         if is_iterator(value):
             self.iterators.append((name, value))
         elif isinstance(value, CACHE):
