@@ -49,7 +49,7 @@ import backprint as bp
 from backprint.derive import check
 from backprint.derive.check import SCALE
 from backprint.derive.locate import Search
-from backprint.derive.marks import is_nonzero
+from backprint.derive.marks import mark_of
 from backprint.derive.setting import CannotTell, Setting, drawn_like, make_setting, returned_by, rounded, values_of
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Step, TensorSpec
@@ -394,12 +394,12 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
     owners: dict[str, set[str]] = {}
     for step in search.step_of.values():
         for share in search.shares(step, right).values():
-            for name in search.named_like(share) if is_nonzero(share) else ():
+            for name in search.marked.names_like(share) if not mark_of(share).is_zero else ():
                 owners.setdefault(name, set()).add(step.name)
     for value, gradient in right.items():
         takers = {step.name for step in search.consumers.get(value, ())}
-        if len(takers) > 1 and is_nonzero(gradient):
-            for name in search.named_like(gradient):
+        if len(takers) > 1 and not mark_of(gradient).is_zero:
+            for name in search.marked.names_like(gradient):
                 owners.setdefault(name, set()).update(takers)
     of_echo: dict[Any, set[str]] = {}
     for step in unknown:

@@ -75,8 +75,7 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     import backprint as bp
-    from backprint.trace import cut
-    from backprint.trace.aot import engine
+    from backprint.trace.aot import engine, trace
 
     spent = dict.fromkeys(STAGES, 0.0)
     start = time.perf_counter()
@@ -85,7 +84,7 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
         model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=layers, **CONFIG))
         torch.set_default_dtype(torch.float32)
         tokens = torch.zeros(1, TOKENS, dtype=torch.long)
-    cut.PARTITIONS["min-cut"] = watched(spent, "partition", cut.PARTITIONS["min-cut"])
+    trace.partition_joint = watched(spent, "partition", trace.partition_joint)
     engine.assemble = watched(spent, "build", engine.assemble)
     with timed(spent, "trace"):
         inputs = {"input_ids": tokens, "labels": tokens}

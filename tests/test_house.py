@@ -7,6 +7,7 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import pkgutil
 from pathlib import Path
 from types import ModuleType
 
@@ -53,6 +54,20 @@ def test_a_method_of_a_capture_takes_what_the_function_of_its_name_takes(name: s
         for function in (getattr(bp.Capture, name), of_face)
     ]
     assert options[0][1:] == options[1][1:]
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "examples", "scripts"])
+def test_what_scripts_import_of_backprint_is_there(folder: str) -> None:
+    """They import the inside, and run by hand: a name that was changed would be missed months later."""
+    missing = []
+    for path in (Path(__file__).resolve().parent.parent / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "backprint":
+                module = importlib.import_module(str(node.module))
+                inside = {name for _, name, _ in pkgutil.iter_modules(getattr(module, "__path__", ()))}
+                names = [name.name for name in node.names if name.name not in inside]
+                missing += [f"{path.name}: {node.module}.{name}" for name in names if not hasattr(module, name)]
+    assert missing == []
 
 
 def test_tests_take_the_inside_of_backprint_from_one_place() -> None:
