@@ -35,9 +35,9 @@ def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -
     `both` those that dumps and samples have."""
     dumps = [has_dump(place) for place in places]
     if any(dumps) and not all(dumps):
-        raise UsageError(
-            f"{places[dumps.index(True)]} is the dump of a region, and {places[dumps.index(False)]} is none"
-        )
+        other = places[dumps.index(False)]
+        what = "is none" if other.exists() else "does not exist"
+        raise UsageError(f"{places[dumps.index(True)]} is the dump of a region, and {other} {what}")
     context = click.get_current_context()
     for option in context.command.params:
         name = option.name or ""

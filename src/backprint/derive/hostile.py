@@ -88,8 +88,8 @@ def tangents_of_kinds(tangents: Mapping[str, Tensor], source: torch.Generator) -
     possible, and as in `tangents` for the others."""
     kinds: dict[str, dict[str, Tensor]] = {}
     for kind, make in TANGENTS.items():
-        made = {name: make(tangent, source) for name, tangent in tangents.items()}
-        changed = {name: tangent for name, tangent in made.items() if tangent is not None}
+        unusual = {name: make(tangent, source) for name, tangent in tangents.items()}
+        changed = {name: tangent for name, tangent in unusual.items() if tangent is not None}
         if changed:
             kinds[f"{kind} tangents"] = {**tangents, **changed}
     return kinds

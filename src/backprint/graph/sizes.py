@@ -194,6 +194,17 @@ def known(size: Size, sizes: Sizes) -> bool:
     return all(name in sizes or name in FUNCTIONS or name in INFINITE for name in names_in(size))
 
 
+def may_be(size: Size, now: float, sizes: Sizes) -> bool:
+    """Whether a size, a number or an expression of symbols, is `now`. True if `sizes` does not have every symbol of the
+    expression, and False if it has no value there, as where it divides by 0."""
+    if type(size) is int:
+        return size == now
+    try:
+        return not known(size, sizes) or evaluate(size, sizes) == now
+    except GraphError:
+        return False
+
+
 def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
     """Return the values of symbols, from sizes of specs with the numbers that real tensors have there (`seen`). Only a
     size that is a symbol by itself tells its value; of several, the first one counts."""

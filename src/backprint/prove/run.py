@@ -24,7 +24,7 @@ from backprint.errors import GuardError, ReplayError, for_program
 from backprint.graph.fx.values import check_call, check_guard_step, checked_function, resolve, value_evaluator
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
-from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
+from backprint.graph.sizes import implied, may_be, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
 from backprint.prove.annotations import AnnotationCheck, Notes, show_value
 from backprint.prove.results import is_inexact
@@ -379,12 +379,7 @@ def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
     if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:
         return False
     pairs = zip(spec.shape, value.shape, strict=True)
-    return all(size == now or (isinstance(size, str) and agrees(size, now, sizes)) for size, now in pairs)
-
-
-def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
-    """Whether an expression of symbols is `now`. True if `sizes` does not have every symbol of it."""
-    return not known(size, sizes) or evaluate(size, sizes) == now
+    return all(may_be(size, now, sizes) for size, now in pairs)
 
 
 def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
