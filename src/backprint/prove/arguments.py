@@ -213,7 +213,7 @@ def _use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mappin
     guard = next((read[name] for name in pair if name in read), None)
     if guard is None:
         return f"writes to {' and '.join(name for name in pair if name in written)}"
-    where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+    where = f" at {guard.source.at}: {guard.source.code!r}" if guard.source else ""
     return f"reads where {guard.inputs[0]} is in memory{where}"
 
 
@@ -568,7 +568,7 @@ def _hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
             continue
         flag = repr(FLAGS[key](passed[name]))
         if flag != wanted:
-            where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+            where = f" at {guard.source.at}: {guard.source.code!r}" if guard.source else ""
             raise GuardError(
                 f"the program checks {key!r} of its argument {name!r}{where}: {wanted} at capture, {flag} here. "
                 "Capture again on arguments like these"

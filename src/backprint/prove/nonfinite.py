@@ -314,7 +314,7 @@ def _origin_text(trail: _Trail, row: _Nonfinite, place: Place) -> str:
 
 def line_text(source: Source | None) -> str:
     """Return the line of the program that a step comes from, with its preposition."""
-    return f"at {source.file}:{source.line} " if source is not None else "by a step without a line "
+    return f"at {source.at} " if source is not None else "by a step without a line "
 
 
 def _is_of_backward(place: Place, step: Step) -> bool:

@@ -33,8 +33,7 @@ def observed_values(capture: Capture) -> ValueStats:
     empty = {
         (id(graph), step.name)
         for pair in capture.pairs
-        for graph in (pair.forward, pair.backward)
-        if graph is not None
+        for graph in pair.graphs
         for step in graph.steps
         if step.target.startswith("aten.") and operator_name(step.target) in UNWRITTEN
     }

@@ -247,7 +247,7 @@ def perform(
     except ReplayError:
         raise
     except Exception as error:
-        where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+        where = f" ({step.source.at})" if step.source else ""
         # A condition on values, so it is a broken guard and not a graph that cannot run.
         if step.target == CHECKING:
             raise GuardError(

@@ -92,7 +92,7 @@ class CaptureRun:
             inputs = dict(self.values)
             for link in feeds(self.capture, index):
                 inputs[link.name] = self.input_value(link)
-            port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
+            port_names = {port.name for graph in pair.graphs for port in graph.inputs}
             # From these random states the part of the program that the Pair was traced from can run again, for a
             # comparison with the Pair alone.
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
@@ -345,7 +345,7 @@ def _check_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
         if name in values and digest(values[name]) != captured_digest:
             guard = next((guard for guard in capture.guards if guard.kind == "pinned" and name in guard.inputs), None)
             source = guard.source if guard is not None else None
-            where = f" at {source.file}:{source.line}: {source.code!r}" if source else ""
+            where = f" at {source.at}: {source.code!r}" if source else ""
             raise GuardError(
                 f"input {name!r} is pinned to the values it was captured with{where}"
                 f"{f' ({guard.text})' if guard else ''}: capture again on inputs like these"

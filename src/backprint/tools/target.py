@@ -202,7 +202,7 @@ def _notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
     if not capture.opaque or capture.pairs[0].backward is None:
         return ()
     edge = capture.opaque[0]
-    place = f" at {edge.source.file}:{edge.source.line}" if edge.source is not None else ""
+    place = f" at {edge.source.at}" if edge.source is not None else ""
     more = f", and {len(capture.opaque) - 1} more such edges" if len(capture.opaque) > 1 else ""
     return (
         f"autograd of the saved forward may differ from the program's backward: {edge.text}{place}{more}. The "

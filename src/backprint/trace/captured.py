@@ -257,7 +257,7 @@ def _plain_tree(value: Any) -> Any:
 
 def requirements(pair: Pair) -> tuple[str, ...]:
     """Return the operators of libraries, not of torch, that the graphs of a Pair call."""
-    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = list(pair.graphs)
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
 
 

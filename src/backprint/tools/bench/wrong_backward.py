@@ -151,7 +151,7 @@ MAIN = 'if __name__ == "__main__":\n'
 
 def _has_dense_tensors(pair: Pair) -> bool:
     """Whether all ports of a Pair are strided tensors of known sizes."""
-    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = list(pair.graphs)
     specs = [port.spec for graph in graphs for port in (*graph.inputs, *graph.outputs)]
     return not any(graph.symbols for graph in graphs) and all(
         isinstance(spec, TensorSpec) and spec.layout == "strided" for spec in specs
@@ -216,7 +216,7 @@ DIFFERENCES = '''def beside_differences():
 
 def operators_of(pair: Pair) -> int:
     """Return how many operators the two graphs of a Pair call."""
-    return sum(count_operators(graph) for graph in (pair.forward, pair.backward) if graph is not None)
+    return sum(count_operators(graph) for graph in pair.graphs)
 
 
 def smallest_part(
@@ -619,15 +619,15 @@ def _recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[
 
 def _edges_in(part: Pair, edges: Sequence[OpaqueEdge]) -> tuple[OpaqueEdge, ...]:
     """Return the opaque edges of a part: those at a line of its steps, and those without a line."""
-    graphs = [graph for graph in (part.forward, part.backward) if graph is not None]
+    graphs = list(part.graphs)
     sources = [step.source for graph in graphs for step in graph.steps if step.source]
-    lines = {f"{source.file}:{source.line}" for source in sources}
+    lines = {source.at for source in sources}
     files = {source.file for source in sources}
     return tuple(
         edge
         for edge in edges
         if edge.source is None
-        or lines & {*edge.lines, f"{edge.source.file}:{edge.source.line}"}
+        or lines & {*edge.lines, edge.source.at}
         or (edge.function and edge.source.file in files and not edge.lines)
     )
 

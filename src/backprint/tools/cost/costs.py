@@ -1103,7 +1103,7 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...
             continue
         counted |= keys
         source = steps[name].source
-        line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"
+        line = f"{source.at}: {source.code}" if source else "(no line)"
         lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held)))
     rows = [
         _SavedLine(line, sum(cost for _, cost in storages_of_line), tuple(name for name, _ in storages_of_line))

@@ -69,7 +69,7 @@ def need_of(runs: Sequence[Run], line: MemoryLine, optimizer: int) -> _Need:
 def line_of(step: Step) -> str:
     """Return the user's line of a step."""
     source = step.source
-    return f"{source.file}:{source.line}: {source.code}" if source is not None else ""
+    return f"{source.at}: {source.code}" if source is not None else ""
 
 
 def _line_of_span(span: LiveSpan, lines: Mapping[tuple[int, str, str], str]) -> str:

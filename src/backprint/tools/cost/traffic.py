@@ -36,7 +36,7 @@ class Traffic:
     @property
     def line(self) -> str:
         """The line that the collective is from, as text."""
-        return f"{self.source.file}:{self.source.line}" if self.source is not None else "no line"
+        return self.source.at if self.source is not None else "no line"
 
 
 def sizes_of_groups(capture: Capture) -> dict[str, int]:

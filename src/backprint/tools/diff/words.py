@@ -40,8 +40,7 @@ def _capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
     symbols = {
         f"{symbol.name} was {symbol.hint} in [{symbol.low}, {symbol.high}]": None
         for pair in capture.pairs
-        for graph in (pair.forward, pair.backward)
-        if graph is not None
+        for graph in pair.graphs
         for symbol in graph.symbols
     }
     return {

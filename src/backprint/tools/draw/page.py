@@ -269,7 +269,7 @@ def pair_data(pair: Pair) -> dict[str, Any]:
 
 def graphs_of(pair: Pair) -> list[Graph]:
     """Return the graphs of a Pair, at the sizes of the capture."""
-    return [at_example_sizes(graph) for graph in (pair.forward, pair.backward) if graph is not None]
+    return [at_example_sizes(graph) for graph in pair.graphs]
 
 
 def _views_of(pair: Pair) -> list[bool]:

@@ -283,7 +283,7 @@ def spec_text(picture: PairPicture, node: int) -> str:
 def source_text(picture: PairPicture, node: int) -> str:
     """Return the line of the program of a step."""
     source = picture.drawn.scene.nodes[node].source
-    return f"{source.file}:{source.line} {source.code}" if source is not None else ""
+    return f"{source.at} {source.code}" if source is not None else ""
 
 
 # ---- Lines

@@ -396,7 +396,7 @@ def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: _Re
 def program_line(step: Step) -> str:
     """Return the line of the program that a step came from."""
     source = step.source
-    return "" if source is None else f"{source.file}:{source.line} in {source.function}: {source.code}"
+    return "" if source is None else f"{source.at} in {source.function}: {source.code}"
 
 
 def input_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:

@@ -207,7 +207,7 @@ class PartOrigin(Origin):
 
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
         self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
-        graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+        graphs = list(pair.graphs)
         lifted = [port.name for graph in graphs for port in graph.by_role("constant")]
         self.constants = {name: values[name] for name in lifted if name in values}
 
@@ -376,7 +376,7 @@ def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
 
 def required(pair: Pair) -> tuple[str, ...]:
     """Return the custom operators that a Pair calls."""
-    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = list(pair.graphs)
     return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
 
 

@@ -161,7 +161,7 @@ def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Se
                     continue
                 computed = received_by(place, row.calls[place].kind, [call.options for call in row.calls], sent)
                 if not _is_same_sum(row.received, computed, sent):
-                    where = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                    where = f" at {step.source.at}" if step.source is not None else ""
                     raise RanksError(
                         f"the samples are not of one step of the ranks: what rank {number} received in "
                         f"{row.calls[place].text}{where} is not what the others sent, by their samples. Is one of them "

@@ -210,9 +210,7 @@ def _with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
     optimizer's: which they are is known once it is captured. They are the program's own, run again alone, where the
     others answer as they did."""
     known = {"mutation": outcome.mutations, "gradient": outcome.gradients}
-    ports = [
-        port for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph for port in graph.outputs
-    ]
+    ports = [port for pair in capture.pairs for graph in pair.graphs for port in graph.outputs]
     if all(port.name in known[port.role] for port in ports if port.role in known):
         return outcome
     assert isinstance(capture.origin, LiveProgram)

@@ -15,7 +15,7 @@ from backprint.tools.cost.traffic import Rates, Timeline, sides_of, sizes_of_gro
 
 def hashes(capture: Capture) -> tuple[str, ...]:
     """Return the hashes of a Capture's graphs."""
-    return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
+    return tuple(graph.hash() for pair in capture.pairs for graph in pair.graphs)
 
 
 def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> str:
@@ -53,7 +53,7 @@ def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
         for steps in zip(graph.steps, other.steps, strict=False):
             step, other_step = steps
             if (step.target, step.args, step.kwargs) != (other_step.target, other_step.args, other_step.kwargs):
-                place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                place = f" at {step.source.at}" if step.source is not None else ""
                 return (
                     f"{names} differ first in the {side}{place}: {' and '.join(show_step(row)[:80] for row in steps)}"
                 )
@@ -86,7 +86,7 @@ def sent_by_group(capture: Capture) -> dict[str, list[Sent]]:
                     name = next(refs(step.args[0]), "")
                     spec = specs.get(name) if not exchanges else None
                     shape = f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, TensorSpec) else ""
-                    line = f"{step.source.file}:{step.source.line}" if step.source is not None else "no line"
+                    line = step.source.at if step.source is not None else "no line"
                     rows.setdefault(str(step.args[-1]), []).append(Sent((kind, *options), shape, line))
     return rows
 
@@ -129,7 +129,7 @@ def lines_of_traffic(capture: Capture) -> list[str]:
     """Return what a rank sends by source line, the most first, as lines."""
     rows: dict[tuple[str, str], list[float]] = {}
     for row in traffic_of(capture):
-        where = f"{row.source.file}:{row.source.line}  {row.source.code[:60]}" if row.source else "no line"
+        where = f"{row.source.at}  {row.source.code[:60]}" if row.source else "no line"
         rows.setdefault((row.group, where), []).append(row.bytes)
     ordered = sorted(rows.items(), key=lambda item: -sum(item[1]))
     return [f"  {amount(int(sum(sizes))):>10}  {group}  {where}" for (group, where), sizes in ordered[:24]]
@@ -144,7 +144,7 @@ def traffic_json(capture: Capture, rates: Rates | None) -> dict[str, object]:
             "ranks": row.size,
             "bytes": int(row.bytes),
             "side": row.side,
-            "line": f"{row.source.file}:{row.source.line}" if row.source else None,
+            "line": row.source.at if row.source else None,
         }
         for row in traffic_of(capture)
     ]

@@ -31,7 +31,7 @@ def _check_sent(capture: Capture) -> None:
     differing = getattr(capture.peers, "differing", ())
     for key, (step, is_used) in collective_steps(capture).items() if differing else ():
         if key in differing and (is_used or "broadcast" not in step.target):
-            place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+            place = f" at {step.source.at}" if step.source is not None else ""
             raise CaptureError(
                 f"{step.name}{place} over {key[0]!r} sends other values than the script did: something writes to what "
                 "is sent where it is not seen, as NumPy, another thread or the callback of a collective do"

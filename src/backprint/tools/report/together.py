@@ -68,4 +68,4 @@ def _family_text(family: Sequence[Guard]) -> str:
     if len(family) == 1 or first.source is None:
         return first.text
     names = names_together([name for guard in family for name in guard.inputs[:1]])
-    return f"{len(family)} guards at {first.source.file}:{first.source.line} on {names}: {first.text}, …"
+    return f"{len(family)} guards at {first.source.at} on {names}: {first.text}, …"

@@ -385,7 +385,7 @@ class _ReadingReplay(TorchDispatchMode):
 
 def line_text(source: Source | None) -> str:
     """Return a file and line for a message."""
-    return f"{source.file}:{source.line}" if source else "no line of the program"
+    return source.at if source else "no line of the program"
 
 
 def _first_leaf(value: Any) -> Any:

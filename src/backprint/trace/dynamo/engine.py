@@ -280,7 +280,7 @@ def _check_program(program: ObservedProgram, seen: Findings) -> None:
     """Refuse by name the parts of a program that Dynamo's graphs would lose."""
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
-            where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
+            where = f" at {edge.source.at}: {edge.source.code!r}" if edge.source else ""
             raise CaptureError(f"engine 'dynamo' would lose a tensor hook that the program registers{where}")
     for name, source in seen.reads_without_operator[:1]:
         raise CaptureError(

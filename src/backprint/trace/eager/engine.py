@@ -389,7 +389,7 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
     Only values whose life code of Python decides: those of the forward, of a custom Function's backward, and, with a
     reentrant checkpoint, of the whole backward. Results, and values that are updated in place, are left out.
     """
-    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = list(pair.graphs)
     steps = [step for graph in graphs for step in graph.steps]
     order = {step.name: index for index, step in enumerate(steps)}
     written_in_python = [step for step in graphs[-1].steps if is_in_own_backward(step)]

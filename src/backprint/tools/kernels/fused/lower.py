@@ -165,7 +165,7 @@ def pair_of(item: Capture) -> Pair:
             if step.is_guard and not all(known_sizes):
                 raise RefusedError(
                     f"the program depends on a value, `{show_step(step)}`"
-                    f"{f' at {step.source.file}:{step.source.line}' if step.source else ''}: the kernels could not know"
+                    f"{f' at {step.source.at}' if step.source else ''}: the kernels could not know"
                 )
     return pair
 

@@ -76,7 +76,7 @@ PRODUCTS = frozenset(
 def _state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], frozenset[str]]:
     """Return the shape that all inputs are broadcast to, without time, and the ports that have a value for each row
     of it alone: all of its dimensions but the last."""
-    ports = [port for graph in (pair.forward, pair.backward) if graph for port in graph.inputs if port.role != "saved"]
+    ports = [port for graph in pair.graphs for port in graph.inputs if port.role != "saved"]
     shapes = {port_key(port): shape_of(port)[port_key(port) in timed :] for port in ports}
     try:
         return tuple(torch.broadcast_shapes(*shapes.values())), frozenset()
@@ -462,7 +462,7 @@ NOT_OF_ELEMENTS = frozenset(("device", "pin_memory", "layout", "memory_format"))
 
 def at(source: Source | None) -> str:
     """Return the place of a step in words."""
-    return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
+    return f" at {source.at} ({source.code})" if source is not None else ""
 
 
 def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:

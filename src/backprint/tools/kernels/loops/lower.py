@@ -40,7 +40,7 @@ def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], 
     for length in lengths:
         call = call_of(make_inputs(length))
         item = capture(function, args=call.args, kwargs=dict(call.kwargs))
-        graphs = [graph for pair in item.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+        graphs = [graph for pair in item.pairs for graph in pair.graphs]
         counts.append(sum(not step.is_guard for graph in graphs for step in graph.steps))
     return len(set(counts)) > 1
 

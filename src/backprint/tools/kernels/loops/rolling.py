@@ -325,7 +325,7 @@ def _number_changes(here: Element, there: Element, user: Element | None = None) 
 def place_of(element: Element) -> str:
     """Return where an element comes from, in words."""
     source: Source | None = element.source
-    return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
+    return f" at {source.at} ({source.code})" if source is not None else ""
 
 
 def _body_at(

@@ -457,7 +457,7 @@ class Writer:
             return
         self.source = source
         code = source.code if len(source.code) < 90 else source.code[:87] + "…"
-        self.lines.append(f"{'    ' * depth}# {source.file}:{source.line} in {source.function}: {code}")
+        self.lines.append(f"{'    ' * depth}# {source.at} in {source.function}: {code}")
 
     def store(self, write: Write, depth: int) -> None:
         """Write a store."""
@@ -706,7 +706,7 @@ def _same_line(here: Source | None, there: Source | None) -> bool:
 
 def at_line(element: Element) -> str:
     source = element.source
-    return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
+    return f" at {source.at} ({source.code})" if source is not None else ""
 
 
 def bracket(text: str, level: int, wanted: int) -> str:
