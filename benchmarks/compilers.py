@@ -5,7 +5,7 @@
 
 36 are PyTorch's own modules, from its module database, in training; 40 are `transformers` models made from
 configurations (those of `architectures.py`), in training; 24 are samples of GraphNet: of the smallest of each kind,
-those that `backprint corpus backward` captures in the least time. Without `--graphnet` the others are made. What cannot
+those that `corpus run backward` captures in the least time. Without `--graphnet` the others are made. What cannot
 be captured is named and left out. A folder that exists is kept, so the command goes on where it was ended.
 """
 
@@ -134,7 +134,7 @@ def main() -> None:
         captured = given.out.with_name(f"{given.out.name}-graphnet")
         listed = captured.with_suffix(".txt")
         listed.write_text("".join(f"{place}\n" for place in graphnet_list(given.graphnet, TRIED)))
-        verb = ["corpus", "backward", str(given.graphnet), "-o", str(captured), "--list", str(listed)]
+        verb = ["corpus", "run", "backward", str(given.graphnet), "-o", str(captured), "--list", str(listed)]
         subprocess.run([sys.executable, "-m", "backprint", *verb, "--timeout", "120"])
         take_quickest(captured, given.out / "graphnet", EACH[2])
 

@@ -1,8 +1,8 @@
 """What a corpus run costs besides its samples: 10,000 synthetic ones with a verb that does next to nothing.
 
-    python benchmarks/corpus.py [COUNT] [JOBS] [--executor ray]
+    python benchmarks/corpus.py [COUNT] [JOBS] [--ray]
 
-With `ray`, on a cluster of three nodes of one core each on this machine's loopback address. Prints, for each tenth of
+With `--ray`, on a cluster of three nodes of one core each on this machine's loopback address. Prints, for each tenth of
 the way, the samples a second, the parent's memory and the ledger's size. The first two have to stay as they are, the
 last grows by as much each time.
 """
@@ -30,7 +30,7 @@ def verb(task, options, staging):
 """
 
 
-def main(count: int, jobs: int, executor: str) -> None:
+def main(count: int, jobs: int, ray: bool) -> None:
     """Make the corpus, run, tell."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -57,16 +57,10 @@ def main(count: int, jobs: int, executor: str) -> None:
                     last = now
 
         plan = RunPlan(f"{folder / 'verb.py'}:verb", folder / "samples", out)
-        with EXECUTORS[executor](plan.verb) as elsewhere:
+        with on_ray(plan.verb) if ray else contextlib.nullcontext() as elsewhere:
             started = time.perf_counter()
             run_plan(plan, LIMITS, jobs, watcher=watch, executor=elsewhere)
         print(f"{count:,} samples, {jobs} workers: {time.perf_counter() - started:.1f} s with the search")
-
-
-@contextlib.contextmanager
-def here(verb: str) -> Iterator[None]:
-    """This machine's pool."""
-    yield
 
 
 @contextlib.contextmanager
@@ -88,11 +82,10 @@ def on_ray(verb: str) -> Iterator[Any]:
 
 
 LIMITS = Limits(memory=GIB)
-EXECUTORS = {"pool": here, "ray": on_ray}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("count", nargs="?", type=int, default=10_000)
     parser.add_argument("jobs", nargs="?", type=int, default=cores())
-    parser.add_argument("--executor", choices=EXECUTORS, default="pool")
+    parser.add_argument("--ray", action="store_true")
     main(**vars(parser.parse_args()))

@@ -2,7 +2,7 @@
 
     python benchmarks/folding.py FOLDER... [--rows]
 
-Every graph of every sample below the folders (of `compilers.py`, `architectures.py`, `backprint corpus backward`) is
+Every graph of every sample below the folders (of `compilers.py`, `architectures.py`, `corpus run backward`) is
 folded and unfolded, and its hash is compared; whatever is not equal is printed, and ends the run with exit code 1.
 `--rows` prints a line for each graph. Seconds are those of the processor, the lesser of two runs.
 """

@@ -1,7 +1,7 @@
 """GraphNet's samples through Backprint, and GraphNet's own extractor beside it.
 
     python benchmarks/graphnet.py draw GRAPHNET/samples -n 200 > list.txt   which samples: evenly over families
-    backprint corpus backward GRAPHNET/samples --list list.txt -o OUT       ours: capture, prove, save
+    backprint corpus run backward GRAPHNET/samples --list list.txt -o OUT       ours: capture, prove, save
     python benchmarks/graphnet.py race GRAPHNET list.txt -o DIR             both, in turn: samples per hour
     python benchmarks/graphnet.py limit GRAPHNET list.txt                   what running them takes, and nothing else
     python benchmarks/graphnet.py cuts GRAPHNET list.txt -o DIR             gradients of samples cut out of these
@@ -168,13 +168,14 @@ def capped() -> None:
 
 
 def ours(root: Path, listed: Path, place: Path, jobs: int, options: list[str]) -> dict[str, object]:
-    """`backprint corpus backward` over the samples: seconds, and what the ledger says of them."""
+    """`backprint corpus run backward` over the samples: seconds, and what the ledger says of them."""
     tool = Path(sys.executable).with_name("backprint")
     start = time.perf_counter()
     done = subprocess.run(
         [
             str(tool),
             "corpus",
+            "run",
             "backward",
             str(root),
             "--list",
@@ -193,7 +194,7 @@ def ours(root: Path, listed: Path, place: Path, jobs: int, options: list[str]) -
     seconds = time.perf_counter() - start
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if not rows:
-        raise SystemExit(f"backprint corpus backward gave nothing: {done.stderr[-2000:]}")
+        raise SystemExit(f"backprint corpus run backward gave nothing: {done.stderr[-2000:]}")
     counts: dict[str, int] = defaultdict(int)
     for row in rows:
         counts[row["verdict"]] += 1

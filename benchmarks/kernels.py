@@ -3,7 +3,7 @@
     python benchmarks/kernels.py OUT [--samples FOLDER...] [--graphnet GRAPHNET/samples] [--build] [--limit SECONDS]
 
 Subjects are the models of `kernel_models.py`, and the samples below each FOLDER (of `compilers.py`, or of `backprint
-corpus backward`); with `--graphnet`, samples of GraphNet are captured first, into OUT/graphnet. Each subject has a
+corpus run backward`); with `--graphnet`, samples of GraphNet are captured first, into OUT/graphnet. Each subject has a
 process of its own and a limit of time. `--build` compiles every configuration of every Triton kernel to PTX and cubin;
 equal kernels once. What a process has found is kept in OUT/found, so the command goes on where it was ended; remove a
 file there to do it again. Seconds are those of the processor; of a sample, `capture` is its loading. Needs PyTorch and
@@ -272,7 +272,7 @@ def capture_graphnet(samples: Path, out: Path) -> Path:
     captured, listed = out / "graphnet", out / "graphnet.txt"
     out.mkdir(parents=True, exist_ok=True)
     listed.write_text("".join(f"{place}\n" for place in graphnet_list(samples, GRAPHNET)))
-    verb = ["corpus", "backward", str(samples), "-o", str(captured), "--list", str(listed), "--timeout", "120"]
+    verb = ["corpus", "run", "backward", str(samples), "-o", str(captured), "--list", str(listed), "--timeout", "120"]
     subprocess.run([sys.executable, "-m", "backprint", *verb], check=False)
     return captured
 

@@ -291,7 +291,7 @@ def corpus(python: Path, row: Row, folder: Path, jobs: int) -> None:
     for each in (samples, out):
         shutil.rmtree(each, ignore_errors=True)
     said(python, "-c", TEN.replace("{FOLDER}", str(samples)))
-    ran = said(python, "-m", "backprint", "corpus", "backward", samples, "-o", out, "--jobs", jobs)
+    ran = said(python, "-m", "backprint", "corpus", "run", "backward", samples, "-o", out, "--jobs", jobs)
     row["corpus"] = "10 bitwise" if "10 bitwise" in ran else (ran.strip().splitlines() or ["nothing"])[0][:200]
     for each in (samples, out):
         shutil.rmtree(each, ignore_errors=True)

@@ -105,8 +105,8 @@ USES = {
     "capture": "backprint capture backprint.examples.convnet:factory -o samples/exact --data exact",
     "verify": "backprint verify samples",
     "draw of a dump": "python dump.py && backprint draw dump -o region.svg > region.txt",
-    "corpus capture": "backprint corpus capture samples -o captured --jobs 1",
-    "corpus verify": "backprint corpus verify samples -o verified --jobs 1",
+    "corpus run capture": "backprint corpus run capture samples -o captured --jobs 1",
+    "corpus run verify": "backprint corpus run verify samples -o verified --jobs 1",
     "minify": "backprint minify samples/exact --compiler failing.py:compile -o smallest",
     "ranks": "backprint capture averaged.py:factory --world 2 -o world && backprint ranks world",
 }
@@ -137,7 +137,7 @@ CASES = (
     Lacking("a read-only project: capture", "cd /sys && backprint capture {model} -o s", 2, "could not be written"),
     Lacking("a read-only project: kernels", "cd /sys && backprint kernels {sample} -o k", 2, "cannot be written to"),
     Lacking(
-        "a read-only project: corpus", "cd /sys && backprint corpus backward {sample} -o c", 2, "cannot be written"
+        "a read-only project: corpus", "cd /sys && backprint corpus run backward {sample} -o c", 2, "cannot be written"
     ),
     Lacking(
         "a read-only project: minify", "cd /sys && backprint minify {sample} --compiler eager -o m", 2, "not permitted"
@@ -176,7 +176,7 @@ EVERY = {
     "verify": "verify {sample}",
     "power": "power {sample}",
     "show of a dump": "show {home}/dump",
-    "corpus": "corpus backward {sample} -o {out}/corpus --jobs 1",
+    "corpus": "corpus run backward {sample} -o {out}/corpus --jobs 1",
     "show": "show {sample}",
     "draw": "draw {sample} -o {out}/drawn.svg",
     "view": "view {sample} --stats -o {out}/page.html",

@@ -15,7 +15,7 @@ from subjects.forked import files_forked, workers_forked
 WITH_WORKERS = (
     *(
         f"tests/corpus/test_{name}.py"
-        for name in "apart commands ends hostile_corpora places ray resume rows shared".split()
+        for name in "apart commands ends hostile_corpora merge places ray resume rows".split()
     ),
     *("tests/test_corpora.py", "tests/test_tiny.py"),
 )

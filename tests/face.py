@@ -292,7 +292,7 @@ if TYPE_CHECKING:
     from backprint.tools.bench.widened import WideGraphs
     from backprint.tools.bench.wrong_backward import SmallestPart, has_fault, smallest_part, write_part
     from backprint.tools.corpus import duplicates
-    from backprint.tools.corpus.duplicates import NOTES, Dedup, all_shared_parts, dedup, load_to_compare
+    from backprint.tools.corpus.duplicates import Dedup, dedup, load_to_compare
     from backprint.tools.corpus.graphs_file import FIELDS as GRAPHS_FILE_FIELDS
     from backprint.tools.corpus.report import ReportPlan, RunView, report
     from backprint.tools.corpus.report import against as report_against
@@ -360,11 +360,10 @@ if TYPE_CHECKING:
     )
     from backprint.tools.graphnet.write import TREES as WRITE_TREES
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
-    from backprint.tools.jobs import find as find_module
+    from backprint.tools.jobs import merge as merge_module
     from backprint.tools.jobs import processes, progress, ray, worker
     from backprint.tools.jobs.apart import run_apart
-    from backprint.tools.jobs.estimate import Pace, SamplePace, TimeLeft, expected
-    from backprint.tools.jobs.find import DEPTH, MOST_BYTES, Job, escape, families, find, source_hash, unescape
+    from backprint.tools.jobs.find import MOST_BYTES, Job, Shard, families, find, source_hash
     from backprint.tools.jobs.ledger import (
         COLUMNS,
         LONGEST,
@@ -377,18 +376,18 @@ if TYPE_CHECKING:
         source_of,
     )
     from backprint.tools.jobs.ledger import LARGEST as LEDGER_LARGEST
+    from backprint.tools.jobs.merge import merge_runs
     from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, unify
-    from backprint.tools.jobs.places import RESULT, WORK, log_of, read_files, write_files
+    from backprint.tools.jobs.places import RESULT, WORK, log_of
     from backprint.tools.jobs.pool import Event, Pool, Stage
     from backprint.tools.jobs.processes import GIB, ChildEnd, Limits
-    from backprint.tools.jobs.progress import Bars, ProgressLines, RunTally, left_text, tally_line
-    from backprint.tools.jobs.ray import Cluster, connected, ends_at_once, limits_on
+    from backprint.tools.jobs.progress import Bars, ProgressLines
+    from backprint.tools.jobs.ray import Cluster, connected, limits_on
     from backprint.tools.jobs.run import Begun, RunPlan, Stopped, Written, run_plan
     from backprint.tools.jobs.split import split_sample
     from backprint.tools.jobs.task import TREE_FILES, TREE_NAMES, Task, on_cpu
     from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
     from backprint.tools.jobs.verbs import capture_and_prove, resolve_verb, sample_row
-    from backprint.tools.jobs.where import NAMES, NUMBERS, TEXTS, conditions
     from backprint.tools.jobs.worker import MESSAGE
     from backprint.tools.kernels import build_triton, winners
     from backprint.tools.kernels import save as kernels_save

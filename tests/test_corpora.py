@@ -65,7 +65,7 @@ def test_a_split_of_a_folder_keeps_equal_parts_once(samples: Path, tmp_path: Pat
     [
         (lambda s, o: bp.corpus.run("verify", s, o, only="a"), r"only='a' is a text: write only=\('a',\)"),
         (lambda s, o: bp.corpus.run("verify", s, o, retry="failed"), "retry='failed' is a text"),
-        (lambda s, o: bp.corpus.run("verify", s, o, executor="rays"), "executor='rays' is not one of 'pool', 'ray'"),
+        (lambda s, o: bp.corpus.run("verify", s, o, shard="0/3"), "--shard 0/3: write K/N"),
         (lambda s, o: bp.corpus.run("backward", s, o, data="all"), "data='all' is not one of 'seed', 'exact', 'none'"),
         (lambda s, o: bp.corpus.run("backward", s, o, mode="eval"), "backward means mode='train', not mode='eval'"),
         (lambda s, o: bp.corpus.run("verify", s, o, allow="ns::op"), "allow='ns::op' is a text"),

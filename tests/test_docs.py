@@ -197,7 +197,7 @@ def test_the_api_reference_has_every_public_name() -> None:
 
 FACES = {
     "bench": ("run", "minify"),
-    "corpus": ("run", "dedup", "export"),
+    "corpus": ("run", "merge", "dedup", "export"),
     "kernels": ("extract", "dedup"),
     "tasks": ("make", "check", "make_set"),
     "draw": ("draw", "view"),

@@ -344,7 +344,7 @@ def test_a_corpus_on_the_gpu(tmp_path: Path) -> None:
         bp.capture(nn.Sequential(nn.Linear(8, 4 + number), nn.ReLU()), torch.randn(5, 8)).save(
             tmp_path / f"in/{number}"
         )
-    command = [sys.executable, "-m", "backprint", "corpus", "backward", str(tmp_path / "in"), "-o"]
+    command = [sys.executable, "-m", "backprint", "corpus", "run", "backward", str(tmp_path / "in"), "-o"]
     done = subprocess.run(
         [*command, str(tmp_path / "out"), "--device", "cuda"], capture_output=True, text=True, check=False
     )

@@ -430,7 +430,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
 
 
 def parse(text: str, allow: Sequence[str] = ()) -> Graph:
-    """Return the Graph of a text, such as `graph.code` or a row of `backprint corpus export`. Runs none of it.
+    """Return the Graph of a text, such as `graph.code` or a row of `backprint corpus run export`. Runs none of it.
 
     Anything that is not a graph of known tensor operators is refused with its line. `allow` names the custom operators
     that the text may call.

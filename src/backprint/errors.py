@@ -2,6 +2,7 @@
 
     BackprintError
     ├── UsageError       the call itself is wrong                    (also a ValueError)
+    │   └── NothingFoundError    no sample is where the call looks   (exit code 3)
     ├── PlaceError       a run's own folder is gone, full or not writable, and what to do
     ├── CaptureError     this program cannot be captured, and why
     │   └── DataDependentError   it reads values that tracing does not have
@@ -45,6 +46,10 @@ class BackprintError(Exception):
 
 class UsageError(BackprintError, ValueError):
     """The call is wrong: an unknown option, a mask of the wrong length, an ambiguous name."""
+
+
+class NothingFoundError(UsageError):
+    """There is nothing to look at: no sample is in the folder, or none is chosen."""
 
 
 class PlaceError(BackprintError):

@@ -14,7 +14,6 @@ from subjects.ledgers import ledger
 
 from backprint.tools.bench.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.tools.bench.scores import TOLERANCES, tolerance_at
-from backprint.tools.jobs.find import unescape
 
 META: dict[str, Any] = {
     "format": 1,
@@ -123,7 +122,7 @@ def write_run(
         samples = grouped[row["name"]]
         out = ledger(place / row["folder"], [{"id": id, **rows.get((row["name"], id), {})} for id in samples])
         for id, own in samples.items():
-            folder = out / unescape(id)
+            folder = out / id
             folder.mkdir(parents=True, exist_ok=True)
             told = [*(json.dumps(each.to_json()) for each in own), *lines.get((row["name"], id), ())]
             (folder / "cells.jsonl").write_text("".join(f"{line}\n" for line in told))

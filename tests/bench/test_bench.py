@@ -255,7 +255,7 @@ def test_the_command_prints_a_table_and_exits_with_1_where_a_compiler_is_wrong(s
         (["--compiler", "inducto"], "inductor"),
         (["--compiler", "nowhere.py:function"], "nowhere.py"),
         (["--compiler", own("nowhere")], "has no function 'nowhere'"),
-        (["--compiler", "eager", "--executor", "pool", "--ray-address", "local"], "--ray-address"),
+        (["--compiler", "eager", "--ray", "127.0.0.1:1"], "no Ray cluster at 127.0.0.1:1"),
     ],
 )
 def test_a_call_that_cannot_be_right_is_refused(samples: Path, tmp_path: Path, arguments: list[str], said: str) -> None:

@@ -127,7 +127,7 @@ class Bench:
             "0.25",
         ]
         arguments += ["--set", f"seconds={self.seconds}"]
-        arguments += ["--executor", "ray", "--ray-address", self.address] if executor == "ray" else []
+        arguments += ["--ray", self.address] if executor == "ray" else []
         path = os.pathsep.join([str(self.site), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, TOKEN: token, "PYTHONPATH": path, "CLOCK_BACK": str(back)}
         return subprocess.Popen(

@@ -76,7 +76,9 @@ def test_each_sample_has_its_answer_or_its_end(tmp_path: Path, platform: str, mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", ["bench a --compiler eager", "kernels a --target cpu:avx2", "corpus verify ."], ids=lambda words: words[:7]
+    "words",
+    ["bench a --compiler eager", "kernels a --target cpu:avx2", "corpus run verify ."],
+    ids=lambda words: words[:7],
 )
 def test_what_works_on_many_samples_is_refused_by_name_off_linux(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

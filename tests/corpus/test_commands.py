@@ -45,7 +45,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_backward_makes_a_proven_sample_of_each(ours: Path, tmp_path: Path) -> None:
-    done = backprint("corpus", "backward", ours, "-o", tmp_path / "out", "--jobs", 1, "--json")
+    done = backprint("corpus", "run", "backward", ours, "-o", tmp_path / "out", "--jobs", 1, "--json")
     objects = {row["sample"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert done.exit_code == 1
     assert {name: row["verdict"] for name, row in objects.items()} == {
@@ -79,7 +79,7 @@ def test_backward_makes_a_proven_sample_of_each(ours: Path, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
-    done = backprint("corpus", "verify", ours, "--only", "nets/*", "--jobs", 1)
+    done = backprint("corpus", "run", "verify", ours, "-o", tmp_path / "good", "--only", "nets/*", "--jobs", 1)
     assert (done.exit_code, done.stdout) == (0, "2 samples: 2 bitwise\nbackwards: 2 derivative\n")
     wide = tmp_path / "wide"
     subprocess.run(["cp", "-r", ours / "nets/wide", wide], check=True)
@@ -91,7 +91,7 @@ def test_verify_proves_from_the_files_alone(ours: Path, tmp_path: Path) -> None:
             "aten.gelu_backward.default(", "aten.silu_backward.default(", 1
         )
     )
-    done = backprint("corpus", "verify", wide, "--jobs", 1, "--json")
+    done = backprint("corpus", "run", "verify", wide, "-o", tmp_path / "out", "--jobs", 1, "--json")
     [row] = map(json.loads, done.stdout.splitlines())
     assert (done.exit_code, row["verdict"]) == (1, "wrong")
 
@@ -116,7 +116,7 @@ def test_the_other_verbs_of_the_table(ours: Path, tmp_path: Path, verb: str, ver
 
 
 def test_status_says_how_a_run_stands(tmp_path: Path) -> None:
-    source = corpus(tmp_path / "src", ["a/good", "a/raise", "b/two\nlines", "b/exit"])
+    source = corpus(tmp_path / "src", ["a/good", "a/raise", "b/good", "b/exit"])
     backprint("corpus", "run", f"{VERBS}:act", source, "-o", tmp_path / "out", "--jobs", 2)
     done = backprint("corpus", "status", tmp_path / "out")
     assert done.exit_code == 0
@@ -129,7 +129,7 @@ def test_status_says_how_a_run_stands(tmp_path: Path) -> None:
     assert answer["states"] == {"done": 4}
     assert not answer["at_work"]
     assert {row["sample"] for row in answer["failures"]} == {"a/raise", "b/exit"}
-    assert {row["sample"] for row in answer["slowest"]} == {"a/good", "a/raise", r"b/two\nlines", "b/exit"}
+    assert {row["sample"] for row in answer["slowest"]} == {"a/good", "a/raise", "b/good", "b/exit"}
     [log] = [row["log"] for row in answer["failures"] if row["sample"] == "a/raise"]
     assert "division by zero" in Path(log).read_text()
 
@@ -146,15 +146,15 @@ def test_on_a_terminal_it_shows_bars_counts_workers_and_failures() -> None:
     bars = Bars()
     for event in (
         Begun(10, 4),
-        Written({"id": "a", "worker": "worker 0", "verdict": "bitwise", "seconds": 3.0}),
+        Written({"id": "a", "verdict": "bitwise"}),
         Stage("nets/b", "worker 0", "capture"),
-        Written({"id": "c", "worker": "worker 1", "verdict": "failed", "cause": "timeout", "detail": "after 3 s"}),
+        Written({"id": "c", "verdict": "failed", "cause": "timeout", "detail": "after 3 s"}),
     ):
-        bars.tally.take(event)
+        bars.take(event)
     console = Console(file=io.StringIO(), width=120)
     console.print(bars.picture())
     said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"━+ .*6 of 10 samples done; 1 bitwise, 1 failed; \d+ to \d+ s left; [\d.]+/s", said)
+    assert re.search(r"━+ .*6 of 10 samples done; 1 bitwise, 1 failed; [\d.]+/s 0:00:\d\d", said)
     assert "worker 0 capture 0 s nets/b" in said
     assert "c: failed (timeout: after 3 s)" in said
 
@@ -164,11 +164,11 @@ def test_on_a_terminal_it_shows_bars_counts_workers_and_failures() -> None:
     [
         (["run", "sideways", "SRC"], "'sideways' is not a verb: backward, capture, forward, verify, power"),
         (["run", "absent.py:f", "SRC"], "absent.py: no such file"),
-        (["run", "backward", "SRC", "--set", "colour=green"], "backward takes no option 'colour'; it takes mode"),
-        (["run", "backward", "SRC", "--set", "green"], "write NAME=VALUE"),
-        (["backward", "absent"], "absent: no such folder"),
-        (["backward", "SRC", "--timeout", "0"], "--timeout 0.0: must be more than 0"),
-        (["backward", "SRC", "--list", "absent"], "--list absent: No such file or directory"),
+        (["run", "kernels", "SRC", "--set", "colour=green"], "kernels takes no option 'colour'; it takes targets"),
+        (["run", "kernels", "SRC", "--set", "green"], "write NAME=VALUE"),
+        (["run", "backward", "absent"], "absent: no such folder"),
+        (["run", "backward", "SRC", "--timeout", "0"], "--timeout 0.0: must be more than 0"),
+        (["run", "backward", "SRC", "--list", "absent"], "--list absent: No such file or directory"),
     ],
 )
 def test_a_wrong_call_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -210,7 +210,7 @@ sys.exit(3 if "torch" in sys.modules else 0)
 
 @pytest.mark.slow
 def test_the_parent_of_a_run_does_not_load_torch(ours: Path, tmp_path: Path) -> None:
-    arguments: list[Any] = ["corpus", "verify", ours, "-o", tmp_path / "out", "--jobs", 1, "--only", "nets/*"]
+    arguments: list[Any] = ["corpus", "run", "verify", ours, "-o", tmp_path / "out", "--jobs", 1, "--only", "nets/*"]
     done = subprocess.run(
         [sys.executable, "-c", PARENT, *map(str, arguments)], capture_output=True, text=True, check=False
     )
@@ -225,7 +225,18 @@ def test_the_parent_of_a_run_does_not_load_torch(ours: Path, tmp_path: Path) -> 
 
 
 def test_every_verb_explains_itself() -> None:
-    for name in command.list_commands(None):  # type: ignore[arg-type]
-        done = backprint("corpus", name, "--help")
+    run = command.commands["run"]
+    verbs = [("run", name) for name in run.list_commands(None)]  # type: ignore[attr-defined]
+    for name in (*((name,) for name in command.list_commands(None)), *verbs):  # type: ignore[arg-type]
+        done = backprint("corpus", *name, "--help")
         assert done.exit_code == 0
-        assert len(done.stdout.splitlines()) < 40
+        assert len(done.stdout.splitlines()) < 45
+
+
+def test_where_there_is_no_sample_the_exit_code_is_3(tmp_path: Path) -> None:
+    source = corpus(tmp_path / "src", ["good"])
+    (tmp_path / "empty").mkdir()
+    for arguments in ([tmp_path / "empty"], [source, "--only", "other/*"]):
+        done = backprint("corpus", "run", f"{VERBS}:act", *arguments, "-o", tmp_path / "out")
+        assert (done.exit_code, done.stderr.count("\n"), "no samples here" in done.stderr) == (3, 1, True)
+    assert backprint("corpus", "dedup", tmp_path / "empty", "-o", tmp_path / "kept").exit_code == 3

@@ -1,4 +1,4 @@
-"""`corpus export`: the graphs of a run as one Parquet file, and its card."""
+"""`corpus run export`: the graphs of a run as one Parquet file, and its card."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("set")
-    done = CliRunner().invoke(main, ["corpus", "export", str(run), "-o", str(folder)], catch_exceptions=False)
+    done = CliRunner().invoke(main, ["corpus", "run", "export", str(run), "-o", str(folder)], catch_exceptions=False)
     assert done.stdout.splitlines()[0] == f"4 graphs of 2 samples in {folder}, with a card; 2 samples left out"
     assert "left out: nets/failed: failed: timeout" in done.stdout
     assert "left out: others/changed: its forward is not the one that the run proved" in done.stdout
@@ -103,7 +103,7 @@ def test_the_card_has_the_counts_and_how_to_load_it(exported: Path) -> None:
 
 
 def test_a_choice_and_a_licence(run: Path, tmp_path: Path) -> None:
-    made = bp.corpus.export(run, tmp_path / "set", where=("backward_steps>3", "id=nets/w*"), license="mit\n# no")
+    made = bp.corpus.export(run, tmp_path / "set", where=("backward_steps>3", "id glob 'nets/w*'"), license="mit\n# no")
     assert (made.graphs, made.samples, made.left_out) == (2, 1, ())
     assert {(row["sample"], row["license"]) for row in rows_of(made.folder)} == {("nets/wide", "mit\n# no")}
     card = (made.folder / "README.md").read_text()
@@ -118,10 +118,10 @@ def test_a_set_is_replaced_only_if_that_is_asked_for_and_whole(run: Path, tmp_pa
     with pytest.raises(UsageError, match="--overwrite"):
         bp.corpus.export(run, folder)
     with pytest.raises(UsageError, match="no sample with graphs to write: nets/failed: failed: timeout"):
-        bp.corpus.export(run, folder, where=("verdict=failed",), overwrite=True)
+        bp.corpus.export(run, folder, where=("verdict = 'failed'",), overwrite=True)
     assert (folder / "graphs.parquet").read_bytes() == before
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "graphs.parquet"]
-    assert bp.corpus.export(run, folder, where=("id=nets/small",), overwrite=True).graphs == 2
+    assert bp.corpus.export(run, folder, where=("id = 'nets/small'",), overwrite=True).graphs == 2
 
 
 def test_samples_that_a_run_has_left_where_they_are_are_read_there(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
-        ("no_row", "returned list, and a verb returns a dict"),
+        ("no_row", "'list' object is not a mapping"),
         ("strange_row", "has verdict 'splendid', which is not one of bitwise, undifferentiable, close"),
         ("strange_column", "has 'colour', which is not one of"),
     ],

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from face import COLUMNS, NAME, Job, Ledger, SampleError, UsageError, open_run, place_of, progress, source_of
+from face import (
+    COLUMNS,
+    NAME,
+    Job,
+    Ledger,
+    SampleError,
+    UsageError,
+    check_row,
+    open_run,
+    place_of,
+    progress,
+    source_of,
+)
 
 FACTS = {"format": 1, "verb": "backward", "source": "/corpus", "options": {"mode": "train"}, "run": "r", "started": 0.0}
 JOBS = [Job(f"f/{name}", f"f/{name}", "f", "graphnet", "hash") for name in "cab"]
@@ -16,6 +28,12 @@ JOBS = [Job(f"f/{name}", f"f/{name}", "f", "graphnet", "hash") for name in "cab"
 
 def opened(folder: Path, restart: bool = False, **facts: Any) -> Ledger:
     return open_run(folder / NAME, FACTS | facts, restart)
+
+
+def begun(folder: Path) -> None:
+    """A run that has samples."""
+    with opened(folder) as ledger:
+        ledger.add(JOBS)
 
 
 def test_every_sample_is_in_it_once_in_the_order_it_came(tmp_path: Path) -> None:
@@ -42,7 +60,7 @@ def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
         ledger.add(JOBS)
         ledger.begin("f/a")
         assert ledger.row("f/a")["state"] == "running"
-        ledger.finish("f/a", row)
+        ledger.finish("f/a", check_row(row))
         found = ledger.row("f/a")
     assert found is not None
     assert set(found) == set(COLUMNS)
@@ -89,7 +107,7 @@ def test_a_sample_that_changed_is_to_do_again(tmp_path: Path) -> None:
     ],
 )
 def test_another_run_is_refused_and_both_sides_are_named(tmp_path: Path, other: Any, said: str) -> None:
-    opened(tmp_path).connection.close()
+    begun(tmp_path)
     with pytest.raises(UsageError) as caught:
         opened(tmp_path, **other)
     assert said in str(caught.value)
@@ -97,9 +115,15 @@ def test_another_run_is_refused_and_both_sides_are_named(tmp_path: Path, other: 
 
 
 def test_the_same_run_is_taken_up_under_its_own_name(tmp_path: Path) -> None:
-    opened(tmp_path).connection.close()
+    begun(tmp_path)
     with opened(tmp_path, run="other", started=9.0) as ledger:
         assert (ledger.facts()["run"], ledger.facts()["started"]) == ("r", 0.0)
+
+
+def test_a_run_that_found_no_samples_may_be_begun_otherwise(tmp_path: Path) -> None:
+    opened(tmp_path).connection.close()
+    with opened(tmp_path, source="/else") as ledger:
+        assert ledger.facts()["source"] == "/else"
 
 
 def test_a_restart_keeps_the_old_ledger(tmp_path: Path) -> None:
@@ -116,7 +140,9 @@ def test_a_restart_keeps_the_old_ledger(tmp_path: Path) -> None:
 def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("nothing of the kind " * 100)
     for opening in (lambda: opened(tmp_path), lambda: Ledger.reading(tmp_path)):
-        with pytest.raises(SampleError, match=r"ledger\.sqlite: file is not a database"):
+        with pytest.raises(
+            SampleError, match=r"ledger\.sqlite: file is not a database: .*; run the corpus again, in another OUT"
+        ):
             opening()
     with pytest.raises(UsageError, match="no ledger here"):
         Ledger.reading(tmp_path / "absent")
@@ -141,7 +167,7 @@ def test_a_sample_that_is_not_in_it_cannot_be_finished(tmp_path: Path) -> None:
 
 def test_places(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
-        ledger.add([Job(r"two\nlines", "two\nlines", "", "", ""), Job("net", "", "", "", "")])
+        ledger.add([Job(r"back\n", r"back\n", "", "", ""), Job("net", "", "", "", "")])
         lines, whole = ledger.rows()
-    assert source_of(tmp_path, lines) == place_of(tmp_path, lines) == tmp_path / "two\nlines"
+    assert source_of(tmp_path, lines) == place_of(tmp_path, lines) == tmp_path / r"back\n"
     assert (source_of(tmp_path, whole), place_of(tmp_path, whole)) == (tmp_path, tmp_path / "net")

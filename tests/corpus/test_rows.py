@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from subjects.corpora import SMALL, VERBS, at_work, command, corpus, plan, rows, until, worked
-from subjects.odd_rows import ODD
+from subjects.odd_rows import ODD, UNSENT
 
 from face import LEDGER_LARGEST as LARGEST
 from face import (
@@ -62,6 +62,8 @@ def test_odd_rows_cost_themselves_and_reports_read_the_others(tmp_path: Path) ->
     found = worked(source, tmp_path / "out", "odd_row")
     good = found.pop("good")
     assert good["verdict"] == "bitwise", good
+    unsent = {found.pop(f"odd {name}")["cause"] for name in UNSENT}
+    assert unsent == {"ValueError"}
     assert {(row["verdict"], row["cause"]) for row in found.values()} == {("failed", "no row")}
     assert "vacuous 7" in found["forged"]["detail"]
     assert worked(source, tmp_path / "out", "odd_row") == rows(tmp_path / "out")

@@ -176,7 +176,7 @@ def test_every_sample_has_its_row_and_the_good_ones_are_good(verb: str, each: in
 
 @pytest.mark.slow
 def test_a_corpus_has_a_row_for_each_of_them(strangers: Path, tmp_path: Path) -> None:
-    rows = rows_of("corpus", "backward", strangers, "-o", tmp_path / "out", "--jobs", 1, "--memory", 1)
+    rows = rows_of("corpus", "run", "backward", strangers, "-o", tmp_path / "out", "--jobs", 1, "--memory", 1)
     said = {row["sample"]: f"{row['cause']}: {row['detail']}" for row in rows}
     held(said, {row["sample"]: row["verdict"] == "bitwise" for row in rows}, sorted(strangers.iterdir()))
 

@@ -11,11 +11,9 @@ import pytest
 from subjects.ledgers import ledger, many
 
 from face import (
-    NOTES,
     PARTS,
     BackprintError,
     SampleError,
-    all_shared_parts,
     begin_of_pass,
     load_to_compare,
     place_of,
@@ -53,7 +51,7 @@ def test_a_part_that_leads_out_of_the_run_is_not_removed(part: object, tmp_path:
     assert (tmp_path / "mine").is_dir()
 
 
-@pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", r"a\u0000", r"\u002e./x", r"\x2e"])
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "a\0b", ".."])
 def test_a_sample_whose_name_leads_out_of_the_run_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(SampleError, match="is no sample's name"):
         place_of(tmp_path, {"id": name})
@@ -66,7 +64,6 @@ READ: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a log of GraphNet": ("log.txt", lambda folder: read_log(folder / "log.txt")),
     "a sample": ("capture.json", load_to_compare),
     "gradients of a region": ("gradients.safetensors", read_gradients),
-    "shared parts": (f"a/{NOTES}", lambda folder: all_shared_parts(folder, folder, "module")),
 }
 
 
@@ -77,14 +74,14 @@ def test_a_pipe_or_an_endless_file_is_no_file(what: str, tmp_path: Path) -> None
     place = tmp_path / name
     place.parent.mkdir(exist_ok=True)
     os.mkfifo(place)
-    if what in ("cells", "shared parts"):  # files that a run may lack
+    if what == "cells":  # files that a run may lack
         read(tmp_path)
     else:
         with pytest.raises(BackprintError, match="not a regular file"):
             read(tmp_path)
     place.unlink()
     place.symlink_to("/dev/zero")
-    if what in ("cells", "shared parts"):
+    if what == "cells":
         read(tmp_path)
     else:
         with pytest.raises(BackprintError, match=r"not a regular file|symbolic link"):

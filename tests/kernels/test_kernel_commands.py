@@ -456,31 +456,6 @@ def test_an_index_of_something_else_is_named_and_left_as_it_is(tmp_path: Path, k
     assert str(path) in done.stderr.replace("\n", "")
 
 
-FORGED = {
-    "trigger": "create trigger t after insert on runs begin delete from uses; delete from kernels; end",
-    "endless trigger": (
-        "create trigger t after insert on runs begin insert into facts select 'x' || n, 1 from "
-        "(with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) as n from r); end"
-    ),
-    "text for a number": "update uses set calls = 'abc'",
-    "a time that no date has": "update runs set started = 1e300",
-}
-
-
-def test_a_forged_index_is_refused_before_anything_of_it_runs(tmp_path: Path) -> None:
-    path = tmp_path / "kernels.sqlite"
-    kernels("dedup", good_and(tmp_path), "--index", path)
-    good = path.read_bytes()
-    for statement in FORGED.values():
-        path.write_bytes(good)
-        with opened_index(path) as forged:
-            forged.execute(statement)
-        before = path.read_bytes()
-        for done in (kernels("dedup", tmp_path / "in", "--index", path), kernels("find", path)):
-            assert (done.exit_code, f"{path}: " in done.stderr.replace("\n", "")) == (1, True), statement
-        assert path.read_bytes() == before
-
-
 def test_an_output_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     done = kernels("dedup", good_and(tmp_path), "-o", tmp_path / "file")

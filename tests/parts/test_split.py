@@ -204,7 +204,18 @@ def test_exact_parts_take_the_values_that_the_whole_had(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
     path = bp.save(net(), tmp_path / "net")
-    arguments = ["corpus", "split", str(path), "-o", str(tmp_path / "parts"), "--by", "module:1", "--unique", "--json"]
+    arguments = [
+        "corpus",
+        "run",
+        "split",
+        str(path),
+        "-o",
+        str(tmp_path / "parts"),
+        "--by",
+        "module:1",
+        "--unique",
+        "--json",
+    ]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -219,7 +230,9 @@ def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
 def test_dedup_of_a_split_groups_its_parts_and_names_what_has_none(tmp_path: Path) -> None:
     bp.save(net(), tmp_path / "in" / "a" / "net")
     bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
-    CliRunner().invoke(main, ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"])
+    CliRunner().invoke(
+        main, ["corpus", "run", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"]
+    )
     found = dedup(tmp_path / "out", tmp_path / "kept", files="copy")
     assert [[member.id for member in group] for group in found.groups if len(group) > 1] == [
         ["a/net/part_001", "a/net/part_002"]
@@ -234,7 +247,7 @@ def test_dedup_of_a_split_groups_its_parts_and_names_what_has_none(tmp_path: Pat
 def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) -> None:
     bp.save(net(), tmp_path / "in" / "a" / "net")
     bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
-    arguments = ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"]
+    arguments = ["corpus", "run", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "module:1"]
     done = CliRunner().invoke(main, [*arguments, "--json"])
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.exit_code == 1
@@ -247,7 +260,7 @@ def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) 
     assert "2 parts: 2 written, 0 equal to another" in shown.output
     assert not (tmp_path / "out" / "a" / "net" / "part_003").exists()
     none = CliRunner().invoke(
-        main, ["corpus", "split", str(tmp_path / "out" / "none"), "-o", str(tmp_path / "x"), "--by", "range:2"]
+        main, ["corpus", "run", "split", str(tmp_path / "out" / "none"), "-o", str(tmp_path / "x"), "--by", "range:2"]
     )
     assert none.exit_code == 2
     assert "no sample here or below" in none.output
@@ -410,7 +423,18 @@ def test_a_fake_capture_has_no_values_to_prove_parts_with() -> None:
 def test_a_split_goes_on_where_it_was(tmp_path: Path) -> None:
     for name in ("a", "b"):
         bp.save(bp.capture(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), torch.randn(2, 3)), tmp_path / "in" / name)
-    arguments = ["corpus", "split", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--by", "range:2", "--jobs", "1"]
+    arguments = [
+        "corpus",
+        "run",
+        "split",
+        str(tmp_path / "in"),
+        "-o",
+        str(tmp_path / "out"),
+        "--by",
+        "range:2",
+        "--jobs",
+        "1",
+    ]
     first = CliRunner().invoke(main, [*arguments, "--timeout", "100", "--json"])
     assert (first.exit_code, len(first.stdout.splitlines())) == (0, 4), first.output
     with Ledger.reading(tmp_path / "out") as ledger:
@@ -419,7 +443,9 @@ def test_a_split_goes_on_where_it_was(tmp_path: Path) -> None:
         (name, "bitwise", "2 parts, 2 written") for name in ("a", "b")
     ]
     again = CliRunner().invoke(main, [*arguments, "--json"])
-    assert (again.exit_code, again.stdout) == (0, "")
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    with Ledger.reading(tmp_path / "out") as ledger:
+        assert list(ledger.rows()) == rows
     with Ledger.reading(tmp_path / "out") as ledger:
         assert list(ledger.rows()) == rows
     [part] = {Path(json.loads(line)["part"]).name for line in first.stdout.splitlines()[:1]}
@@ -429,7 +455,7 @@ def test_a_split_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_what_is_wrong_with_how_to_cut_is_wrong_usage(tmp_path: Path) -> None:
     bp.save(net(), tmp_path / "net")
     done = CliRunner().invoke(
-        main, ["corpus", "split", str(tmp_path / "net"), "-o", str(tmp_path / "o"), "--by", "x:2"]
+        main, ["corpus", "run", "split", str(tmp_path / "net"), "-o", str(tmp_path / "o"), "--by", "x:2"]
     )
     assert (done.exit_code, "'x' is not one of range" in " ".join(done.stderr.split())) == (2, True)
     assert not (tmp_path / "o").exists()
@@ -529,7 +555,19 @@ def test_its_parts_are_samples_with_their_count(tmp_path: Path) -> None:
     language().save(tmp_path / "corpus" / "small", power="none")
     language(7).save(tmp_path / "corpus" / "tall", power="none")
     out = tmp_path / "parts"
-    given = ["corpus", "split", str(tmp_path / "corpus"), "-o", str(out), "--by", "fold", "--unique", "--jobs", "1"]
+    given = [
+        "corpus",
+        "run",
+        "split",
+        str(tmp_path / "corpus"),
+        "-o",
+        str(out),
+        "--by",
+        "fold",
+        "--unique",
+        "--jobs",
+        "1",
+    ]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
     rows = list(all_parts(out))

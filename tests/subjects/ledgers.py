@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from backprint.tools.jobs.find import Job, escape
+from backprint.common.text import printable
+from backprint.tools.jobs.find import Job
 from backprint.tools.jobs.ledger import GIVEN, NAME, Ledger
 
 FULL: dict[str, Any] = {
@@ -53,8 +54,8 @@ def ledger(out: Path, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
         rows = list(rows)
         book.add(
             Job(
-                escape(row["id"]),
-                row["id"],
+                printable(row["id"]),
+                printable(row["id"]),
                 row.get("family", row["id"].split("/")[0]),
                 row.get("kind", "graphnet"),
                 row.get("source_hash", "s:" + row["id"]),
@@ -66,8 +67,8 @@ def ledger(out: Path, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
             if row.get("state", "done") == "done":
                 given = {key: value for key, value in row.items() if key not in GIVEN}
                 hashes = {"forward_hash": "f:" + row["id"], "backward_hash": "b:" + row["id"]}
-                book.begin(escape(row["id"]))
-                book.finish(escape(row["id"]), FULL | hashes | given)
+                book.begin(printable(row["id"]))
+                book.finish(printable(row["id"]), FULL | hashes | given)
         book.connection.execute("commit")
     return out
 

@@ -27,3 +27,6 @@ ODD: dict[str, Any] = {
     "a list in itself": ({"notes": (a := [])}, "notes"),
 }
 a.append(a)
+
+UNSENT = ("a count of 5,000 digits", "a list in itself")
+"""Those that JSON cannot say: the sample's own process fails at them."""

@@ -85,10 +85,13 @@ class Verbs(Listing):
                 ctx.exit(1)
 
     def invoked(self, ctx: click.Context) -> Any:
-        from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, PlaceError, UsageError
+        from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, NothingFoundError, PlaceError, UsageError
 
         try:
             return super().invoke(ctx)
+        except NothingFoundError as error:
+            echo(f"backprint: {error}", err=True)
+            ctx.exit(3)
         except UsageError as error:
             raise click.UsageError(printable(str(error), lines=True)) from error
         except click.UsageError as error:
@@ -136,7 +139,8 @@ def main() -> None:
     """Capture, keep, replay and prove the forward and backward graphs that PyTorch really runs.
 
     \b
-    Exit codes: 0 all is good, 1 something is not good, 2 wrong usage, or a place that cannot be written, 130 Ctrl-C.
+    Exit codes: 0 all is good, 1 something is not good, 2 wrong usage, or a place that cannot be written, 3 nothing
+    was looked at, 130 Ctrl-C.
     Shell completion: eval "$(_BACKPRINT_COMPLETE=bash_source backprint)"   (or zsh_source, fish_source)
     """
 

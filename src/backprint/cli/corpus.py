@@ -1,13 +1,11 @@
-"""`backprint corpus VERB SRC -o OUT`: many samples, one ledger."""
+"""`backprint corpus run VERB SRC -o OUT`: many samples, one ledger; `corpus status` and `corpus merge`."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,21 +24,22 @@ from backprint.cli.options import (
     TRUST,
     WHERE,
     F,
-    choice,
     power_option,
     requires_grad_of,
     run_options,
 )
-from backprint.cli.say import echo
+from backprint.cli.say import echo, ending, print_table, table_text, working
+from backprint.errors import UsageError
 
 if TYPE_CHECKING:
     from backprint.tools.jobs import CorpusRun
+    from backprint.tools.jobs.progress import Show
 
 NAMED = 5
-"""How many samples without power are named at the end."""
+"""How many samples without power, or left out, are named at the end."""
 
 
-@click.group("corpus", cls=Listing, others=("report", "export", "dedup", "split", "tasks"))
+@click.group("corpus", cls=Listing, others=("report", "dedup"))
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
@@ -48,102 +47,94 @@ def command() -> None:
     """
 
 
-def options(function: F) -> F:
-    """Add the options of every run."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes."),
-        ALLOW_UNPROVEN,
-        click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
-        run_options(),
-    ):
-        function = option(function)
-    return function
+# ------------------------------------------------------------------ the verbs
 
 
-SOURCE = click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
-OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=click.Path(path_type=Path))
+class Verbs(Listing):
+    """The group whose verbs are the table below, and functions of the user's: `file.py:function`."""
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        known = super().get_command(ctx, name)
+        if known is not None or name.startswith("-"):
+            return known
+        if ":" not in name:
+            raise UsageError(f"{name!r} is not a verb: {', '.join(self.commands)}, or file.py:function of your own")
+        return verb_command(name, "Run a function of yours.", (SET,))
 
 
-def capturing(function: F) -> F:
-    """Add the options of a verb that captures, except `--mode`."""
-    for option in (power_option("quick"), LAYOUT, REQUIRES_GRAD, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
-        function = option(function)
-    return function
-
-
-@command.command("backward")
-@choice("mode", "It is train, which is what the verb means.", hidden=True)
-@capturing
-@options
-def backward(source: Path, out: Path, **options: Any) -> None:
-    """Capture, prove and save the training forward and backward of every sample below SRC.
-
-    `corpus capture --mode train` is the same.
-    """
-    options_of_verb, options_of_run = split_options(options)
-    carry_out("backward", source, out, options_of_verb, **options_of_run)
-
-
-@command.command("capture")
-@MODE
-@capturing
-@options
-def capture(source: Path, out: Path, **options: Any) -> None:
-    """Capture, prove and save every sample below SRC, in its own mode or that of --mode."""
-    options_of_verb, options_of_run = split_options(options)
-    carry_out("capture", source, out, options_of_verb, **options_of_run)
-
-
-def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of a verb that captures, and those of the run."""
-    options = {**options, "requires_grad": requires_grad_of(options["requires_grad"])}
-    names = ("mode", "engine", "data", "device", "trust", "layout", "power", "requires_grad")
-    return {name: options[name] for name in names}, {
-        name: value for name, value in options.items() if name not in names
-    }
-
-
-@command.command("verify")
-@SOURCE
-@click.option("-o", "--output", "out", metavar="OUT", type=click.Path(path_type=Path), help="Keep the ledger here.")
-@ALLOW
-@WHERE
-@options
-def verify(source: Path, out: Path | None, allow: tuple[str, ...], **options_of_run: Any) -> None:
-    """Prove every sample of Backprint's below SRC again, each from its files alone in a fresh process."""
-    with contextlib.ExitStack() as stack:
-        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="backprint-")))
-        carry_out("verify", source, folder, {"allow": list(allow)}, resumable=out is not None, **options_of_run)
-
-
-@command.command("run")
-@click.argument("verb")
-@SOURCE
-@OUT
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
-@WHERE
-@options
-def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **options_of_run: Any) -> None:
-    """Run any verb on every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.
+@command.group("run", cls=Verbs)
+def run_group() -> None:
+    """Run a verb on every sample below SRC: one of these, or file.py:function of your own.
 
     The function takes (task, options, staging): task.path is the sample's folder, options are those of --set, staging
     is a folder that it may create, which becomes the sample's in OUT. It returns a dict with columns of the ledger, at
     least `verdict`.
     """
-    from backprint.errors import UsageError
 
-    options_of_verb = dict(map(setting, settings))
-    if both := sorted(options_of_verb.keys() & options_of_run.keys()):
-        raise UsageError(
-            f"--set {both[0]}=…: {both[0]!r} is an option of every run: give the option of the verb another name"
-        )
-    carry_out(verb, source, out, options_of_verb, **options_of_run)
+
+SOURCE = click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
+OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=click.Path(path_type=Path))
+SET = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes.")
+
+
+def options(function: F) -> F:
+    """Add the arguments and options of every run."""
+    for option in (
+        JSON,
+        ALLOW_UNPROVEN,
+        WHERE,
+        click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
+        click.option("--shard", metavar="K/N", help="This share of the samples alone: 1/3, 2/3 and 3/3 are all."),
+        run_options(),
+        OUT,
+        SOURCE,
+    ):
+        function = option(function)
+    return function
+
+
+def verb_command(name: str, help: str, own: Sequence[Callable[[Any], Any]]) -> click.Command:
+    """Return the command of a verb with its own options, besides those of every run."""
+
+    def call(source: Path, out: Path, **given: Any) -> None:
+        chosen = {option: given.pop(option) for option in names}
+        if "requires_grad" in chosen:
+            chosen["requires_grad"] = requires_grad_of(chosen["requires_grad"])
+        if "allow" in chosen:
+            chosen["allow"] = list(chosen["allow"])
+        settings = dict(map(setting, chosen.pop("settings", ())))
+        if both := sorted(settings.keys() & given.keys()):
+            problem = f"{both[0]!r} is an option of every run: give the option of the verb another name"
+            raise UsageError(f"--set {both[0]}=…: {problem}")
+        carry_out(name, source, out, chosen | settings, **given)
+
+    for option in reversed(own):
+        option(call)
+    names = [str(parameter.name) for parameter in call.__click_params__]  # type: ignore[attr-defined]  # click's
+    return click.command(name, help=help)(options(call))
+
+
+CAPTURING = (ENGINE, DATA, DEVICE, TRUST, REQUIRES_GRAD, LAYOUT, power_option("quick"))
+
+SECONDS = click.option("--seconds", type=float, help="End the redraws of a sample after so long.")
+
+TABLE: dict[str, tuple[str, Sequence[Callable[[Any], Any]]]] = {
+    "backward": ("Capture, prove and save the training forward and backward of every sample.", CAPTURING),
+    "capture": ("Capture, prove and save every sample, in its own mode or that of --mode.", (MODE, *CAPTURING)),
+    "forward": ("Capture, prove and save the forward of every sample in eval mode, without gradients.", CAPTURING),
+    "verify": ("Prove every sample of Backprint's again, each from its files alone in a fresh process.", (ALLOW,)),
+    "power": ("Measure how far results move when inputs are redrawn.", (ALLOW, power_option("own"), SECONDS)),
+    "kernels": ("Write the kernels of every sample, as `backprint kernels` does.", (SET,)),
+}
+"""The verbs of corpora, with what each does and its own options."""
+
+for _name, (_help, _own) in TABLE.items():
+    run_group.add_command(verb_command(_name, _help, _own))
 
 
 def setting(text: str) -> tuple[str, Any]:
     """Parse `NAME=VALUE`; the value may be JSON."""
-    from backprint.errors import UsageError
-
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise UsageError(f"--set {text}: write NAME=VALUE")
@@ -151,6 +142,9 @@ def setting(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+# ------------------------------------------------------------------ a run, and what is said of it
 
 
 def carry_out(
@@ -161,14 +155,15 @@ def carry_out(
     *,
     allow_unproven: bool,
     as_json: bool,
-    resumable: bool = True,
     show: Callable[[bool], Any] | None = None,
     close: Callable[[CorpusRun, bool], None] | None = None,
     **options_of_run: Any,
 ) -> None:
-    """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
-    from backprint.graph.verdicts import GOOD
+    """Execute a run and show its progress; exit with 1 unless all samples are good, and no backward is known not to be
+    the derivative. `close` prints the result."""
+    from backprint.graph.verdicts import GOOD, NOT_THE_DERIVATIVE
     from backprint.tools.jobs import run_corpus
+    from backprint.tools.jobs.ledger import Ledger
     from backprint.tools.jobs.progress import display_for
     from backprint.tools.jobs.run import Stopped
 
@@ -176,12 +171,14 @@ def carry_out(
         with (show or display_for)(as_json) as watcher:
             done = run_corpus(verb, source, out, watch=watcher, **options_of_run, **options_of_verb)
     except Stopped as stopped:
-        echo(f"stopped by {stopped}" + ("; the same command goes on from here" if resumable else ""), err=True)
-        if options_of_run["executor"] == "ray":
+        echo(f"stopped by {stopped}; the same command goes on from here", err=True)
+        if options_of_run["ray"] is not None:
             end_at_once(128 + stopped.number)
         raise SystemExit(128 + stopped.number) from None
     (close or summarize_run)(done, as_json)
-    if set(done.verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
+    with Ledger.reading(done.out) as ledger:
+        wrong = ledger.counts("derivative").get(NOT_THE_DERIVATIVE)
+    if wrong or set(done.verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
         raise SystemExit(1)
 
 
@@ -220,22 +217,176 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
                 yield f"and {len(proofs.without) - NAMED:,} more samples: `backprint corpus report` names them"
 
 
+# ------------------------------------------------------------------ verbs whose result is more than rows
+
+
+@run_group.command("split")
+@click.option(
+    "--by",
+    required=True,
+    metavar="HOW",
+    help="range:N, ranges:0-10,10-25, operators[:A,B,C], module[:DEPTH], fold or saved[:N].",
+)
+@DATA
+@click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
+@ALLOW
+@options
+def split(
+    source: Path, out: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool, **rest: Any
+) -> None:
+    """Cut samples into parts: a forward with the backward that belongs to it, each a sample again.
+
+    SRC is a sample, or a folder with samples below; the parts of each are below OUT/<its path>/, and `parts.json` there
+    has a row for each. Every part is proven: on the values that the whole had there, and against autograd of its
+    forward on inputs from recipes. A part that is not proven is reported, and not written. With --json, one object a
+    part, at the end.
+    """
+    from backprint.tools.jobs.parts import all_parts
+
+    def close(done: CorpusRun, as_json: bool) -> None:
+        rows = list(all_parts(out))
+        if as_json:
+            for row in rows:
+                echo(json.dumps(row))
+        else:
+            print_parts(rows)
+            summarize_run(done, as_json)
+
+    chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
+    carry_out("split", source, out, chosen, as_json=as_json, show=Silent if as_json else None, close=close, **rest)
+
+
+class Silent:
+    """Shows nothing before the end."""
+
+    def __init__(self, as_json: bool) -> None:
+        pass
+
+    def __enter__(self) -> Show:
+        return lambda event: None
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def print_parts(rows: list[dict[str, Any]]) -> None:
+    """Print the parts of samples as a table."""
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("part", "of", "times", "steps", "backward", "verdict", "detail"):
+        shown.add_column(heading, overflow="fold")
+    for row in rows:
+        where = row["part"] or (f"= {row['of']}" if row["of"] else "(not written)")
+        steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
+        times, cells = str(row.get("count", 1)), (row["backward"], row["verdict"], row["detail"])
+        shown.add_row(*map(table_text, (where, row["label"], times, steps, *cells)))
+    print_table(shown)
+    copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
+    echo(f"{len(rows)} parts: {written} written, {copies} equal to another")
+
+
+@run_group.command("export")
+@click.argument("source", metavar="RUN", type=click.Path(path_type=Path))
+@OUT
+@WHERE
+@click.option("--license", metavar="ID", help="The licence of the programs, for the card and the column `license`.")
+@click.option("--overwrite", is_flag=True, help="Replace a data set that exists already.")
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+def export(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
+    """Write the graphs of a corpus run as one Parquet file, with a card, for Hugging Face's `datasets`.
+
+    RUN is the OUT of the run. A row is one graph: text, hash, ports, verdict, derivative, power, FLOPs, bytes, seconds
+    and provenance. Nothing of a sample is executed, neither here nor by who reads the rows.
+    """
+    from backprint.tools import corpus
+
+    with ending(lambda: f"nothing was written to {out}"), working(f"{source}: writing graphs") as at:
+        exported = corpus.export(source, out, watch=at, **chosen)
+    if as_json:
+        left_out = [{"sample": id, "why": why} for id, why in exported.left_out]
+        echo(json.dumps({"graphs": exported.graphs, "samples": exported.samples, "left_out": left_out}))
+        return
+    left = f"; {len(exported.left_out):,} samples left out" if exported.left_out else ""
+    echo(f"{exported.graphs:,} graphs of {exported.samples:,} samples in {out}, with a card{left}")
+    for id, why in exported.left_out[:NAMED]:
+        echo(f"left out: {id}: {why}")
+    if len(exported.left_out) > NAMED:
+        echo(f"and {len(exported.left_out) - NAMED:,} more")
+
+
+@run_group.command("tasks")
+@SOURCE
+@OUT
+@click.option("--by", default="module", show_default=True, metavar="HOW", help="As of corpus run split; or whole.")
+@click.option("--most", type=click.IntRange(1), metavar="N", help="End with so many tasks.")
+@click.option("--least", type=int, default=2, show_default=True, help="The fewest operators of a part's forward.")
+@ALLOW
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a task.")
+def tasks(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
+    """Make a task of each different part of samples, with how often it occurs, a held-out split and a card.
+
+    Parts are the same if their graphs are equal but for names. A fifth of the tasks is held out. If the command is
+    ended at any moment, the same command continues. Exit code 1 if no part became a task.
+    """
+    from backprint.tools import tasks as library
+
+    with ending(lambda: "the same command continues"), working(f"tasks of {source}") as at:
+        task_set = library.make_set(source, out, watch=at, **chosen)
+    if as_json:
+        for row in task_set.rows:
+            echo(json.dumps(row))
+    else:
+        held = sum(row["split"] == "held out" for row in task_set.rows)
+        occurs = sum(row["occurs"] for row in task_set.rows)
+        echo(f"{out}: {len(task_set.rows)} tasks, {held} held out, of {occurs} parts; {len(task_set.skipped)} left out")
+    if not task_set.rows:
+        raise SystemExit(1)
+
+
+# ------------------------------------------------------------------ runs that are there
+
+
 @command.command("status")
 @click.argument("out", type=click.Path(path_type=Path))
 @WHERE
-@click.option("--estimate", type=click.IntRange(1), metavar="N", help="Also say what N samples like these would cost.")
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def status(out: Path, where: tuple[str, ...], estimate: int | None, as_json: bool) -> None:
+def status(out: Path, where: tuple[str, ...], as_json: bool) -> None:
     """Show the state of the run in OUT: counts, the time left, running samples, the slowest samples, the last ones that
     are not good."""
     from backprint.tools.jobs import progress as reading
 
     answer = reading.state(out, where)
-    costs = reading.estimate(out, estimate, where) if estimate else None
-    if as_json:
-        echo(json.dumps(answer | ({"estimate": costs} if costs else {})))
-        return
-    for text in reading.report_lines(answer):
+    for text in [json.dumps(answer)] if as_json else reading.report_lines(answer):
         echo(text)
-    if costs:
-        echo(reading.estimate_line(costs))
+
+
+@command.command("merge")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("shards", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
+@click.option("--copy", is_flag=True, help="Copy results, and leave the shards as they are; else they are moved.")
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+def merge(out: Path, shards: tuple[Path, ...], copy: bool, as_json: bool) -> None:
+    """Make one run of the runs of shards: OUT is then the run that the same command without --shard would have made.
+
+    SHARD is the OUT of `corpus run VERB SRC -o SHARD --shard K/N`. A sample that is in two shards is an error, and
+    nothing is written then. Exit code 1 if a sample is not done, or a shard is missing.
+    """
+    from dataclasses import asdict
+
+    from backprint.graph.verdicts import VERDICTS
+    from backprint.tools import corpus
+
+    with ending(lambda: "the same command goes on"), working(f"{out}: merging"):
+        merged = corpus.merge(out, shards, copy=copy)
+    if as_json:
+        echo(json.dumps(asdict(merged) | {"out": str(out)}))
+    else:
+        counts = ", ".join(f"{merged.verdicts[name]} {name}" for name in VERDICTS if name in merged.verdicts)
+        echo(f"{sum(merged.verdicts.values()) + merged.unfinished:,} samples in {out}: {counts or 'none is done'}")
+        if merged.unfinished:
+            echo(f"{merged.unfinished:,} are not done: the same `corpus run` without --shard, -o {out}, does them")
+        if merged.missing:
+            echo(f"not among these: shard {', '.join(merged.missing)}")
+    if merged.unfinished or merged.missing:
+        raise SystemExit(1)

@@ -64,8 +64,8 @@ def power_option(default: str) -> Any:
 WHERE = click.option(
     "--where",
     multiple=True,
-    metavar="CONDITION",
-    help="Samples whose row in the ledger meets this: 'seconds<10', 'flops>=1G', verdict=bitwise,close, family=timm*.",
+    metavar="SQL",
+    help="Samples for whose row in the ledger this holds: \"seconds < 10 and verdict in ('bitwise', 'close')\".",
 )
 
 JOBS = click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core.")
@@ -80,8 +80,7 @@ def run_options(jobs: Any = JOBS, timeout: Any = TIMEOUT) -> Callable[[F], F]:
         timeout,
         click.option("--memory", type=GIB, metavar="GIB", help="For a sample; else a share of what is free."),
         click.option("--disk", type=GIB, metavar="GIB", help="What a sample may write; else at most 16."),
-        choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool"),
-        click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."),
+        click.option("--ray", metavar="ADDRESS", help="On a Ray cluster: HOST:PORT, auto (the nearest) or local."),
         click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these."),
         click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N samples."),
         click.option("--restart", is_flag=True, help="Begin anew; the old ledger stays as ledger.1.sqlite."),

@@ -118,7 +118,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "partition": ("min-cut", "default"),
     "power": ("none", "quick", "own", "all"),
     "files": ("link", "copy", "none"),
-    "executor": ("pool", "ray"),
     "configurations": ("first", "all"),
 }
 

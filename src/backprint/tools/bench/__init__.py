@@ -49,8 +49,7 @@ def run(
     timeout: float = 600.0,
     memory: float | None = None,
     disk: float | None = None,
-    executor: str = "pool",
-    ray_address: str | None = None,
+    ray: str | None = None,
     only: Sequence[str] = (),
     limit: int | None = None,
     allow: Sequence[str] = (),
@@ -89,7 +88,7 @@ def run(
         allow,
         derivative,
     )
-    place = Workplace(executor, ray_address, jobs, (memory, disk))
+    place = Workplace(ray, jobs, (memory, disk))
     return launch(plan, place, restart=restart, retry=retry, watch=watch or ignore)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.common.files import read_bytes
-from backprint.common.text import BENCH_DIRECTIONS, check_choice, check_sequence
+from backprint.common.text import BENCH_DIRECTIONS, check_sequence
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.tools.bench.compilers.table import (
     Compiler,
@@ -98,15 +98,13 @@ class BenchPlan:
 class Workplace:
     """Where a run is worked on: by how many workers, here or on a cluster, with how much memory and disk each."""
 
-    executor: str
-    ray_address: str | None
+    ray: str | None
     jobs: int
     most: tuple[float | None, float | None]
 
 
 def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[str], watch: Watcher) -> BenchRun:
     """Do a plan, one compiler after the other, or go on with it; return all that the run knows then."""
-    check_choice("executor", place.executor)
     compilers = [compiler_named(name) for name in dict.fromkeys(plan.compilers)]
     _check_bench(plan, compilers, retry)
     source, ids = common_source(plan.sources, "bench")
@@ -125,7 +123,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
         folder = plan.out / folder_of(compiler.name)
         run = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
         most = (plan.timeout * GRAPHS, *place.most)
-        count, limits, elsewhere = workplace(run, place.executor, place.ray_address, place.jobs, most)
+        count, limits, elsewhere = workplace(run, place.ray, place.jobs, most)
         arguments: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
         run_plan(run, replace(limits, processes=PROCESSES), count, **arguments)
     _note_meta(plan.out, {"finished": time.time()})
@@ -139,10 +137,10 @@ def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
     def tell(compiler: str) -> Watcher:
         def take(event: Begun | Written | Stage) -> None:
             match event:
-                case Begun(total, done, jobs):
+                case Begun(total, done):
                     done_counts.append(done)
                     if done or len(done_counts) == 1:
-                        watch(Begun(total * runs, sum(done_counts), jobs))
+                        watch(Begun(total * runs, sum(done_counts)))
                 case Written(row):
                     watch(Written({**row, "id": f"{row['id']} by {compiler}"}))
                 case Stage(id, worker, stage):

@@ -239,7 +239,7 @@ def _tried_solution(
         return
     if len(capture.pairs) > 1:
         blanks = {title: _blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
-        reason = f"a solution is of one Pair, and the sample has {len(capture.pairs)}: `corpus split` cuts it up"
+        reason = f"a solution is of one Pair, and the sample has {len(capture.pairs)}: `corpus run split` cuts it up"
         yield from (replace(blank, outcome="skipped", reason=reason) for blank in blanks.values())
         return
     on_begin(wanted[0], FIRST_PART)

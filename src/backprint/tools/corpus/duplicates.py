@@ -1,11 +1,8 @@
-"""Samples that are the same program, and parts that samples share.
+"""Samples that are the same program: `dedup` keeps one of each group.
 
-`dedup` keeps one sample of each group. The keys of samples come from a run's ledger, or from the samples' files: graphs
-of Backprint in canonical form, GraphNet's code without names, comments and layout, or, if that is refused, its text. No
-code of a sample is executed. A sample that cannot be read is left out, and listed with the reason.
-
-If it is killed at any moment, the same call continues: keys are written as they are computed, folders are put in place
-by one rename, and `duplicates.json` comes last.
+The keys of samples come from a run's ledger, or from the samples' files: graphs of Backprint in canonical form,
+GraphNet's code without names, comments and layout, or, if that is refused, its text. No code of a sample is executed. A
+sample that cannot be read is left out, and listed with the reason. OUT appears whole, by one rename.
 """
 
 from __future__ import annotations
@@ -15,30 +12,25 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from backprint.common.files import from_plain, read_json
+from backprint.common.files import read_json
 from backprint.common.formats import CAPTURE
 from backprint.common.text import check_choice
-from backprint.errors import NO_SPACE, BackprintError, SampleError, UsageError
-from backprint.graph.nouns import Capture, Graph
-from backprint.graph.sizes import at_example_sizes
+from backprint.errors import BackprintError, NothingFoundError, UsageError
+from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import PROVED, proof_arguments, rank, why_no_proof
-from backprint.tools.cost.costs import flops_of_steps
-from backprint.tools.cost.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
-from backprint.tools.jobs.find import MAIN, Job, find
+from backprint.tools.jobs.find import Job, find
 from backprint.tools.jobs.find import file_digest as sha256
 from backprint.tools.jobs.ledger import NAME, Ledger, place_below, place_of
 from backprint.tools.jobs.parts import all_parts
-from backprint.tools.jobs.places import RESULT, WORK, locked, own_files, writable
+from backprint.tools.jobs.places import RESULT, own_files, writable
 from backprint.tools.jobs.pool import remove_folder
-from backprint.tools.jobs.task import Options, Task, one_line, stage
-from backprint.tools.jobs.verbs import Row, joined_hash, nbytes, verdict_columns, versions
+from backprint.tools.jobs.task import one_line
+from backprint.tools.jobs.verbs import joined_hash, nbytes
 
 # ------------------------------------------------------------------ groups by key
 
@@ -152,19 +144,20 @@ class Dedup:
 def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> Dedup:
     """Group the samples of a run or of a folder, and write one of each group, or only the lists, to `out`."""
     check(source, out, by, files)
-    with writable(out), locked(out):
-        plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
-        _begin_or_continue(out, plan)
-        for leftover in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
-            remove_folder(leftover)  # of a call that was killed; folders in place are complete
-        members = members_of(source, by, out)
-        result = _group_members(os.fspath(source), by, members)
-        _write_kept_list(out / WORK / KEPT, "".join(f"{member.id}\n" for member in result.kept))
-        if files != "none":
-            for member in result.kept:
-                place_sample(source, out, member, files)
-        write_whole(out / KEPT, "".join(f"{member.id}\n" for member in result.kept))
-        write_whole(out / LIST, json.dumps(plan | result.as_json(), indent=1) + "\n")
+    result = _group_members(os.fspath(source), by, members_of(source, by))
+    staging = out.with_name(f".{out.name}.part")
+    with writable(out.parent):
+        remove_folder(staging)  # of a call that was killed
+        staging.mkdir()
+        try:
+            for member in result.kept if files != "none" else ():
+                place_sample(source, staging, member, files)
+            (staging / KEPT).write_text("".join(f"{member.id}\n" for member in result.kept), encoding="utf-8")
+            (staging / LIST).write_text(json.dumps(result.as_json(), indent=1) + "\n", encoding="utf-8")
+            os.rename(staging, out)
+        except BaseException:
+            remove_folder(staging)
+            raise
     return result
 
 
@@ -179,9 +172,6 @@ def _group_members(source: str, by: str, members: Iterator[_Member]) -> Dedup:
     return Dedup(source, by, tuple(map(tuple, groups)), tuple(lone))
 
 
-# -------------------------------------------------------------- beginning
-
-
 def check(source: Path, out: Path, by: str, files: str) -> None:
     """Refuse invalid arguments."""
     check_choice("files", files)
@@ -192,48 +182,23 @@ def check(source: Path, out: Path, by: str, files: str) -> None:
     here, there = source.resolve(), out.resolve()
     if here == there or here in there.parents or there in here.parents:
         raise UsageError(f"OUT {out} is in the corpus {source}, or contains it: choose a folder beside it")
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder: choose another OUT")
-    if out.is_dir() and not (out / WORK / "plan.json").is_file() and {entry.name for entry in out.iterdir()} - {WORK}:
-        raise UsageError(f"{out} exists, and was not written by dedup: choose another OUT")
-
-
-def _begin_or_continue(out: Path, plan: Mapping[str, Any]) -> None:
-    """Write the plan of a new call; raise UsageError if OUT was begun with another plan."""
-    place = out / WORK / "plan.json"
-    if not place.is_file():
-        write_whole(place, json.dumps(plan) + "\n")
-        return
-    before = json.loads(place.read_text(encoding="utf-8"))
-    for key, value in plan.items():
-        if before.get(key) != value:
-            difference = f"{out} was begun with {key} {before.get(key)!r}, now {value!r}"
-            raise UsageError(f"{difference}: finish it as it was begun, or choose another OUT")
-
-
-def _write_kept_list(place: Path, text: str) -> None:
-    """Write the list of kept samples; raise UsageError if a continued call would keep others."""
-    if place.is_file() and place.read_text(encoding="utf-8") != text:
-        raise UsageError(
-            f"{place.parents[1]}: other samples are kept now than when this was begun, so the corpus has changed: "
-            "choose another OUT"
-        )
-    write_whole(place, text)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UsageError(f"{out} exists: choose another OUT")
 
 
 # -------------------------------------------------------------- keys of samples
 
 
-def members_of(source: Path, by: str, out: Path) -> Iterator[_Member]:
+def members_of(source: Path, by: str) -> Iterator[_Member]:
     """Yield the samples of a run, the parts that a split wrote, or the samples below a folder."""
     if not (source / NAME).is_file():
-        return _members_of_folder(source, by, out)
+        return _members_of_folder(source, by)
     with Ledger.reading(source) as ledger:
         is_split = ledger.facts().get("verb") == "split"
-    return _members_of_split(source, by, out) if is_split else _members_of_ledger(source, by)
+    return _members_of_split(source, by) if is_split else _members_of_ledger(source, by)
 
 
-def _members_of_split(source: Path, by: str, out: Path) -> Iterator[_Member]:
+def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
     """Yield the parts in the folders of a split, and the samples and parts that were not written."""
     written = False
     for part in all_parts(source):
@@ -244,7 +209,7 @@ def _members_of_split(source: Path, by: str, out: Path) -> Iterator[_Member]:
     with Ledger.reading(source) as ledger:
         yield from (_Member(row["id"], (), why="not done yet") for row in ledger.rows("state != 'done'"))
     if written:
-        yield from _members_of_folder(source, by, out)
+        yield from _members_of_folder(source, by)
 
 
 def _members_of_ledger(source: Path, by: str) -> Iterator[_Member]:
@@ -269,50 +234,13 @@ def _lacks_proof(row: Mapping[str, Any]) -> bool:
     return bool(why_no_proof(*proof_arguments(row)))
 
 
-def _members_of_folder(source: Path, by: str, out: Path) -> Iterator[_Member]:
-    """Yield the samples below a folder; keys computed before a restart are not computed again."""
-    notes = out / WORK / "keys.jsonl"
-    known = _read_keys(notes)
-    empty = True
-    with open(notes, "ab") as file:
-        for job in find(source, without=out):
-            empty = False
-            stamp = stamp_of(source / job.path)
-            if (job.id, stamp) in known:
-                yield known[job.id, stamp]
-                continue
-            member = member_of(source / job.path, job, by)
-            file.write(json.dumps({"stamp": stamp, **asdict(member)}).encode() + b"\n")
-            file.flush()
-            yield member
-    if empty:
-        raise UsageError(f"{source}: no samples here (a folder with model.py or capture.json is one), and no ledger")
-
-
-def _read_keys(notes: Path) -> dict[tuple[str, str], _Member]:
-    """Return (id, stamp) -> Member of the keys that an earlier call has written; an incomplete last line is dropped."""
-    members: dict[tuple[str, str], _Member] = {}
-    if not notes.is_file():
-        return members
-    content = notes.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        with open(notes, "r+b") as file:
-            file.truncate(len(whole))
-    for line in whole.splitlines():
-        row = json.loads(line)
-        stamp = row.pop("stamp")
-        members[row["id"], stamp] = _Member(**row | {"key": tuple(row["key"])})
-    return members
-
-
-def stamp_of(folder: Path) -> str:
-    """Return a hash of the sizes and times of a sample's files: if it is unchanged, so is the key."""
-    stamps = []
-    for path in sorted(own_files(folder)):
-        stat_result = (folder / path).lstat()
-        stamps.append(f"{path} {stat_result.st_size} {stat_result.st_mtime_ns}")
-    return hashlib.sha256("\n".join(stamps).encode("utf-8", "surrogateescape")).hexdigest()
+def _members_of_folder(source: Path, by: str) -> Iterator[_Member]:
+    """Yield the samples below a folder."""
+    jobs = list(find(source))
+    if not jobs:
+        reason = "no samples here (a folder with model.py or capture.json is one), and no ledger"
+        raise NothingFoundError(f"{source}: {reason}")
+    yield from (member_of(source / job.path, job, by) for job in jobs)
 
 
 def member_of(folder: Path, job: Job, by: str) -> _Member:
@@ -377,26 +305,13 @@ def _hex_digest(text: str) -> str:
 
 
 def place_sample(source: Path, out: Path, member: _Member, files: str) -> None:
-    """Put a kept sample's own files into the new corpus by one rename; an existing folder is complete."""
+    """Put a kept sample's own files into the new corpus."""
     old, new = place_below(source, member.id), place_below(out, member.id)
     if not old.is_dir():  # the corpus is one sample itself
         old = source
-    if any((new / name).is_file() for name in MAIN):
-        return
-    staging = Path(tempfile.mkdtemp(dir=out / WORK))
-    try:
-        for name in own_files(old):
-            target = staging / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(old / name, target, files)
-        staging.chmod(0o755)
-        new.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(staging, new)
-    except OSError as error:
-        remove_folder(staging)
-        if error.errno in NO_SPACE:
-            raise  # of OUT, and not of a sample
-        raise SampleError(f"{new}: the sample could not be put there: {error.strerror or error}") from error
+    for name in own_files(old):
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+        link_or_copy(old / name, new / name, files)
 
 
 def link_or_copy(old: Path, new: Path, files: str) -> None:
@@ -408,170 +323,6 @@ def link_or_copy(old: Path, new: Path, files: str) -> None:
         os.link(old, new)
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
-            problem = f"{old} cannot be linked to {new}: {error.strerror}"
-            raise UsageError(f"{problem}. Use --files copy, in another OUT") from error
+            problem = f"{old} cannot be linked to OUT: {error.strerror}"
+            raise UsageError(f"{problem}. Use --files copy") from error
         raise
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file by a rename, so that it is never partial."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
-
-
-# ------------------------------------------------------------------ parts that samples share
-#
-# A part is a set of equal stretches, by hash: an iteration of a loop that a graph folds to, or the steps between loops.
-# Every step of a graph is in one part, so the steps of all parts, each counted once, are the distinct steps of a
-# corpus.
-
-NOTES = "stretches.json"
-"""The parts of one sample, in its folder in OUT."""
-
-SHARED_LIST = "parts.json"
-"""The parts of all samples, in OUT."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPart:
-    """A part: `count` equal stretches of the graphs of some samples."""
-
-    hash: str
-    direction: str
-    name: str
-    """The module that it is in where it was first found: `model.layers.{i}`; '' if it is in none."""
-    repeats: bool
-    """Whether it was found as an iteration of a loop."""
-    steps: int
-    """Of one of the stretches, like the FLOPs."""
-    flops: int
-    count: int
-    samples: tuple[str, ...]
-
-    @property
-    def order(self) -> tuple[int, int, int, str]:
-        """The sort key: the part with the most FLOPs in the corpus comes first, then the one with the most steps."""
-        return (-self.flops * self.count, -self.steps * self.count, -self.count, self.hash)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedParts:
-    """The parts of a corpus, those with the most FLOPs first, and the samples that have none, with the reason."""
-
-    source: str
-    by: str
-    parts: tuple[SharedPart, ...]
-    left_out: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def count(self) -> int:
-        """How many stretches there are."""
-        return sum(part.count for part in self.parts)
-
-    @property
-    def steps(self) -> int:
-        """How many steps all samples have."""
-        return sum(part.count * part.steps for part in self.parts)
-
-    @property
-    def distinct_steps(self) -> int:
-        """How many steps there are if each part counts once."""
-        return sum(part.steps for part in self.parts)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the content of `parts.json`."""
-        return {
-            "source": self.source,
-            "by": self.by,
-            "samples": len({name for part in self.parts for name in part.samples}),
-            "stretches": self.count,
-            "steps": self.steps,
-            "distinct_steps": self.distinct_steps,
-            "parts": [asdict(part) for part in self.parts],
-            "left_out": [{"id": name, "why": why} for name, why in self.left_out],
-        }
-
-
-# -------------------------------------------------------------- the parts of one sample
-
-
-def without_torch(options: Options) -> dict[str, str]:
-    """Load the code that reads and folds graphs, which does not need torch."""
-    from backprint.sample.load import load
-
-    _ = load  # loaded, for the processes that are forked from this one
-    return versions(options)
-
-
-def note_parts(task: Task, options: Options, staging: Path) -> Row:
-    """Write the parts of a sample into its folder; its verdict is the stored one."""
-    with stage("read"):
-        capture = load_to_compare(task.path)
-        graphs = [("forward", pair.forward) for pair in capture.pairs]
-        graphs += [("backward", pair.backward) for pair in capture.pairs if pair.backward is not None]
-    with stage("fold"):
-        parts = [part for side, graph in graphs for part in _parts_of_graph(graph, side, task.id, options["sizes"])]
-    staging.mkdir()
-    (staging / NOTES).write_text(json.dumps([asdict(part) for part in _merge_parts(parts)]) + "\n", encoding="utf-8")
-    steps = {f"{side}_steps": sum(len(graph.steps) for way, graph in graphs if way == side) for side, _ in graphs}
-    return steps | verdict_columns(capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"})
-
-
-def _parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> Iterator[SharedPart]:
-    """Yield a part for each stretch of a graph, at the sizes of the capture."""
-    graph = at_example_sizes(graph)
-    graphs = StretchGraphs(graph)
-    for loop, group in groupby(stretches_of(graph), lambda stretch: stretch.loop):
-        stretches = list(group)
-        name = module_of_stretch(graph, stretches[0]) if loop is None else module_of_loop(graph, stretches)
-        for one_stretch in stretches:
-            steps = one_stretch.steps(graph)
-            key, flops = graphs.graph_of(one_stretch).hash(sizes=sizes), flops_of_steps(steps, graphs.specs)
-            yield SharedPart(key, direction, name, loop is not None, len(steps), flops, 1, (sample,))
-
-
-def _merge_parts(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
-    """Merge equal parts, and return them in their order."""
-    parts_by_hash: dict[str, SharedPart] = {}
-    samples: dict[str, dict[str, None]] = {}
-    for part in parts:
-        samples.setdefault(part.hash, {}).update(dict.fromkeys(part.samples))
-        known = parts_by_hash.get(part.hash)
-        if known is None:
-            parts_by_hash[part.hash] = part
-        else:
-            count, repeats = known.count + part.count, known.repeats or part.repeats
-            parts_by_hash[part.hash] = replace(known, count=count, repeats=repeats)
-    whole = (replace(part, samples=tuple(samples[key])) for key, part in parts_by_hash.items())
-    return tuple(sorted(whole, key=lambda part: part.order))
-
-
-# -------------------------------------------------------------- the parts of all samples
-
-
-def _read_part_notes(notes: Path) -> list[SharedPart]:
-    """Return the parts of one sample, from the file that a run wrote."""
-    rows = read_json(notes)
-    try:
-        return [from_plain(SharedPart, row, "a part") for row in list(rows)]
-    except (ValueError, TypeError) as error:
-        raise SampleError(f"{notes}: {error}") from None
-
-
-def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
-    """Return the parts of all samples of a run, and write them."""
-    parts: list[SharedPart] = []
-    left_out: list[tuple[str, str]] = []
-    with Ledger.reading(out / NAME) as ledger:
-        for row in ledger.rows(order="id"):
-            notes = place_of(out, row) / NOTES
-            if row["state"] == "done" and notes.is_file():
-                parts += _read_part_notes(notes)
-            else:
-                why = ": ".join(filter(None, (row["cause"], row["detail"]))) if row["state"] == "done" else "not done"
-                left_out.append((row["id"], one_line(why)))
-    whole = SharedParts(str(source), by, _merge_parts(parts), tuple(left_out))
-    write_whole(out / SHARED_LIST, json.dumps(whole.as_json(), indent=1) + "\n")
-    return whole

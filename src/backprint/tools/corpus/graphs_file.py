@@ -25,7 +25,6 @@ from backprint.tools.corpus.duplicates import load_to_compare
 from backprint.tools.cost.costs import step_costs, total_cost
 from backprint.tools.jobs.ledger import Ledger, place_of, source_of
 from backprint.tools.jobs.verbs import joined_hash, nbytes
-from backprint.tools.jobs.where import conditions
 from backprint.tools.report.formats import escaped, write_parquet_rows
 from backprint.tools.report.nouns import encodable
 
@@ -129,7 +128,7 @@ def _rows_of_run(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each graph of a run's finished samples, and count them."""
     folder = run if run.is_dir() else run.parent
-    with Ledger.reading(run, conditions(where)) as ledger:
+    with Ledger.reading(run, where) as ledger:
         total = ledger.counts("state").get("done", 0)
         source = Path(ledger.facts().get("source") or folder)
         for number, row in enumerate(ledger.rows("state = 'done'", order="id"), 1):

@@ -34,10 +34,8 @@ from backprint.graph.verdicts import (
     rank,
 )
 from backprint.tools.corpus.duplicates import grouped, key_of, several
-from backprint.tools.jobs.find import unescape
 from backprint.tools.jobs.ledger import COLUMNS as SCHEMA
 from backprint.tools.jobs.ledger import Ledger, naming_ledger
-from backprint.tools.jobs.where import conditions
 from backprint.tools.report.nouns import (
     NAMED,
     Cell,
@@ -165,7 +163,7 @@ class RunView:
     @cached_property
     def facts(self) -> dict[str, str]:
         """The facts that the run recorded about itself."""
-        with Ledger.reading(self.place, conditions(self.where)) as ledger:
+        with Ledger.reading(self.place, self.where) as ledger:
             return {name: one_line(_fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -181,7 +179,7 @@ class RunView:
 
     def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
         """Yield some columns of all samples, one row at a time."""
-        with Ledger.reading(self.place, conditions(self.where)) as ledger, naming_ledger(ledger.path):
+        with Ledger.reading(self.place, self.where) as ledger, naming_ledger(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
                 yield tuple(map(_read_column, columns, row))
 
@@ -273,7 +271,7 @@ class _SampleFolders:
     def places(self, id: str) -> Iterator[Path]:
         """Yield where a sample may be. A ledger may not be trusted: nothing outside the two folders is read."""
         for root, name in ((self.out, id), (self.source, self.paths.get(id, ""))):
-            below = Path(unescape(name)) if name else None
+            below = Path(name) if name else None
             if below is not None and not below.is_absolute() and ".." not in below.parts:
                 yield root / below
 
@@ -348,7 +346,7 @@ class _RunOperators:
             return ""
         return (
             f"{self.counted:,} of {self.of:,} samples with graphs are counted; the others have no counts in this "
-            "ledger: `backprint corpus verify` of their folder writes one that has"
+            "ledger: `backprint corpus run verify` of their folder writes one that has"
         )
 
 

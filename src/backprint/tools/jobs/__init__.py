@@ -7,7 +7,7 @@ This module is the face: `run_corpus`. The parent process does not load torch.
 - `pool`: workers on this machine; `worker`: such a process, which forks one for each sample; `ray`: workers on a
   cluster; `processes`: limits, children and how they are ended. `apart`: a few samples without a run; `by_path`:
   one, asked for from Python.
-- `progress`: progress and state of a run; `estimate`: the time it still takes. `where`: conditions on rows.
+- `progress`: progress and state of a run. `merge`: the runs of shards, as one.
 - `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
 """
 
@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.common.text import check_choice, check_sequence
-from backprint.errors import UsageError
+from backprint.common.text import check_sequence
 from backprint.graph.verdicts import GOOD
+from backprint.tools.jobs.find import Shard
 from backprint.tools.jobs.verbs import known_verb, resolve_verb
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def run_corpus(
     timeout: float = 600.0,
     memory: float | None = None,
     disk: float | None = None,
-    executor: str = "pool",
-    ray_address: str | None = None,
+    ray: str | None = None,
+    shard: str | None = None,
     list: str | os.PathLike[str] | None = None,
     only: Sequence[str] = (),
     limit: int | None = None,
@@ -71,26 +71,27 @@ def run_corpus(
     watch: Watcher | None = None,
     **options: Any,
 ) -> CorpusRun:
-    """Run a verb on every sample below `source`, each in a process of its own, as `backprint corpus VERB` does.
+    """Run a verb on every sample below `source`, each in a process of its own, as `backprint corpus run VERB` does.
 
     `verb` is `"backward"`, `"capture"`, `"forward"`, `"verify"`, `"power"`, `"split"`, or `"file.py:function"` of your
     own. The arguments are those of the command line, and `options` are the verb's: `run_corpus("backward", "samples",
-    "out", trust=True, jobs=4)`. If it is ended at any moment, the same call continues. `watch` is called with each
-    event of the run.
+    "out", trust=True, jobs=4)`. `ray` is `"auto"`, `"local"` or the HOST:PORT of a cluster; `shard="1/3"` takes a third
+    of the samples. If it is ended at any moment, the same call continues. `watch` is called with each event of the run.
     """
     from backprint.tools.jobs.run import RunPlan, run_plan
 
-    check_choice("executor", executor)
     check_sequence("only", only)
     check_sequence("where", where)
     check_sequence("retry", retry)
+    if shard is not None:
+        Shard.of_text(shard)
     verb, chosen = resolve_verb(verb, options)
     known = known_verb(verb)
     if known is not None and known.check is not None:
         known.check(Path(source), chosen)
     names = Path(list) if list is not None else None
-    plan = RunPlan(verb, Path(source), Path(out), chosen, names, tuple(only), limit, where=tuple(where))
-    count, limits, elsewhere = workplace(plan, executor, ray_address, jobs, (timeout, memory, disk))
+    plan = RunPlan(verb, Path(source), Path(out), chosen, names, tuple(only), limit, where=tuple(where), shard=shard)
+    count, limits, elsewhere = workplace(plan, ray, jobs, (timeout, memory, disk))
     going_on = partial(run_plan, plan, limits, count, watcher=watch or ignore, executor=elsewhere)
     verdicts = going_on(restart=restart, retry=retry)
     if known is not None and known.finish is not None and known.finish(plan.out, chosen):
@@ -101,8 +102,7 @@ def run_corpus(
 
 def workplace(
     plan: RunPlan,
-    executor: str,
-    ray_address: str | None,
+    ray: str | None,
     jobs: int | None,
     most: tuple[float, float | None, float | None],
 ) -> tuple[int, Limits, Callable[[Path, str], Executor] | None]:
@@ -111,13 +111,11 @@ def workplace(
     from backprint.tools.jobs.processes import default_jobs, limits_of
 
     count = jobs or default_jobs()
-    if executor == "ray":
+    if ray is not None:
         from backprint.tools.jobs.ray import cluster
 
-        limits, elsewhere = cluster(ray_address, plan.verb, plan.options, most, jobs)
+        limits, elsewhere = cluster(ray, plan.verb, plan.options, most, jobs)
         return count, limits, elsewhere
-    if ray_address:
-        raise UsageError("--ray-address is for --executor ray: pass both")
     return count, limits_of(count, plan.out, *most), None
 
 

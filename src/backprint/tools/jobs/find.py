@@ -1,16 +1,12 @@
 """Find the samples below a folder, each as one Job, in an order that depends only on their names.
 
-Names may contain newlines or bytes that are not text, folders may be unreadable, links may be circular: everything
-found is a Job with a printable id, and with what is wrong with it. Nothing in a corpus makes this module raise; only a
-missing corpus is an error.
+A sample that cannot be used is a Job too, with the reason: its name is not printable text, it is a link out of the
+corpus, its files cannot be read. Only a missing corpus is an error.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
-import itertools
 import json
 import os
 import re
@@ -20,7 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from backprint.common.files import read_json
+from backprint.common.files import open_regular, read_json
 from backprint.common.formats import (
     BACKPRINT,
     CAPTURE,
@@ -30,8 +26,8 @@ from backprint.common.formats import (
     has_dump,
     is_direction,
 )
-from backprint.common.text import escape_character
-from backprint.errors import UsageError
+from backprint.common.text import printable
+from backprint.errors import SampleError, UsageError
 
 GRAPHNET_FILES = (GRAPHNET.main, *GRAPHNET.required)
 """The files that a GraphNet sample must have; a folder with any of them is taken for one."""
@@ -48,25 +44,14 @@ BULK = 256 << 20
 RESERVED = re.compile(r"ledger\..*|\.work")
 """The files that a run keeps beside its samples: no sample may have such a name."""
 
-DEPTH = 64
-"""How many folders deep is searched."""
-
-MOST_BYTES = 256 * 2**20
+MOST_BYTES = 256 << 20
 """The largest main file of a sample: the search hashes it, and larger samples cannot be read."""
-
-BLOCK = 2**20
-
-MOST_ENTRIES = 1_000_000
-"""The most entries that a folder may have."""
-
-MOST_LINKS = 10_000
-"""The most links to folders outside that are followed: folders that link to each other have any number of paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample of a corpus: `id` is its printable name, `path` is relative to SRC; `source_bytes` and `tensor_bytes`
-    are the sizes of its code and of the tensors that it lists. `cause` says why it is unusable."""
+    """One sample of a corpus: `id` is its name, `path` is relative to SRC ('' for SRC itself); `source_bytes` and
+    `tensor_bytes` are the sizes of its code and of the tensors that it lists. `cause` says why it is unusable."""
 
     id: str
     path: str
@@ -79,6 +64,27 @@ class Job:
     tensor_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `count` shares of a corpus, from 1 on. The id of a sample alone says which share has it, so shares never
+    overlap, and together they are everything."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def of_text(cls, text: str) -> Shard:
+        """Return the shard of `--shard K/N`."""
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise UsageError(f"--shard {text}: write K/N with K from 1 to N: 1/3, 2/3 and 3/3 are everything")
+        return cls(int(number), int(count))
+
+    def has(self, id: str) -> bool:
+        """Whether a sample is in this share."""
+        return int.from_bytes(hashlib.sha256(id.encode()).digest()[:8]) % self.count == self.number - 1
+
+
 def find(
     source: Path,
     *,
@@ -87,9 +93,10 @@ def find(
     limit: int | None = None,
     without: Path | None = None,
     among: Collection[str] | None = None,
+    shard: Shard | None = None,
 ) -> Iterator[Job]:
     """Yield every sample below `source`, or those listed in the file `names`, that match one of `only` and whose id is
-    in `among`, if it is given.
+    in `among`, if it is given; of the first `limit` of these, those in `shard`.
 
     `without` is not searched.
     """
@@ -97,8 +104,8 @@ def find(
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
     paths = _samples_listed(source, names, without) if names else search(source, "", without)
     name_patterns, count = patterns(only), 0
-    for path in paths if names is None else _unique_paths(paths):
-        name = escape(path or source.resolve().name or ".")
+    for path in paths if names is None else dict.fromkeys(paths):
+        name = printable(path or source.resolve().name or ".")
         if name_patterns and not any(fnmatchcase(name, pattern) for pattern in name_patterns):
             continue
         if among is not None and name not in among:
@@ -106,7 +113,8 @@ def find(
         if limit is not None and count >= limit:
             return
         count += 1
-        yield _job_of(source, path, name)
+        if shard is None or shard.has(name):
+            yield _job_of(source, path, name)
 
 
 def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
@@ -114,107 +122,49 @@ def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
     return (only,) if isinstance(only, str) else tuple(only or ())
 
 
-# ------------------------------------------------------------------ names
-
-
-def escape(path: str) -> str:
-    r"""Return a path as printable text: `\n`, `\xff` and the like for other characters, `\\` for a backslash."""
-    return "".join(map(_escaped, path))
-
-
-def _escaped(letter: str) -> str:
-    if letter == "\\":
-        return r"\\"
-    return letter if letter.isprintable() else escape_character(letter)
-
-
-LONG = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
-
-
-def unescape(name: str) -> str:
-    """Return the path of an escaped text; a backslash without a meaning stays."""
-    return re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[\\ntr])", _unescaped, name)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code = match[1]
-    if code in LONG:
-        return LONG[code]
-    number = int(code[1:], 16)
-    if number > 0x10FFFF:
-        return match[0]
-    return chr(0xDC00 + number if code[0] == "x" else number)
-
-
 # ------------------------------------------------------------------ searching
 
 
-def search(source: Path, below: str, without: Path | None = None) -> Iterator[str]:
-    """Yield the paths, from `source`, of the samples in one of its folders, and of folders that cannot be searched."""
-    entered = [os.path.realpath(source)]
-    skipped = os.path.realpath(without) if without else None
-    yield from _walk(os.fspath(source), below, entered, skipped, below.count("/"), itertools.count(1))
+def search(source: Path, below: str = "", without: Path | None = None) -> Iterator[str]:
+    """Yield the paths, from `source`, of the samples in one of its folders, and of folders that cannot be searched:
+    depth first, names in order. Links are not followed; one that leads out of `source` is yielded, to be refused."""
+    root, skipped = os.path.realpath(source), os.path.realpath(without) if without else None
+    unreadable: list[str] = []
+    for here, folders, files in os.walk(
+        os.path.join(root, below) if below else root, onerror=lambda error: unreadable.append(error.filename)
+    ):
+        yield from (_below(root, place) for place in unreadable)
+        unreadable.clear()
+        names = {*folders, *files}
+        ours = CAPTURE in names
+        if ours or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
+            yield _below(root, here)
+        links = folders if names & {CAPTURE, *GRAPHNET_FILES} else [*folders, *files]  # of files, to samples once there
+        for place in (os.path.join(here, name) for name in sorted(links, key=os.fsencode) if name[0] != "."):
+            inside = _inside(os.path.realpath(place), root) and os.path.exists(place)
+            if os.path.islink(place) and not os.path.isfile(place) and not inside:
+                yield _below(root, place)
+        folders[:] = sorted(
+            (name for name in folders if _is_searched(os.path.join(here, name), ours, skipped)), key=os.fsencode
+        )
+    yield from (_below(root, place) for place in unreadable)
 
 
-def _walk(
-    source: str, below: str, entered: list[str], without: str | None, depth: int, links: Iterator[int]
-) -> Iterator[str]:
-    """Search depth first, names in order. Links to folders outside are followed; inside, their targets are found
-    anyway."""
-    here = os.path.join(source, below) if below else source
-    try:
-        with os.scandir(here) as entries:
-            sorted_entries = list(itertools.islice(entries, MOST_ENTRIES + 1))
-    except OSError:
-        yield below
-        return
-    if len(sorted_entries) > MOST_ENTRIES:
-        yield below
-        return
-    sorted_entries.sort(key=lambda entry: os.fsencode(entry.name))
-    names = {entry.name for entry in sorted_entries}
-    ours = CAPTURE in names
-    if ours or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
-        yield below
-    for entry in sorted_entries:
-        if entry.name.startswith(".") or (ours and re.fullmatch(r"pair_\d+", entry.name)):
-            continue
-        path = f"{below}/{entry.name}" if below else entry.name
-        match _kind(entry):
-            case "folder" if depth >= DEPTH:
-                yield path
-            case "folder" if entry.path != without and os.path.realpath(entry.path) != without:
-                yield from _walk(source, path, entered, without, depth + 1, links)
-            case "link":
-                target = os.path.realpath(entry.path)
-                if _inside(os.path.realpath(here), target):
-                    yield path
-                elif not any(_inside(target, root) for root in entered) and target != without:
-                    if next(links) > MOST_LINKS:
-                        yield _UnfollowedLink(path)
-                        continue
-                    yield from _walk(source, path, [*entered, target], without, depth + 1, links)
-            case "broken" if not names & {CAPTURE, *GRAPHNET_FILES}:
-                yield path
+def _below(root: str, place: str) -> str:
+    """Return a path relative to the folder it is below; '' for the folder itself."""
+    return os.path.relpath(place, root) if place != root else ""
 
 
-class _UnfollowedLink(str):
-    """The path of a link that is not followed, because too many were."""
+def _is_searched(place: str, ours: bool, skipped: str | None) -> bool:
+    """Whether samples may be in a folder: not if it is hidden, a link, OUT, or a Pair of a sample of ours."""
+    name = os.path.basename(place)
+    pair = ours and re.fullmatch(r"pair_\d+", name)
+    return not (name.startswith(".") or pair or place == skipped or os.path.islink(place))
 
 
 def _holds_samples(names: set[str]) -> bool:
     """Whether a folder only contains subgraphs, and has no model of its own."""
     return "model.py" not in names and any(name.startswith("subgraph_") for name in names)
-
-
-def _kind(entry: os.DirEntry[str]) -> str:
-    """Return the kind of an entry: `folder`, `link` to one, `broken` link, else ''."""
-    try:
-        if not entry.is_symlink():
-            return "folder" if entry.is_dir() else ""
-        return "link" if stat.S_ISDIR(os.stat(entry.path).st_mode) else ""
-    except OSError:
-        return "broken"
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -229,22 +179,13 @@ def _samples_listed(source: Path, names: Path, without: Path | None) -> Iterator
     except OSError as error:
         raise UsageError(f"--list {names}: {error.strerror}") from error
     for line in lines:
-        path = unescape(line.removesuffix("\r")).rstrip("/")
+        path = line.removesuffix("\r").rstrip("/")
         if not path or path.startswith("#"):
             continue
         if path.startswith("/") or ".." in path.split("/"):
             raise UsageError(f"--list {names}: {line!r} is not a path below {source}")
         paths = list(search(source, path, without)) if (source / path).is_dir() else []
         yield from paths or [path]
-
-
-def _unique_paths(paths: Iterator[str]) -> Iterator[str]:
-    """Yield each path only the first time."""
-    seen = set()
-    for path in paths:
-        if path not in seen:
-            seen.add(path)
-            yield path
 
 
 def samples_in(places: Collection[Path]) -> Iterator[Path]:
@@ -293,82 +234,56 @@ MOST_RANKS = 100_000
 def _job_of(source: Path, path: str, name: str) -> Job:
     """Return the Job of one folder: its kind, family and hash, or the cause why it is unusable."""
     folder = source / path
-    first, slash, _ = path.partition("/")
-    if isinstance(path, _UnfollowedLink):
-        reason = f"more than {MOST_LINKS:,} links to other folders are not followed"
-        return Job(name, str(path), escape(first) if slash else "", "", "", "refused", reason)
-    for check in (_reserved, _reachable, _apart):
-        if wrong := check(folder, path):
-            return Job(name, path, escape(first) if slash else "", "", "", *wrong)
-    ours = BACKPRINT.has_sample(folder)
-    family = escape(first) if slash else "" if ours else _declared_source(folder)
-    main, kind = (BACKPRINT if ours else GRAPHNET).main, (BACKPRINT if ours else GRAPHNET).name
+    first, slash, _ = name.partition("/")
+    family = first if slash else ""
+    if wrong := _unusable(source, path):
+        return Job(name, name if path else "", family, cause=wrong[0], detail=printable(wrong[1]))
+    kind = BACKPRINT if BACKPRINT.has_sample(folder) else GRAPHNET
     try:
-        _plain(folder / main).close()
+        file_digest(folder / kind.main)
         hash, (code, tensors) = source_hash(folder), sizes(folder)
-        return Job(name, path, family, kind, hash, source_bytes=code, tensor_bytes=tensors)
-    except OSError as error:
-        return Job(name, path, family, kind, "", *_unread(main, error))
+    except (SampleError, OSError) as error:
+        cause = "unreadable" if os.path.exists(folder / kind.main) else "missing file"
+        detail = printable(str(error).replace(f"{folder}/", ""))
+        return Job(name, path, family, kind.name, cause=cause, detail=detail)
+    family = family or (_declared_source(folder) if kind is GRAPHNET else "")
+    return Job(name, path, family, kind.name, hash, source_bytes=code, tensor_bytes=tensors)
 
 
-def _reserved(folder: Path, path: str) -> tuple[str, str] | None:
-    if RESERVED.fullmatch(path.split("/")[0]):
-        return "refused", f"{escape(path)} is the name of a file of the run itself: rename the sample"
-    return None
-
-
-def _reachable(folder: Path, path: str) -> tuple[str, str] | None:
-    """Say why a folder cannot be a sample, whatever its files are."""
+def _unusable(source: Path, path: str) -> tuple[str, str] | None:
+    """Return the cause, and its detail, why a folder cannot be a sample of this corpus, whatever its files say."""
+    folder, parts = source / path, path.split("/")
+    if not path.isprintable():
+        return "refused", "its name is not printable UTF-8 text: rename it"
+    if RESERVED.fullmatch(parts[0]):
+        return "refused", f"{path} is the name of a file of the run itself: rename the sample"
+    if not _inside(target := os.path.realpath(folder), os.path.realpath(source)):
+        return "refused", f"a link out of the corpus, to {target}: copy it into the corpus, or run on its target"
     try:
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            return "missing file", "not a folder"
-        inside = os.path.realpath(folder)
-        if folder.is_symlink() and _inside(os.path.realpath(folder.parent), inside):
-            return "symlink loop", f"leads back to {escape(inside)}, which holds it"
-        with os.scandir(folder) as entries:
-            names = {entry.name for entry in itertools.islice(entries, MOST_ENTRIES + 1)}
+        names = set(os.listdir(folder))
+    except NotADirectoryError:
+        return "missing file", "not a folder"
     except OSError as error:
-        return _unread("the folder", error)
-    if len(names) > MOST_ENTRIES:
-        return "refused", f"more than {MOST_ENTRIES:,} entries in one folder"
+        return "missing file" if not folder.exists() else "unreadable", f"the folder: {error.strerror}"
     if not names & {CAPTURE, *GRAPHNET_FILES}:
-        deep = path.count("/") >= DEPTH
-        return ("refused", f"more than {DEPTH} folders deep") if deep else ("missing file", "no model.py here")
-    return None
-
-
-def _apart(folder: Path, path: str) -> tuple[str, str] | None:
-    """Say why a sample could not be in OUT beside a sample that it is below."""
-    parts = path.split("/")
-    for depth in range(1, len(parts)):
+        return "missing file", "no model.py here"
+    for depth in range(1, len(parts)):  # a sample could not be in OUT beside a sample that it is below
         above = folder.parents[depth - 1]
         if OWN.fullmatch(parts[-depth]) and any((above / name).is_file() for name in MAIN):
-            other = escape("/".join(parts[:-depth])) or "a sample"
+            other = "/".join(parts[:-depth]) or "a sample"
             return "refused", f"{other} is a sample too, and has a {parts[-depth]} of its own in OUT: rename this one"
     return None
-
-
-CAUSES = {"FileNotFoundError": "missing file", "PermissionError": "unreadable"}
-REFUSED = {errno.EFBIG: "refused", errno.ELOOP: "symlink loop"}
-
-
-def _unread(what: str, error: OSError) -> tuple[str, str]:
-    """Return the cause and the message for a file that cannot be read."""
-    cause = REFUSED.get(error.errno or 0) or CAUSES.get(type(error).__name__, "unreadable")
-    return cause, f"{what}: {error.strerror or error}"
 
 
 def _declared_source(folder: Path) -> str:
     """Return the `source` that a GraphNet sample names, if any."""
     try:
-        if (folder / "graph_net.json").is_symlink():
-            return ""
-        with _plain(folder / "graph_net.json") as file:
+        with open_regular(folder / "graph_net.json") as file:
             metadata = json.loads(file.read(1 << 20))
-    except (OSError, ValueError, RecursionError):
+    except (SampleError, OSError, ValueError, RecursionError):
         return ""  # the reader of the sample decides whether the file must be valid
     source = metadata.get("source") if isinstance(metadata, dict) else None
-    return escape(source)[:200] if isinstance(source, str) else ""
+    return printable(source)[:200] if isinstance(source, str) else ""
 
 
 def source_hash(folder: Path) -> str:
@@ -414,31 +329,15 @@ def _file_identity(path: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a regular file; raise OSError if the file is larger than is read."""
-    sum = hashlib.sha256()
-    with _plain(path) as file:
+    """Return the SHA-256 of a regular file; raise SampleError for anything else, because a pipe would block, and for a
+    file that is larger than is read."""
+    with open_regular(path, links=True) as file:
         if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"{size:,} bytes; at most {MOST_BYTES:,} are read")
-        for _ in range(MOST_BYTES // BLOCK + 1):  # the size of a file in /proc says nothing
-            block = file.read(BLOCK)
-            if not block:
-                return sum.hexdigest()
-            sum.update(block)
-    raise OSError(errno.EFBIG, f"at most {MOST_BYTES:,} bytes are read, and it goes on")
-
-
-def _plain(path: Path) -> io.BufferedReader:
-    """Open a regular file; raise OSError for anything else, because a pipe would block."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may do something
-        raise OSError(errno.EINVAL, "is not a regular file")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file")
-        return open(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+            raise SampleError(f"{path}: {size:,} bytes; at most {MOST_BYTES:,} are read")
+        digest = hashlib.sha256()
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 # ------------------------------------------------------------------ families
@@ -475,7 +374,7 @@ def common_source(places: Sequence[Path], verb: str) -> tuple[Path, list[str]]:
         return places[0].resolve(), []
     resolved = list(dict.fromkeys(place.resolve() for place in places))
     common = Path(os.path.commonpath([place.parent for place in resolved]))
-    return common, [escape(place.relative_to(common).as_posix()) for place in resolved]
+    return common, [place.relative_to(common).as_posix() for place in resolved]
 
 
 def begin_several(places: Sequence[Path], out: Path, verb: str, restart: bool) -> tuple[Path, Path | None]:

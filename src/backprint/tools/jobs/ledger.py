@@ -1,9 +1,9 @@
 """The record of a corpus run: one SQLite file with every sample in it exactly once, written by one process only.
 
-The columns of a row are a table, and so are the facts that a resumed run must share. Rows are checked where they are
-made (the sample's process), where they enter (a worker, the parent), and where they are written, because code that is
-not trusted runs in between; an invalid row is replaced by a failure that says why. Readers open the file read-only,
-during a run or after it.
+The columns of a row are a table, and so are the facts that a resumed run must share. A row is checked once: where the
+process of its sample hands it over (`row_or_failure`), because a stranger's code ran there. An invalid row becomes a
+failure that says why. From there on the ledger is ours, and is trusted: a file that is no ledger, or one of another
+version, fails with one line. Readers open it read-only, during a run or after it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any
 
-from backprint.common.files import check_schema, check_types, distrust
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS, Proofs, proofs
-from backprint.tools.jobs.estimate import SamplePace
-from backprint.tools.jobs.find import Job, unescape
+from backprint.tools.jobs.find import Job
 from backprint.tools.jobs.task import failure
-from backprint.tools.jobs.where import Condition
 
 # ------------------------------------------------------------------ the columns of a row
 
@@ -246,19 +243,8 @@ KEEPERS: Mapping[str, Keeper] = {
 NAME = "ledger.sqlite"
 FORMAT = 1
 
-RULES = {
-    **{f"samples.{name}": f"{name} between 0 and 1e11" for name in ("started", "finished")},
-    **{f"samples.{name}": f"{name} is not null" for name in GIVEN},
-    "samples.state": "state is not null and state in ('todo', 'running', 'done')",
-}
-"""Conditions on values: times are seconds since 1970, which a date can have."""
-
 SAME = ("format", "verb", "source", "options")
 """Facts of a run that a resumed run must share."""
-
-
-FACTS = {"format": int, "verb": str, "source": str, "options": dict}
-"""The types of the facts that are used."""
 
 
 class Ledger:
@@ -276,33 +262,26 @@ class Ledger:
             connection = sqlite3.connect(path, isolation_level=None, timeout=30)
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
-            distrust(connection)
-            _check_ledger(connection, path)
             connection.execute("begin immediate")  # a reader sees all of it or nothing
             for statement in SCHEMA:
                 connection.execute(statement)
             connection.execute("commit")
+        _check_version(connection, path)
         return cls(path, connection)
 
     @classmethod
-    def reading(cls, path: Path, where: Sequence[Condition] = ()) -> Ledger:
-        """Return the ledger at a path, or in a run's folder, read-only; with `where`, only the rows that meet all
-        conditions."""
+    def reading(cls, path: Path, where: Sequence[str] = ()) -> Ledger:
+        """Return the ledger at a path, or in a run's folder, read-only; with `where`, only the rows for which all these
+        SQL conditions hold."""
         path = path / NAME if path.is_dir() else path
         if not path.is_file():
             raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
         with naming_ledger(path):
             place = f"{path.resolve().as_uri()}?mode=ro"
             connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
-            distrust(connection)
-            columns = column_names(connection)
-        if missing := set(COLUMNS) - columns:
-            connection.close()
-            reason = f"it has no column {min(missing)!r}: run the corpus again" if columns else "nothing is in it yet"
-            raise SampleError(f"{path}: is not a ledger of this version: {reason}")
+        _check_version(connection, path)
         with naming_ledger(path):
-            _check_ledger(connection, path)
-            _create_view(connection, where)
+            _choose(connection, where)
         return cls(path, connection)
 
     def __enter__(self) -> Ledger:
@@ -317,14 +296,7 @@ class Ledger:
         """Return the facts of the run as a whole."""
         with naming_ledger(self.path):
             rows = self.connection.execute("select key, value from run").fetchall()
-        try:
-            facts = {key: json.loads(value) for key, value in rows}
-        except (ValueError, TypeError, RecursionError) as error:
-            raise SampleError(f"{self.path}: the facts of its run are damaged: {error}") from error
-        for key, kind in FACTS.items():
-            if not isinstance(facts.get(key), (kind, type(None))):
-                raise SampleError(f"{self.path}: the fact {key!r} of its run is {facts[key]!r}, not {kind.__name__}")
-        return facts
+        return {key: json.loads(value) for key, value in rows}
 
     def write_facts(self, **facts: Any) -> None:
         """Write facts of the run."""
@@ -346,7 +318,7 @@ class Ledger:
         )
         with self.transaction():
             for job in jobs:
-                row = (job.id, _escape_path(job), job.family, job.kind, job.source_hash)
+                row = (job.id, job.path or ".", job.family, job.kind, job.source_hash)
                 self.connection.execute(f"{fresh} {again}", (*row, job.source_bytes, job.tensor_bytes))
         return self.connection.total_changes - before
 
@@ -354,12 +326,6 @@ class Ledger:
         """Return the id and the family of every sample."""
         with naming_ledger(self.path):
             return [(id, family) for id, family in self.connection.execute("select id, family from samples")]
-
-    def paces(self) -> Iterator[SamplePace]:
-        """Yield the pace of every sample."""
-        with naming_ledger(self.path):
-            query = "select state, source_bytes, tensor_bytes, seconds from samples"
-            yield from (SamplePace(*row) for row in self.connection.execute(query))
 
     def write_families(self, families: Mapping[str, str]) -> None:
         """Write the families of samples, by id."""
@@ -402,7 +368,7 @@ class Ledger:
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
         """Write the row of a finished sample."""
-        content = {"state": "done", **{key: encode_value(key, value) for key, value in check_row(row).items()}}
+        content = {"state": "done", **{key: encode_value(key, value) for key, value in row.items()}}
         sets = ", ".join(f"{key} = ?" for key in content)
         done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
         if done.rowcount != 1:
@@ -426,7 +392,7 @@ class Ledger:
         query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
         with naming_ledger(self.path):
             rows = self.connection.execute(query).fetchall()
-        return proofs((id, verdict, power, _parse_column("vacuous", still) or []) for id, verdict, power, still in rows)
+        return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
         """Return how many samples have each value of a column, the most frequent first."""
@@ -458,35 +424,48 @@ SCHEMA = (
 """The SQL statements that create a ledger."""
 
 
-def _create_view(connection: sqlite3.Connection, where: Sequence[Condition]) -> None:
-    """Let a connection that reads see only the samples that meet all conditions."""
-    if where:
-        names = dict.fromkeys(name for condition in where for name in condition.columns)
-        rows = connection.execute(f"select {', '.join(('rowid', *names))} from main.samples")
-        values = ((row[0], dict(zip(names, row[1:], strict=True))) for row in rows)
-        kept = [(place,) for place, row in values if all(condition.holds(row) for condition in where)]
-        connection.execute("create temp table kept (place integer primary key)")
-        connection.executemany("insert into temp.kept values (?)", kept)
-        connection.execute(
-            "create temp view samples as "
-            "select rowid as rowid, * from main.samples where rowid in (select place from temp.kept)"
-        )
+READ_ONLY = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION)
+"""All that a condition of `--where` may do."""
 
 
-def _check_ledger(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise SampleError if a file has anything that a ledger does not have: it may not be trusted."""
-    check_schema(connection, path, [SCHEMA])
-    check_types(connection, path, RULES)
+def _choose(connection: sqlite3.Connection, where: Sequence[str]) -> None:
+    """Let a connection see only the samples for which all conditions hold."""
+    if not where:
+        return
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READ_ONLY else sqlite3.SQLITE_DENY)
+    chosen: set[int] | None = None
+    for text in where:
+        try:
+            rows = {row for (row,) in connection.execute(f"select rowid from samples where ({text}\n)")}
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            columns = f"; the columns: {', '.join(COLUMNS)}" if "no such column" in str(error) else ""
+            example = "\"seconds < 10 and verdict in ('bitwise', 'close')\""
+            raise UsageError(
+                f"--where {text!r}: {error}; write SQL, texts in single quotes: {example}{columns}"
+            ) from None
+        chosen = rows if chosen is None else chosen & rows
+    connection.set_authorizer(None)
+    connection.execute("create temp table chosen (place integer primary key)")
+    connection.executemany("insert into temp.chosen values (?)", [(row,) for row in chosen or ()])
+    connection.execute(
+        "create temp view samples as "
+        "select rowid as rowid, * from main.samples where rowid in (select place from temp.chosen)"
+    )
 
 
-def column_names(connection: sqlite3.Connection) -> set[str]:
-    """Return the names of the columns that a ledger's samples have."""
-    return {row[1] for row in connection.execute("pragma main.table_info(samples)")}
-
-
-def _escape_path(job: Job) -> str:
-    """Return a Job's path in the ledger's form: like its id, `.` for the corpus itself."""
-    return job.id if job.path else "."
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise SampleError, and close the file, if it lacks a column that this version writes."""
+    try:
+        with naming_ledger(path):
+            columns = {row[1] for row in connection.execute("pragma main.table_info(samples)")}
+        if missing := [name for name in COLUMNS if name not in columns]:
+            reason = f"it has no column {missing[0]!r}" if columns else "nothing is in it yet"
+            raise SampleError(
+                f"{path}: is not a ledger of this version: {reason}: run the corpus again, in another OUT"
+            )
+    except SampleError:
+        connection.close()
+        raise
 
 
 def source_of(source: Path, row: Mapping[str, Any]) -> Path:
@@ -501,25 +480,20 @@ def place_of(out: Path, row: Mapping[str, Any]) -> Path:
 
 def place_below(folder: Path, name: str) -> Path:
     """Return a path that a ledger names, below a folder; one that leads out of it raises SampleError."""
-    path = unescape(name)
-    if path.startswith("/") or ".." in path.split("/"):
+    if name.startswith("/") or ".." in name.split("/") or "\0" in name:
         raise SampleError(f"{name[:100]!r} is no sample's name: it leads out of {folder}")
-    try:
-        known = b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        known = False
-    if not known:
-        raise SampleError(f"{name[:100]!r} is no sample's name: no file can have it")
-    return folder / path
+    return folder / name
 
 
 @contextlib.contextmanager
 def naming_ledger(path: Path) -> Iterator[None]:
-    """Add the file's name to SQLite's errors."""
+    """Add the file's name, and the next step, to SQLite's errors."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second of a damaged name of a table
-        raise SampleError(f"{path}: {error}") from error
+    except sqlite3.Error as error:
+        damaged = not isinstance(error, sqlite3.OperationalError)
+        step = ": it is no ledger, or is damaged; run the corpus again, in another OUT" if damaged else ""
+        raise SampleError(f"{path}: {error}{step}") from error
 
 
 # ------------------------------------------------------------------ rows in SQLite's form
@@ -541,15 +515,10 @@ def without_infinities(value: Any) -> Any:
 
 def _decode_row(row: sqlite3.Row) -> dict[str, Any]:
     """Return a row as plain data, its JSON parsed."""
-    return {key: _parse_column(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
-
-
-def _parse_column(key: str, text: str | None) -> Any:
-    """Return the content of a column of JSON; raise SampleError if it is not of the column's type."""
-    try:
-        return None if text is None else column(key, json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise SampleError(f"a ledger's row is damaged: {error}") from error
+    return {
+        key: json.loads(row[key]) if kind == "json" and row[key] is not None else row[key]
+        for key, kind in COLUMNS.items()
+    }
 
 
 # ------------------------------------------------------------------ opening the ledger of a run
@@ -564,7 +533,7 @@ def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Led
         _rename_old(path)
     ledger = Ledger.writing(path)
     try:
-        before = ledger.facts()
+        before = ledger.facts() if ledger.counts("state") else {}  # of one without samples, nothing has begun
         for key in SAME:
             if key in before and before[key] != json.loads(json.dumps(facts[key])):
                 raise UsageError(f"{path}: {_difference_text(key, before[key], facts[key])}; {NEXT}")

@@ -1,8 +1,7 @@
 """The files of samples in OUT, the folder of a run: who may write there, and how results are put in place.
 
 One run at a time writes to OUT. The result of a sample is a complete folder, which is renamed into place, so that a
-reader sees all of it or nothing; files of other samples stay. Where no file system is shared, a sample's files are sent
-as bytes.
+reader sees all of it or nothing; files of other samples stay.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ import socket
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO
 
-from backprint.common.files import open_regular
 from backprint.errors import NO_PERMISSION, NO_SPACE, PlaceError, SampleError, UsageError
 from backprint.tools.jobs.find import LISTED
 from backprint.tools.jobs.ledger import NAME
@@ -216,53 +214,16 @@ def tree_name(id: str) -> str:
     return plain if plain == id else f"{plain}.{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
-# ------------------------------------------------------------------ the files of one sample, as bytes
+# ------------------------------------------------------------------ the files of one sample
 
 
 def own_files(folder: Path) -> Iterator[str]:
     """Yield the paths of a sample's own files: those beside its main file, and those of its pairs. Links are left
     out."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                yield entry.name
-            elif entry.is_dir(follow_symlinks=False) and re.fullmatch(r"pair_\d+", entry.name):
-                yield from (f"{entry.name}/{name}" for name in all_files(Path(entry.path)))
-
-
-def all_files(folder: Path) -> Iterator[str]:
-    """Yield the paths of every regular file below a folder. Links are left out."""
-    for below, folders, names in os.walk(folder):
+    for here, folders, names in os.walk(folder):
+        if here == os.fspath(folder):
+            folders[:] = [name for name in folders if re.fullmatch(r"pair_\d+", name)]
         folders.sort()
-        for name in names:
-            path = os.path.join(below, name)
+        for path in (os.path.join(here, name) for name in names):
             if stat.S_ISREG(os.lstat(path).st_mode):
                 yield os.path.relpath(path, folder)
-
-
-def read_files(folder: Path, names: Iterator[str], most: int) -> dict[str, bytes]:
-    """Return path -> bytes of files; raise SampleError if they have more than `most` bytes."""
-    content: dict[str, bytes] = {}
-    size = 0
-    for name in sorted(names):
-        with open_regular(folder / name) as file:
-            content[name] = file.read(most - size + 1)
-        size += len(content[name])
-        if size > most:
-            raise SampleError(
-                f"{folder}: more than the {most >> 20:,} MiB of a sample that are sent between machines: "
-                "put SRC and OUT on a file system that all of them see"
-            )
-    return content
-
-
-def write_files(content: Mapping[str, bytes], folder: Path) -> Path:
-    """Write path -> bytes below a folder; raise SampleError for a path that leaves it."""
-    for name, data in content.items():
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-            raise SampleError(f"{name!r:.100}: a file of a sample must be in its own folder")
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
-    return folder

@@ -87,9 +87,6 @@ class Executor(Protocol):
     def done(self, outcome: TaskOutcome) -> None:
         """Remove the files of a recorded outcome."""
 
-    def abandon(self) -> None:
-        """This process is about to end: `close` may leave work to that, instead of racing with it."""
-
     def close(self) -> None:
         """End all work at once."""
 
@@ -166,9 +163,6 @@ class Pool:
         """Remove a sample's staging folder."""
         if outcome.place is not None:
             remove_folder(outcome.place.parent)
-
-    def abandon(self) -> None:
-        """Do nothing: `close` ends the workers."""
 
     def close(self) -> None:
         """End every worker, and with it its sample."""

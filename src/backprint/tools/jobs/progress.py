@@ -16,16 +16,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from backprint.common.text import printable
-from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, VERDICTS, WORDS, has_proof, ports_without_power
-from backprint.tools.jobs.estimate import Pace, TimeLeft, expected
 from backprint.tools.jobs.ledger import Ledger, without_infinities
 from backprint.tools.jobs.places import WORK, log_of
 from backprint.tools.jobs.pool import Stage
 from backprint.tools.jobs.run import Begun, Written
 from backprint.tools.jobs.task import one_line
-from backprint.tools.jobs.where import conditions
-from backprint.tools.report.nouns import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,25 +48,17 @@ class RunTally:
     ports: int = 0
     bad: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=5))
     working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
-    sized: bool = False
-    began: dict[str, float] = field(default_factory=dict)
 
     def take(self, event: Begun | Written | Stage) -> None:
         """Count one more event."""
         match event:
-            case Begun(total, done, jobs, pace):
+            case Begun(total, done):
                 self.total, self.before, self.started = total, done, time.monotonic()
-                self.pace, self.sized = pace or Pace.of_equals(total - done, jobs), pace is not None
             case Stage(id, worker, stage):
-                self.began.setdefault(id, time.monotonic())
-                self.working[worker] = (id, stage, time.monotonic())
+                self.working[id] = (worker, stage, time.monotonic())
             case Written(row):
                 self.verdicts[row["verdict"]] += 1
-                self.working.pop(row.get("worker") or "", None)
-                sizes = (row.get("source_bytes"), row.get("tensor_bytes")) if self.sized else (None, None)
-                self.pace.finish(expected(*sizes), row.get("seconds"))
-                self.began.pop(row["id"], None)
+                self.working.pop(row["id"], None)
                 if row["verdict"] not in GOOD:
                     self.bad.append(row)
                 elif row.get("vacuous"):
@@ -86,45 +74,15 @@ class RunTally:
         """Samples a second, in this call."""
         return self.verdicts.total() / max(time.monotonic() - self.started, 1e-9)
 
-    @property
-    def left(self) -> TimeLeft | None:
-        """The seconds that the rest probably takes."""
-        now = time.monotonic()
-        return self.pace.time_left([now - began for began in self.began.values()])
-
 
 def tally_line(tally: RunTally) -> str:
     """Return the state of a run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
     counts += f"; no proof of {tally.without}: {ports_without_power(tally.ports)}" if tally.without else ""
     parts = [f"{tally.done} of {tally.total} samples done", counts]
-    if tally.done < tally.total:
-        parts += [left_text(tally.left), _rate_text(tally.rate) if tally.verdicts else ""]
+    if tally.done < tally.total and tally.verdicts:
+        parts.append(_rate_text(tally.rate))
     return "; ".join(filter(None, parts))
-
-
-def left_text(left: TimeLeft | None) -> str:
-    """Return the time that a run still takes as text: a range, unless its ends are nearly the same."""
-    if left is None:
-        return ""
-    low, likely, high = map(_rough_duration, left)
-    if low == high or left.high < CLOSE * left.low:
-        return f"about {likely} left"
-    number, _, unit = low.rpartition(" ")
-    return f"{number if high.endswith(unit) and high.count(' ') == 1 else low} to {high} left"
-
-
-CLOSE = 1.5
-"""A range whose ends differ by less than this factor is one number."""
-
-
-def _rough_duration(seconds: float) -> str:
-    """Return seconds as text with two digits."""
-    if seconds < 90:
-        return f"{max(1, round(seconds, -1 if seconds > 20 else 0)):.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 36000 else f"{seconds / 3600:.0f} h"
 
 
 def _rate_text(rate: float) -> str:
@@ -213,42 +171,51 @@ def _as_object(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Bars:
-    """Shows a bar for all, the counts, the current sample of each worker, and the last samples that are not good."""
+    """Shows a bar for all with the time left, the counts, the samples at work, and the last that are not good."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+        columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
         self.tally = RunTally()
+        self.bar = Progress(*columns, auto_refresh=False, speed_estimate_period=3600.0)
+        self.bar.add_task("", total=None)
         self.live = Live(get_renderable=self.picture, console=Console(stderr=True), refresh_per_second=4)
 
     def __enter__(self) -> Show:
         self.live.start()
-        return self.tally.take
+        return self.take
 
     def __exit__(self, *_: object) -> None:
         self.live.stop()
 
+    def take(self, event: Begun | Written | Stage) -> None:
+        """Count one more event."""
+        self.tally.take(event)
+        if isinstance(event, Begun):
+            self.bar.reset(self.bar.task_ids[0], total=event.total, completed=event.done)
+        elif isinstance(event, Written):
+            self.bar.advance(self.bar.task_ids[0])
+
     def picture(self) -> RenderableType:
         """Return the state of the run for display."""
         from rich.console import Group
-        from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
         tally, now = self.tally, time.monotonic()
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row(ProgressBar(total=max(tally.total, 1), completed=tally.done, width=40), Text(tally_line(tally)))
+        self.bar.update(self.bar.task_ids[0], description=tally_line(tally))
         working = Table.grid(padding=(0, 1))
-        for name, (id, stage, since) in sorted(tally.working.items()):
-            working.add_row(
-                Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
-            )
+        for id, (worker, stage, since) in sorted(tally.working.items(), key=lambda item: item[1]):
+            name, at = Text(printable(worker), "dim"), Text(printable(stage), "cyan")
+            working.add_row(name, at, Text(f"{now - since:.0f} s"), Text(printable(id)))
         bad = [
             Text(printable(_fault_text(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True)
             for row in list(tally.bad)
         ]
-        return Group(bar, working, *bad)
+        return Group(self.bar.get_renderable(), working, *bad)
 
 
 def display_for(as_json: bool) -> ProgressLines | _JsonLines | Bars:
@@ -269,27 +236,26 @@ WINDOW = 600.0
 
 def state(out: Path, where: Sequence[str] = ()) -> dict[str, Any]:
     """Return the state of a run as one plain object; with `where`, of the samples whose rows meet these conditions."""
-    with Ledger.reading(out, conditions(where)) as ledger:
+    with Ledger.reading(out, where) as ledger:
         facts = ledger.facts()
         good = ", ".join(f"'{verdict}'" for verdict in GOOD)
         failures = list(ledger.rows(f"verdict not in ({good})", order="finished desc", limit=10))
         slowest = list(ledger.rows("state = 'done'", order="seconds desc", limit=5))
-        jobs = int(facts["jobs"]) if isinstance(facts.get("jobs"), int) else 1
-        under_way = [since(row["started"]) for row in running(ledger)] if at_work(out) else []
-        left = Pace.of_rows(ledger.paces(), max(1, jobs)).time_left(under_way)
+        states, pace = ledger.counts("state"), rate(ledger)
+        left = sum(states.values()) - states.get("done", 0)
         return {
             "source": facts.get("source"),
             "verb": facts.get("verb"),
             "options": facts.get("options"),
             "where": list(where),
             "at_work": at_work(out),
-            "states": ledger.counts("state"),
+            "states": states,
             "verdicts": ledger.counts("verdict", "verdict is not null"),
             "proofs": proofs(ledger),
             "derivatives": ledger.counts("derivative", "derivative is not null"),
             "causes": ledger.counts("cause", "cause != ''"),
-            "rate": rate(ledger),
-            "left": left and left._asdict(),
+            "rate": pace,
+            "seconds_left": left / pace if pace else None,
             "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
             "failures": [without_infinities(_as_object(row)) | {"log": log(out, row["id"])} for row in failures],
@@ -347,43 +313,6 @@ def rate(ledger: Ledger) -> float:
     return (count - 1) / (last - first) if count > 1 and last > first else 0.0
 
 
-def estimate(out: Path, count: int, where: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what `count` samples like those of a run would cost: seconds with as many at a time, bytes of disk, and
-    the memory of a sample."""
-    with Ledger.reading(out, conditions(where)) as ledger:
-        jobs = ledger.facts().get("jobs")
-        rows = list(ledger.rows("state = 'done' and seconds is not null"))
-    if not rows:
-        raise UsageError(f"{out}: no sample is done yet, so nothing is known of what others would cost")
-    seconds = sorted(row["seconds"] for row in rows)
-    peaks = sorted(row["peak_bytes"] or 0 for row in rows)
-    at_a_time = jobs if isinstance(jobs, int) and jobs > 0 else 1
-    pace = Pace.of_equals(len(rows) + count, at_a_time)
-    for took in seconds:
-        pace.finish(expected(None, None), took)
-    left = pace.time_left()
-    return {
-        "samples": count,
-        "from": len(rows),
-        "jobs": at_a_time,
-        "seconds_each": sum(seconds) / len(seconds),
-        "time": left and left._asdict(),
-        "disk_bytes": count * sum(row["disk_bytes"] or 0 for row in rows) // len(rows),
-        "peak_bytes_ninth_decile": peaks[-(-9 * len(peaks) // 10) - 1],
-        "peak_bytes": peaks[-1],
-    }
-
-
-def estimate_line(costs: Mapping[str, Any]) -> str:
-    """Return what more samples would cost as a line."""
-    took = left_text(TimeLeft(**costs["time"])).removesuffix(" left") if costs["time"] else "an unknown time"
-    return (
-        f"{costs['samples']:,} samples like these {costs['from']:,}: {took} with {costs['jobs']} at a time "
-        f"({costs['seconds_each']:.3g} s each); {size(costs['disk_bytes'])} of disk; memory of a sample: "
-        f"{size(costs['peak_bytes_ninth_decile'])} for nine of ten, {size(costs['peak_bytes'])} at most"
-    )
-
-
 def derivatives_text(counts: Mapping[str, int]) -> str:
     """Return in a line how many backwards are the derivative of their forward."""
     return "backwards: " + ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -395,7 +324,7 @@ def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     total, done = sum(states.values()), states.get("done", 0)
     chosen = f" that meet {' and '.join(answer['where'])}" if answer["where"] else ""
     counts = ", ".join(f"{answer['verdicts'][word]} {word}" for word in VERDICTS if word in answer["verdicts"])
-    left = left_text(TimeLeft(**answer["left"])) if answer["left"] else ""
+    left = f"about {_duration(answer['seconds_left'])} left" if answer["at_work"] and answer["seconds_left"] else ""
     resume = "" if answer["at_work"] or done == total else "nothing is running, the same command resumes it"
     yield "; ".join(filter(None, (f"{done} of {total} samples{chosen} are done", counts, left, resume)))
     pace = f"; {_rate_text(answer['rate'])} lately" if answer["rate"] and answer["at_work"] else ""

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from backprint.common.files import read_json
-from backprint.errors import SampleError, UsageError
+from backprint.errors import NothingFoundError, SampleError, UsageError
 from backprint.tools.jobs import processes
-from backprint.tools.jobs.estimate import Pace
-from backprint.tools.jobs.find import families, find, patterns
+from backprint.tools.jobs.find import Shard, families, find, patterns
 from backprint.tools.jobs.ledger import (
     FORMAT,
     NAME,
@@ -33,7 +32,6 @@ from backprint.tools.jobs.ledger import (
     check_row,
     open_run,
     place_of,
-    row_or_failure,
     source_of,
     without_infinities,
 )
@@ -51,7 +49,6 @@ from backprint.tools.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome,
 from backprint.tools.jobs.processes import FREE, Limits
 from backprint.tools.jobs.task import TREES, Task, failure
 from backprint.tools.jobs.verbs import known_verb
-from backprint.tools.jobs.where import conditions
 
 # ------------------------------------------------------------------ Ctrl-C and SIGTERM
 
@@ -121,8 +118,8 @@ ITS_OWN = frozenset(
 class RunPlan:
     """The plan of a run: a verb with its options, on the samples below a folder.
 
-    `where` are conditions on the rows of an earlier run, whose OUT is the source. With `keeps`, the folder of a failed
-    sample is kept, as the table of verbs says for its own.
+    `where` are SQL conditions on the rows of an earlier run, whose OUT is the source. `shard` is `K/N`. With `keeps`,
+    the folder of a failed sample is kept, as the table of verbs says for its own.
     """
 
     verb: str
@@ -134,6 +131,7 @@ class RunPlan:
     limit: int | None = None
     keeps: bool = False
     where: tuple[str, ...] = ()
+    shard: str | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
@@ -144,6 +142,7 @@ class RunPlan:
             "only": only,
             "limit": self.limit,
             "where": list(self.where) or None,
+            "shard": self.shard,
         }
         options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
@@ -151,13 +150,10 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run has started or resumed: how many samples it has, how many of them were done before, how many are
-    processed at a time, and its Pace, if the sizes of its samples are known."""
+    """A run has started or resumed: how many samples it has, and how many of them were done before."""
 
     total: int
     done: int
-    jobs: int = 1
-    pace: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +187,19 @@ def run_plan(
         writable(plan.out),
         locked(plan.out),
         signals() as stop_signals,
-        open_run(plan.out / NAME, plan.facts() | _new_facts(), restart) as ledger,
+        open_run(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
     ):
         name = ledger.facts()["run"]
         clear(plan.out, name)
-        search(plan, ledger)
-        adopt(plan.out, ledger, name)
         for row in ledger.reset(retry):
             (place_of(plan.out, row) / RESULT).unlink(missing_ok=True)  # so that a restart does not adopt it
+        search(plan, ledger)
+        adopt(plan.out, ledger, name)
         total = sum(ledger.counts("state").values())
         if not total:
-            raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
-        ledger.write_facts(jobs=jobs)
+            raise NothingFoundError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
         done = ledger.counts("state").get("done", 0)
-        watcher(Begun(total, done, jobs, Pace.of_rows(ledger.paces(), jobs)))
+        watcher(Begun(total, done))
         work = plan.out / WORK / secrets.token_hex(4)
         with contextlib.ExitStack() as callbacks:  # all callbacks run, the last first, even if one fails
             callbacks.callback(reset_running, ledger)
@@ -213,11 +208,7 @@ def run_plan(
             stop_signals.waits = executor is not None
             at_work = make(work, name)
             callbacks.callback(at_work.close)
-            try:
-                _RunLoop(plan, ledger, name, at_work, watcher, work).run(stop_signals.go_on)
-            except Stopped:
-                at_work.abandon()
-                raise
+            _RunLoop(plan, ledger, name, at_work, watcher, work).run(stop_signals.go_on)
             ledger.write_facts(finished=time.time())
         return ledger.counts("verdict")
 
@@ -228,7 +219,7 @@ def _remove_work(work: Path) -> None:
         remove_folder(work)
 
 
-def _new_facts() -> dict[str, Any]:
+def new_facts() -> dict[str, Any]:
     """Return the facts of a new run."""
     from backprint.version import __version__
 
@@ -252,11 +243,19 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
     verb = known_verb(plan.verb)
     kinds = () if verb is None else verb.kinds
     chosen = _ids_where(plan.source, plan.where) if plan.where else None
+    shard = Shard.of_text(plan.shard) if plan.shard else None
+    jobs = find(
+        plan.source,
+        names=plan.names,
+        only=plan.only,
+        limit=plan.limit,
+        without=plan.out,
+        among=chosen,
+        shard=shard,
+    )
 
     def good() -> Iterator[Any]:
-        for job in find(
-            plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out, among=chosen
-        ):
+        for job in jobs:
             if kinds and job.kind not in kinds and not job.cause:
                 continue
             if job.cause:
@@ -274,7 +273,7 @@ def _ids_where(source: Path, where: tuple[str, ...]) -> frozenset[str]:
     """Return the samples whose rows meet these conditions, in the ledger of the run that made the source."""
     if not (source / NAME).is_file():
         raise UsageError(f"--where chooses by the ledger of an earlier run, and {source} has none: name the OUT of one")
-    with Ledger.reading(source, conditions(where)) as ledger:
+    with Ledger.reading(source, where) as ledger:
         return frozenset(id for id, _ in ledger.families())
 
 
@@ -289,7 +288,7 @@ def adopt(out: Path, ledger: Ledger, name: str) -> None:
             continue
         if [content.pop(key, None) for key in ("run", "id", "source_hash")] == [name, row["id"], row["source_hash"]]:
             with contextlib.suppress(UsageError):  # the row was changed: the sample is done again
-                ledger.finish(row["id"], content)
+                ledger.finish(row["id"], check_row(content))
 
 
 def reset_running(ledger: Ledger) -> None:
@@ -386,7 +385,6 @@ class _RunLoop:
             return
         self.check_not_removed()
         task = event.task
-        event = replace(event, row=row_or_failure(event.row))
         if event.row["cause"] == "disk full":
             self.check_disk(event)
         options = self.active.pop(task.id)
@@ -434,7 +432,7 @@ class _RunLoop:
     def record(self, event: TaskOutcome) -> None:
         """Put a sample's folder in place, then write its row into the ledger."""
         task = event.task
-        row = check_row({**event.row, "worker": event.worker, "finished": time.time()})
+        row = {**event.row, "worker": event.worker, "finished": time.time()}
         place = place_of(self.plan.out, {"id": task.id})
         whole = row["verdict"] != "failed" or self.keeps
         staged = event.place if whole and event.place and event.place.is_dir() else None

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from backprint.common.formats import GRAPHNET
+from backprint.common.text import printable
 from backprint.errors import SampleError, describe_defect, is_defect
-from backprint.tools.jobs.find import escape
 
 # ------------------------------------------------------------------ stages
 
@@ -103,7 +103,7 @@ def failure_of(error: BaseException, stage: str) -> dict[str, Any]:
 
 def one_line(text: str, most: int = 500) -> str:
     """Return a text as one printable line."""
-    line = escape(" ".join(text.split()))
+    line = printable(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

@@ -369,8 +369,8 @@ gradients.
 """
 
 
-ABOVE: Mapping[str, str] = {"parts": "backprint.tools.corpus", "kernels": "backprint.tools.kernels"}
-"""The verbs of rooms above this one, and the module whose `CORPUS_VERB` each is."""
+ABOVE: Mapping[str, str] = {"kernels": "backprint.tools.kernels"}
+"""The verbs of rooms above this one, which cannot be imported here, and the module whose `CORPUS_VERB` each is."""
 
 
 def known_verb(text: str) -> Verb | None:

@@ -356,12 +356,12 @@ def run_verb(
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     try:
-        columns = verb.run(task, options, place)
-        row = {"stage": "done", **row_or_failure(columns)}
+        row = {"stage": "done", **verb.run(task, options, place)}
+        row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
+        json.dumps(row)  # the worker, which reads it, checks the columns
     except BaseException as error:
         traceback.print_exc()
-        row = failure_of(error, watch.stage)
-    row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
+        row = failure_of(error, watch.stage) | {"stages": watch.seconds}
     row["peak_bytes"] = processes.status("VmHWM")
     if place.is_dir():
         row["disk_bytes"] = processes.size_of(place)

@@ -20,7 +20,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from backprint.common.files import check_schema, check_types, distrust
 from backprint.errors import PlaceError, RefusedError, SampleError, UsageError
 from backprint.tools.kernels.alone_file import kernel_bytes
 from backprint.tools.kernels.normal import normal_form
@@ -182,17 +181,6 @@ TABLES = {
 }
 """`run` is the first run that had a row, `seen` the last one that read it. A stream has samples without a folder."""
 
-RULES = {
-    "runs.run": "run > 0",
-    "runs.started": "started between 0 and 1e11",
-    "runs.finished": "finished between 0 and 1e11",
-    "kernels.language": "language in ('triton', 'cpp')",
-    "uses.operators": "json_valid(operators) and json_type(operators) = 'array'",
-    "uses.calls": "calls >= 0",
-    "externs.calls": "calls >= 0",
-}
-"""Conditions on values: times are seconds since 1970, which a date can have."""
-
 INDICES = {
     "uses_hash": "uses (hash, direction)",
     "uses_sample": "uses (sample)",
@@ -232,7 +220,6 @@ class KernelIndex:
         self.path = path
         self.connection = connection
         self.run = 0
-        distrust(connection)
         connection.execute(f"pragma cache_size = -{CACHE}")
 
     @classmethod
@@ -254,7 +241,6 @@ class KernelIndex:
         connection = self.connection
         if self.table_names():
             self.check_format()  # before anything is written to a file of something else
-            self.check_content()
         write_ahead(connection)
         connection.execute("pragma synchronous = normal")
         connection.execute("begin immediate")
@@ -277,7 +263,6 @@ class KernelIndex:
             try:
                 index = cls(path, connection)
                 index.check_format()
-                index.check_content()
             except BaseException:
                 connection.close()
                 raise
@@ -290,11 +275,6 @@ class KernelIndex:
         version = self.number("select value from facts where key = 'format'")
         if version != FORMAT:
             raise SampleError(f"{self.path}: an index of format {version}; this version reads {FORMAT}")
-
-    def check_content(self) -> None:
-        """Raise SampleError if the file has anything that an index does not have: it may not be trusted."""
-        check_schema(self.connection, self.path, [schema()])
-        check_types(self.connection, self.path, RULES)
 
     def table_names(self) -> set[str]:
         """Return the names of the tables that the file has."""

@@ -586,7 +586,7 @@ def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
     """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
 
     `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"`, `"fold"` or `"saved[:N]"`,
-    as for `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the
+    as for `backprint corpus run split`. `data` says how a part keeps its inputs: recipes fitted to the values that the
     whole had at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
     """
     check_capture(capture, "split")

@@ -99,7 +99,7 @@ def make_set(
     allow: Sequence[str] = (),
     watch: Any = None,
 ) -> TaskSet:
-    """Make a task of each different part of the samples below `source`, as `backprint corpus tasks` does.
+    """Make a task of each different part of the samples below `source`, as `backprint corpus run tasks` does.
 
     `by` says how samples are cut, as for `bp.split`; parts are the same if both of their graphs are equal but for
     names. Parts with fewer than `least` operators are left out. `set.json` has a row for each task: how often it
