@@ -1,9 +1,9 @@
-"""Saved kernels run alone: each in a process where neither `torch._inductor` nor Backprint can be imported.
+"""Saved Triton kernels run alone: in a process where neither `torch._inductor` nor Backprint can be imported.
 
 Every kernel of the models is saved as a file of its own. A process that blocks both modules imports the files, makes
-the arguments of each recorded call, and runs every configuration: Triton's in its interpreter, C++ compiled. Another
-process runs the kernels as the wrapper has them, with Inductor's own decorators, helpers and compiler, on the same
-arguments; libdevice is numpy's there. Results are right within 1e-5 of the largest number, 1e-2 in bf16 and fp16.
+the arguments of each recorded call, and runs every configuration in Triton's interpreter. Another process runs the
+kernels as the wrapper has them, with Inductor's own decorators and helpers, on the same arguments; libdevice is numpy's
+there. Results are right within 1e-5 of the largest number, 1e-2 in bf16 and fp16.
 
     python benchmarks/kernels_alone.py [--target cuda:90] [--ptx] [MODEL ...]
 """
@@ -37,7 +37,7 @@ for place in sorted(glob.glob(sys.argv[1] + "/*.py")):
     spec = importlib.util.spec_from_file_location("kernel", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    counts = len(module.CALLS), len(getattr(module, "CONFIGURATIONS", [None]))
+    counts = len(module.CALLS), len(module.CONFIGURATIONS)
     for call in range(counts[0]):
         found = [list(module.make(call).values())]
         found += [module.run(call, configuration) for configuration in range(counts[1])]
@@ -80,12 +80,12 @@ def main() -> None:
     same = [0, 0]
     print("| model | direction | target | kernels | runs | right | worst | seconds |")
     print("|---|---|---|---:|---:|---:|---:|---:|")
-    for name, kernels in model_kernels(asked.models, asked.target or ["cuda:90", "cpu:avx2"]):
+    for name, kernels in model_kernels(asked.models, asked.target or ["cuda:90"]):
         row = checked_alone(name, kernels)
         rows.append(row)
         cells = [f"{value:.2g}" if isinstance(value, float) else str(value) for value in asdict(row).values()]
         print(f"| {' | '.join(cells)} |", flush=True)
-        if asked.ptx and kernels[0].language == "triton":
+        if asked.ptx:
             same = [one + other for one, other in zip(same, same_ptx(kernels), strict=True)]
     total = [sum(getattr(row, field) for row in rows) for field in ("kernels", "runs", "right")]
     print(f"\n{len({row.model for row in rows})} models, {total[0]} kernels, {total[1]} runs, {total[2]} right")
@@ -136,7 +136,7 @@ def save_kernels(kernels: list[Any], folder: Path) -> None:
     rows = []
     for number, kernel in enumerate(kernels):
         (folder / f"kernel_{number:03}.py").write_text(alone_text(kernel), encoding="utf-8")
-        fields = ("language", "name", "source", "target", "declared", "threads", "isa")
+        fields = ("language", "name", "source", "target")
         rows.append({field: getattr(kernel, field) for field in fields})
     (folder / "kernels.json").write_text(json.dumps(rows))
 
@@ -193,30 +193,11 @@ def run_reference(folder: Path) -> None:
 
     for number, row in enumerate(json.loads((folder / "kernels.json").read_text())):
         kernel = Kernel(**row)
-        with lowering_for(target_named(kernel.target), kernel.threads or 1):
-            launch = wrapper_triton(kernel) if kernel.language == "triton" else wrapper_cpp(kernel)
+        with lowering_for(target_named(kernel.target), 1):
+            launch = wrapper_triton(kernel)
             for place in folder.glob(f"kernel_{number:03}.py.*.alone"):
                 arguments = torch.load(place)[0]
                 torch.save(list(launch(arguments)), place.with_suffix(".reference"))
-
-
-def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
-    """Return what runs a C++ kernel as Inductor compiles it."""
-    import ast
-
-    from torch._inductor.codecache import CppPythonBindingsCodeCache
-
-    from backprint.tools.kernels.alone_file import cpp_signature
-
-    call = CppPythonBindingsCodeCache.load_pybinding(ast.literal_eval(kernel.declared), kernel.source)
-    names = [name for name, _ in cpp_signature(kernel)[1]]
-
-    def launch(arguments: list[Any]) -> Iterator[dict[str, Any]]:
-        values = [twin(value) for value in arguments]
-        call(*values)
-        yield dict(zip(names, values, strict=True))
-
-    return launch
 
 
 def wrapper_triton(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:

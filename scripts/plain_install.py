@@ -186,7 +186,6 @@ EVERY = {
     "minify": "minify {sample} --compiler inductor -o {out}/small",
     "kernels": "kernels {sample} --target cpu:avx2 -o {out}/kernels",
     "kernels for a GPU": "kernels {sample} --target cuda:90 -o {out}/kernels_gpu",
-    "kernels dedup": "kernels dedup {home}/cpu --index {out}/kernels.sqlite",
     "lower": "lower {home}/neuron.py:make -o {out}/loops.py",
     "task": "task {sample} -o {out}/task",
     "demo": "demo -o {out}/demo",

@@ -392,12 +392,9 @@ if TYPE_CHECKING:
     from backprint.tools.kernels import build_triton, winners
     from backprint.tools.kernels import save as kernels_save
     from backprint.tools.kernels.alone import alone_text, helper_definitions
-    from backprint.tools.kernels.alone_file import FLAGS, ISA_FLAGS, argument_bytes, least_bytes, template
+    from backprint.tools.kernels.alone_file import argument_bytes, least_bytes, template
     from backprint.tools.kernels.checking.check import derivatives_of_pairs, with_derivatives
     from backprint.tools.kernels.extraction import RefusedGraph, capture_kernels, extracted_graphs
-    from backprint.tools.kernels.groups import KernelGroups, grouped_kernels, vanishing_groups
-    from backprint.tools.kernels.groups import write_layout as groups_write_layout
-    from backprint.tools.kernels.index import KernelIndex, find_uses, write_ahead
     from backprint.tools.kernels.inductor import lower_with_inductor, lowering_for
     from backprint.tools.kernels.loops import limits
     from backprint.tools.kernels.loops import lower as loops_lower
@@ -405,9 +402,6 @@ if TYPE_CHECKING:
     from backprint.tools.kernels.loops.words import CALLS, FORMULAS, NEEDS
     from backprint.tools.kernels.lowered_check import Case, case_of_function
     from backprint.tools.kernels.lowered_check import row_of as lowered_check_row_of
-    from backprint.tools.kernels.normal import LARGEST as NORMAL_LARGEST
-    from backprint.tools.kernels.normal import kernel_hash, normal_form, structure_hash
-    from backprint.tools.kernels.normal_triton import MAX_HOLES, TOKENS, normal_triton
     from backprint.tools.kernels.nouns import (
         CaptureKernels,
         ExtractedGraph,
@@ -420,8 +414,7 @@ if TYPE_CHECKING:
         target_named,
     )
     from backprint.tools.kernels.prepare import PortLayout, in_canonical_order, prepared_graph, use_captured_sizes
-    from backprint.tools.kernels.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
-    from backprint.tools.kernels.reports import report_of_folders
+    from backprint.tools.kernels.rows import KernelRow, read_rows
     from backprint.tools.kernels.work import column_of_derivatives
     from backprint.tools.lowering import operators as lowering_operators
     from backprint.tools.lowering.operators import decompositions_of, replace_views

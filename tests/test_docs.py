@@ -153,7 +153,7 @@ def problems_of(call: list[str]) -> list[str]:
     while isinstance(command, click.Group) and words and words[0].islower():
         name = words.pop(0)
         found = command.get_command(click.Context(command), name)
-        if found is None and command.name in ("bench", "kernels", "task"):  # short for `bench run`
+        if found is None and command.name in ("bench", "task"):  # short for `bench run`
             found = command.get_command(click.Context(command), "run")
         if found is None:
             return [name]

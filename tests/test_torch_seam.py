@@ -65,7 +65,6 @@ TABLES = (
 
 RUNS_ALONE = "its text is a part of exported files, which import only torch and the standard library"
 NAMES_IN_SAMPLES = "names that GraphNet's samples call"
-NAMES_IN_KERNELS = "names in the sources of Inductor's kernels, which are read and not run"
 WORDS = "a text that users read"
 
 ALLOWED = {
@@ -76,8 +75,6 @@ ALLOWED = {
     "tools/kernels/checking/interpreter.py": "parts of Triton's interpreter",
     "tools/kernels/compilers.py": WORDS,
     "tools/kernels/inductor.py": "a symbol of torch's C++ library",
-    "tools/kernels/normal_order.py": NAMES_IN_KERNELS,
-    "tools/kernels/read.py": NAMES_IN_KERNELS,
     "tools/export/exported.py": RUNS_ALONE,
     "run_sample.py": RUNS_ALONE,
     "values/objects.py": "the beginnings of the names of torch's modules",

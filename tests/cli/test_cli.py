@@ -175,7 +175,7 @@ def test_each_verb_and_each_option_explains_itself() -> None:
 
 
 def test_help_has_the_whole_sentence_of_each_verb() -> None:
-    for group in ([], ["corpus"], ["bench"], ["kernels"]):
+    for group in ([], ["corpus"], ["bench"]):
         assert "..." not in good(*group, "--help").stdout.partition("Commands:")[2]
 
 

@@ -1,15 +1,14 @@
 """A fuzz of the whole loader: mutated samples, ours and GraphNet's, of which nothing may crash, hang or grow.
 
     python tests/fuzz/loader.py --count 20000 --seed 1 -o findings
-    PYTHONPATH=tests python tests/fuzz/loader.py --of kernels --count 20000 --seed 1 -o findings
+    PYTHONPATH=tests python tests/fuzz/loader.py --of pages --count 20000 --seed 1 -o findings
 
 Each sample is a kept one (`seeds`) with a few changes (`mutate`), and goes through all that Backprint does with a
 stranger's folder before anything of it runs (`whole`), in a forked child. Findings are what is raised that is not an
 error of Backprint's, more than SECONDS of the processor, more than GROWTH of memory, a hang, a death. Each is made
 small and kept in a file below `-o`, which `--again FILE` looks at once more; number `i` of a seed is always the same
 sample. The run goes on where it was ended, as `-o` has its state. 100,000 samples take about eight minutes on one
-core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`), and `--of kernels`
-reads folders of kernels (`kernel_folders`).
+core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from mutate import mutated, tree_of
 from seeds import Files, packed, seeds, unpacked
 from whole import SHALLOW, STAGES, look
 
-OTHERS = {"pages": "pages", "kernels": "kernel_folders"}
+OTHERS = {"pages": "pages"}
 """Modules with a `corpus` and a `look` of their own: other folders than samples, or what is made of samples that are
 read."""
 

@@ -42,7 +42,7 @@ def test_mutated_samples_are_read_or_refused(corpus: dict[str, Files], tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("of", loader.OTHERS)
 def test_mutated_folders_are_read_or_refused(of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages and differences of samples, folders of kernels."""
+    """Pages and differences of samples."""
     module = importlib.import_module(loader.OTHERS[of])
     monkeypatch.setattr(loader, "look", module.look)
     found = module.corpus()

@@ -12,11 +12,8 @@ import pytest
 import torch
 
 from face import (
-    MAX_HOLES,
-    TOKENS,
     Graph,
     GraphError,
-    Kernel,
     Port,
     Ref,
     RefusedError,
@@ -25,7 +22,6 @@ from face import (
     TensorSpec,
     count_tokens,
     emit,
-    normal_triton,
     parse,
     read_bytes,
     read_code,
@@ -142,31 +138,6 @@ def test_a_name_that_a_later_line_binds_is_local_to_python(name: str) -> None:
     read_code(CODE)
     with pytest.raises(RefusedError, match=f"'{name}' is used before a line binds it"):
         read_code(CODE.replace("        return", f"        {name} = y\n        return"))
-
-
-# ------------------------------------------------------------------ kernels
-
-JIT = "import triton\n\n@triton.jit\ndef k(a):\n    pass\n"
-
-
-@pytest.mark.parametrize(
-    "hidden",
-    [
-        "x = 1  # '''\ny = [{}]\n# '''\n",
-        "x = \"'''\"\ny = [{}]\nz = \"'''\"\n",
-        "x = '\\''; y = [{}]; z = '#'\n",
-    ],
-)
-def test_no_quote_hides_words_from_the_count(hidden: str) -> None:
-    with pytest.raises(RefusedError, match="words and signs"):
-        normal_triton(Kernel("triton", "k", JIT + hidden.format("1," * TOKENS)))
-
-
-def test_a_large_source_whose_words_are_in_a_string_is_read_and_one_with_many_holes_is_not() -> None:
-    words = "x = '''" + "1," * TOKENS + "'''\n"
-    assert normal_triton(Kernel("triton", "k", words + JIT)).structure
-    with pytest.raises(RefusedError, match="braces"):
-        normal_triton(Kernel("triton", "k", JIT + 'x = f"' + "{a}" * (MAX_HOLES + 1) + '"\n'))
 
 
 # ------------------------------------------------------------------ elements visited

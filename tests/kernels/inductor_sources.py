@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from backprint.tools.kernels.nouns import Kernel
@@ -58,16 +57,6 @@ def triton_tem_fused_mm_0(arg_A, arg_B, out_ptr0):
 """A matrix product as Inductor's template writes it, shortened."""
 
 
-def unpack(folder: Path) -> Path:
-    """Write each wrapper as the `output_code.py` of a sample, named after its function, and its direction."""
-    for text in sorted(SOURCES.glob("*.txt")):
-        device, name, direction = text.stem.split("_")
-        place = folder / f"{device}_{name}" / direction
-        place.mkdir(parents=True)
-        shutil.copyfile(text, place / "output_code.py")
-    return folder
-
-
 def inductor_kernels(language: str = "") -> list[Kernel]:
     """Return the kernels of all wrappers, and a template, of one language or both."""
     found = [kernel for text in sorted(SOURCES.glob("*.txt")) for kernel in kernels_of_text(text)]
@@ -76,4 +65,4 @@ def inductor_kernels(language: str = "") -> list[Kernel]:
 
 
 def kernels_of_text(text: Path) -> list[Kernel]:
-    return [one for one in kernels_of_wrapper(text.read_text(), text.name) if isinstance(one, Kernel)]
+    return list(kernels_of_wrapper(text.read_text(), text.name))

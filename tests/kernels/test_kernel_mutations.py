@@ -13,7 +13,7 @@ from itertools import islice
 import pytest
 from kernels.inductor_sources import inductor_kernels
 
-from face import Kernel, RefusedError, kernel_hash, structure_hash
+from face import Kernel, RefusedError
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
@@ -188,28 +188,9 @@ EVERY = {"triton": 5, "cpp": 2}
 
 def hash_or_refusal(kernel: Kernel) -> str:
     try:
-        return kernel_hash(kernel)
+        return kernel.hash
     except RefusedError as error:
         return f"refused: {error}"
-
-
-def without_second_names(source: str) -> str:
-    """A Triton kernel without the statements that give a value a second name which nobody reads."""
-    tree = ast.parse(source)
-    kernel = kernel_of(tree)
-    names = [node for node in ast.walk(kernel) if isinstance(node, ast.Name)]
-    read = {name.id for name in names if isinstance(name.ctx, ast.Load)}
-    given = {parameter.arg for parameter in kernel.args.args}
-    body = []
-    for statement in kernel.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=other)) if name not in read:
-                body += [] if other in given else [statement]
-            case _:
-                body.append(statement)
-        given |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    kernel.body = body
-    return ast.unparse(tree)
 
 
 @pytest.mark.slow
@@ -217,14 +198,13 @@ def without_second_names(source: str) -> str:
 def test_no_mutation_merges(language: str) -> None:
     every = 1 if os.environ.get("BACKPRINT_EVERY_MUTANT") else EVERY[language]
     kernels = inductor_kernels(language)
-    originals = {kernel_hash(kernel) for kernel in kernels}
+    originals = {kernel.hash for kernel in kernels}
     kinds: Counter[str] = Counter()
     merged = []
     for start, kernel in enumerate(kernels):
         for kind, source in MUTANTS[language](kernel.source, start % every, every):
             kinds[kind] += 1
-            same = language == "triton" and without_second_names(source) == without_second_names(kernel.source)
-            if hash_or_refusal(replace(kernel, source=source)) in originals and not same:
+            if hash_or_refusal(replace(kernel, source=source)) in originals:
                 merged.append((kernel.name, kind, difference(kernel.source, source)))
     assert merged == []
     assert kinds.total() >= 300, kinds
@@ -233,12 +213,12 @@ def test_no_mutation_merges(language: str) -> None:
 
 
 def test_mutants_of_one_kernel_are_programs_of_their_own() -> None:
-    """Two mutants merge only if their texts are the same, or differ in a second name that nobody reads."""
+    """Two mutants merge only if their texts are the same."""
     for language in MUTANTS:
         kernel = inductor_kernels(language)[1]
         found: dict[str, set[str]] = {}
         for _, source in MUTANTS[language](kernel.source, 0, 3):
-            text = without_second_names(source) if language == "triton" else re.sub(r"\s+", " ", source)
+            text = re.sub(r"\s+", " ", source)
             found.setdefault(hash_or_refusal(replace(kernel, source=source)), set()).add(text)
         merged = [texts for key, texts in found.items() if len(texts) > 1 and not key.startswith("refused")]
         assert merged == []
@@ -249,7 +229,7 @@ def test_the_coarse_hash_would_not_pass() -> None:
     """The test above can fail: without constants, mutants of constants merge."""
     kernel = inductor_kernels("triton")[0]
     changed = [source for kind, source in triton_mutants(kernel.source, every=5) if kind == "constant"]
-    assert any(structure_hash(replace(kernel, source=source)) == structure_hash(kernel) for source in changed)
+    assert any(replace(kernel, source=source).structure == kernel.structure for source in changed)
 
 
 def difference(before: str, after: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from face import Kernel, KernelArgument, KernelCall, RefusedError, least_bytes
+from face import Kernel, KernelArgument, KernelCall, RefusedError, argument_bytes, least_bytes
 
 GATHER = """
 import triton
@@ -30,14 +30,13 @@ def test_a_triton_kernel_moves_what_it_loads_and_stores() -> None:
         least_bytes(call, Kernel("triton", "kernel", "x = 1", "cuda:90"))
 
 
-def test_a_cpp_kernel_reads_and_writes_a_tensor_that_it_updates() -> None:
-    source = 'extern "C"  void  kernel(float* in_out_ptr0, const float* in_ptr0, float* out_ptr0)\n{}\n'
-    call = KernelCall((tensor(10), tensor(20), tensor(30)))
-    made = Kernel("cpp", "cpp_fused", source, "cpu", "['float*', 'const float*', 'float*']", calls=(call,))
-    assert least_bytes(call, made) == 4 * (2 * 10 + 20 + 30)
-
-
 def test_a_dtype_that_is_not_known_is_refused() -> None:
     call = KernelCall((tensor(14, "quint4x2"), tensor(50000), tensor(14), KernelArgument("int", value=14)))
     with pytest.raises(RefusedError, match="'quint4x2' are not known"):
         least_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90"))
+
+
+def test_an_element_of_an_expanded_tensor_counts_once() -> None:
+    assert argument_bytes(KernelArgument("bfloat16", (8, 16), (0, 1))) == 32
+    assert argument_bytes(KernelArgument("float32", (8, 0), (0, 1))) == 0
+    assert argument_bytes(KernelArgument("int", value=14)) == 0

@@ -20,9 +20,7 @@ from face import (
     Kernel,
     KernelConfiguration,
     RefusedError,
-    UnreadKernels,
     alone_text,
-    read_kernels,
     target_named,
     winners,
 )
@@ -124,4 +122,3 @@ def test_where_the_gpu_is_graph_json_has_the_winner(tmp_path: Path, monkeypatch:
     refused = json.loads((place / "backward" / "graph.json").read_text())["kernels"]
     assert {row["times"]["refused"] for row in refused} == {"the GPU is lost"}
     assert lines[1:] == ["not timed: the GPU is lost"] * len(refused)
-    assert [each for each in read_kernels(tmp_path) if isinstance(each, UnreadKernels)] == []

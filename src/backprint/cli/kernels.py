@@ -1,4 +1,4 @@
-"""`backprint kernels SAMPLE... -o DIR`, `kernels dedup`, `kernels find` and `kernels report`."""
+"""`backprint kernels SAMPLE... -o DIR`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out
-from backprint.cli.groups import RUN, ShortGroup
 from backprint.cli.options import ALLOW, TRUST, choice, run_options, split_names
 from backprint.cli.say import echo
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
     from backprint.tools.jobs import CorpusRun
 
 
-@click.group("kernels", cls=ShortGroup, others=("dedup", "find", "report"))
-def command() -> None:
-    """Collect the kernels that a compiler makes of samples, for a processor or a GPU that need not be there.
-
-    `backprint kernels SAMPLE... -o DIR` is short for `backprint kernels run`, which has the options.
-    """
-
-
-@command.command(RUN)
+@click.command("kernels")
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", "out", required=True, metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
@@ -53,7 +44,7 @@ def command() -> None:
 @ALLOW
 @TRUST
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes.")
-def extract_command(
+def command(
     samples: tuple[Path, ...],
     out: Path,
     targets: tuple[str, ...],
@@ -66,11 +57,13 @@ def extract_command(
     trust: bool,
     **given: Any,
 ) -> None:
-    """Write the kernels of the forward and backward of samples below DIR, each sample in a process of its own.
+    """Collect the kernels that a compiler makes of samples, for a processor or a GPU that need not be there.
 
-    Samples of GraphNet are captured first. No kernel is run, and no C++ compiler is needed, unless --check asks for
-    it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, a
-    kernel's results are wrong, or, with --check, a captured backward is not the derivative of its forward.
+    SAMPLE is a sample, or a folder of samples or of a corpus; each is processed in a process of its own. DIR gets the
+    kernels of their forwards and backwards as files, and kernels.jsonl, with a row for each kernel: where it came from,
+    and a hash that equal programs share. Samples of GraphNet are captured first. No kernel is run, and no C++ compiler
+    is needed, unless --check asks for it. If the command is ended at any moment, the same command continues. Exit code
+    1 if a graph is refused, a kernel's results are wrong, or, with --check, a captured backward is not the derivative.
     """
     from backprint.tools.bench.compilers.table import absolute_compiler
     from backprint.tools.jobs.find import begin_several
@@ -99,8 +92,12 @@ def close_run(done: CorpusRun, as_json: bool) -> None:
 
 
 def print_rows(done: CorpusRun, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line for each sample."""
+    """Print a line for each sample, and how many programs the kernels are."""
+    from backprint.tools.kernels.rows import FILE, read_rows, summary_lines
+
     for row in rows:
         word = ", ".join(filter(None, (row["cause"] or row["verdict"], row["derivative"])))
         echo(f"{row['id']}: {word}: {row['detail']}")
-    echo(f"{len(rows)} samples; programs in groups: backprint kernels dedup {done.out}", err=True)
+    for line in summary_lines(list(read_rows(done.out))):
+        echo(line)
+    echo(f"a row for each kernel: {done.out / FILE}")

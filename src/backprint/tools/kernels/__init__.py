@@ -4,10 +4,10 @@ This module is the face: `extract`, `dedup` and `lower`.
 
 - `nouns`: targets, kernels, their calls. `prepare`: a graph as a compiler takes it for a target. `compilers`,
   `inductor`: the code that a compiler writes. `extraction`: kernels of a Pair and of a Capture.
+- `read`: kernels in a wrapper's text. `ranges`: the values of their arguments. `normal`: a kernel without its names,
+  and its hashes.
 - `build_triton`: PTX and cubin. `winners`: the fastest configuration on a GPU that is here. `alone`, `alone_file`: one
-  kernel as one file. `save`, `read`: kernels in folders. `work`: the verb of a run.
-- `normal`, `normal_triton`, `normal_order`, `normal_cpp`: a kernel without its names, and its hashes. `index`,
-  `groups`: programs, their uses, and groups of equal ones. `reports`: the report of an index.
+  Triton kernel as one file. `save`, `rows`: kernels in folders, and `kernels.jsonl`. `work`: the verb of a run.
 - `checking/`: kernels run and compared with eager.
 - `lowered`, `lowered_check`, `lowered_build`: what `lower` returns. `loops/`: programs that walk time, as one kernel a
   direction. `fused/`: all other programs, in Inductor's kernels.
@@ -16,7 +16,6 @@ This module is the face: `extract`, `dedup` and `lower`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,6 @@ from backprint.tools.jobs.verbs import Verb
 from backprint.tools.kernels.nouns import CaptureKernels, Kernel
 
 if TYPE_CHECKING:
-    from backprint.tools.kernels.groups import KernelGroups
     from backprint.tools.kernels.lowered import Lowered
 
 
@@ -58,18 +56,17 @@ def extract(
     return capture_kernels(captured, target, direction, threads, compiler)
 
 
-def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> KernelGroups:
-    """Group kernels that are the same program, as `backprint kernels dedup` does.
+def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> dict[str, list[Kernel]]:
+    """Return hash -> the kernels that are the same program, whatever their names are.
 
-    `kernels` is what `bp.kernels.extract` returned, or several of these in a list. Iterating over the KernelGroups
-    yields a group for each program; with `ignore_sizes`, programs that differ in sizes and constants alone are one.
-    `.representative(group)` and `.members(group)` return its kernels, `.totals()` counts.
+    `kernels` is what `bp.kernels.extract` returned, or several of these in a list. With `ignore_sizes`, programs that
+    differ in sizes and constants alone are one.
     """
-    from backprint.tools.kernels.groups import grouped_kernels
+    from backprint.tools.kernels.rows import grouped
 
     if isinstance(kernels, Kernel | str) or not isinstance(kernels, Iterable):
         raise UsageError(f"dedup of {type(kernels).__name__}: pass a list of Kernels; bp.corpus.dedup is for samples")
-    return grouped_kernels(with_places(kernels_in(kernels)), "structure" if ignore_sizes else "program")
+    return grouped(_kernels_in(kernels), ignore_sizes)
 
 
 def lower(
@@ -116,20 +113,15 @@ def lower(
     return lower_sized(program, inputs, lengths or SIZES, name, target)
 
 
-def kernels_in(items: Iterable[object]) -> Iterator[Kernel]:
+def _kernels_in(items: Iterable[object]) -> Iterator[Kernel]:
     """Yield the kernels in iterables of them, one in another."""
     for item in items:
         if isinstance(item, Kernel):
             yield item
         elif isinstance(item, Iterable) and not isinstance(item, str | bytes):
-            yield from kernels_in(item)
+            yield from _kernels_in(item)
         else:
             raise UsageError(f"dedup of kernels: found {type(item).__name__} {str(item)[:40]!r}, which is no Kernel")
-
-
-def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Give each kernel that is of no file its number for a place: two of them are two uses."""
-    return (kernel if kernel.place else replace(kernel, place=f"[{number}]") for number, kernel in enumerate(kernels))
 
 
 # ------------------------------------------------------------------ the verb of a corpus run
@@ -156,6 +148,13 @@ def _check_verb(source: Path, options: Mapping[str, Any]) -> None:
     check_kernels(source, options)
 
 
+def _gather_verb(out: Path, options: Mapping[str, Any]) -> bool:
+    """Write the rows of all kernels of a run."""
+    from backprint.tools.kernels.work import gather_kernels
+
+    return gather_kernels(out, options)
+
+
 KERNELS: Mapping[str, Any] = {
     "targets": ["cpu"],
     "direction": "both",
@@ -168,4 +167,4 @@ KERNELS: Mapping[str, Any] = {
     "requires_grad": None,
 }
 
-CORPUS_VERB = Verb(_extract_verb, _load_verb, KERNELS, keeps=True, check=_check_verb)
+CORPUS_VERB = Verb(_extract_verb, _load_verb, KERNELS, keeps=True, check=_check_verb, finish=_gather_verb)

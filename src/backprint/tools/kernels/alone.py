@@ -1,8 +1,8 @@
-"""A kernel of Inductor as one file that runs by itself: `alone_text`, and the file of a Triton kernel.
+"""A Triton kernel of Inductor as one file that runs by itself, with torch and triton alone: `alone_text`.
 
-The file of a Triton kernel has the kernel's function, decorated with `triton.jit` only. What Inductor's own decorator
-says is there as plain data, and so are the functions of PyTorch that the kernel calls. Sources are parsed, and none of
-their code is run. `alone_file.py` has the parts that all files have in common, and the file of a C++ kernel.
+The file has the kernel's function, decorated with `triton.jit` only. What Inductor's own decorator says is there as
+plain data, and so are the functions of PyTorch that the kernel calls. Sources are parsed, and none of their code is
+run. `alone_file.py` has the other parts of a file.
 """
 
 from __future__ import annotations
@@ -19,20 +19,10 @@ from typing import Any
 import torch
 
 from backprint.errors import RefusedError
-from backprint.tools.kernels.alone_file import (
-    DRAWN,
-    FlowsOfTriton,
-    call_rows,
-    cpp_file,
-    draws_of_triton,
-    header,
-    literal,
-    template,
-    tensor_dtypes,
-)
-from backprint.tools.kernels.normal_order import is_setup
-from backprint.tools.kernels.normal_triton import find_kernel, is_jitted, parse_module
+from backprint.tools.kernels.alone_file import DRAWN, call_rows, header, literal, parameter_uses, template
+from backprint.tools.kernels.normal import is_setup
 from backprint.tools.kernels.nouns import Kernel
+from backprint.tools.kernels.read import find_kernel, is_jitted, parse_module
 
 # ------------------------------------------------------------------ the functions of PyTorch that a Triton kernel calls
 #
@@ -294,7 +284,7 @@ if DEVICE == "cpu":
 RESERVED = frozenset(
     "make drawn run difference disagreements launch title microseconds timed print_times main interpreted missing NAME "
     "HASH DEVICE CALLS CONFIGURATIONS CONSTANTS SIGNATURE OPTIONS WRITTEN DRAWS NEEDS_GPU KERNEL ROUNDING KINDS "
-    "FUNCTIONS WRITTEN_AS LINES assembled kind_of InterpreterBuilder "
+    "FUNCTIONS LINES assembled kind_of InterpreterBuilder "
     "torch triton tl tl_math libdevice triton_helpers os sys types inspect json".split()
 )
 """Names that the file defines itself. A kernel whose functions or constants have one of these names is refused."""
@@ -404,15 +394,25 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
             )
 
 
-def _triton_file(kernel: Kernel) -> str:
-    """Return the file of a Triton kernel."""
+def alone_text(kernel: Kernel) -> str:
+    """Return the text of a file that has a Triton kernel with its calls, and that `python kernel.py` runs.
+
+    A kernel without recorded calls raises RefusedError.
+    """
+    if kernel.language != "triton":
+        raise RefusedError(f"{kernel.name}: a kernel in {kernel.language:.40} has no file that runs by itself")
+    if not kernel.calls:
+        raise RefusedError(
+            f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
+            f"it from a Capture with `backprint kernels`"
+        )
     module = triton_module(kernel)
     if not kernel.configurations or not all(call.grids for call in kernel.calls):
         raise RefusedError(f"{kernel.name}: its configurations and grids are not known: extract it from a Capture")
     meta = metadata(kernel, module)
     helpers = needed_helpers(module.functions)
     parts = [
-        header(kernel, "torch and triton", TRITON_RUNS + "\n" + DRAWN),
+        header(kernel, TRITON_RUNS + "\n" + DRAWN),
         TRITON_IMPORTS.rstrip(),
         template("interpreter") if helpers.libdevice or ASSEMBLY in kernel.source else "",
         libdevice_lines(helpers),
@@ -427,14 +427,15 @@ def _triton_file(kernel: Kernel) -> str:
         template("common"),
         template("triton"),
     ]
-    return "\n\n".join(part for part in parts if part).rstrip() + "\n"
+    text = "\n\n".join(part for part in parts if part).rstrip() + "\n"
+    ast.parse(text)  # a text that Python cannot parse raises here, and is not returned
+    return text
 
 
 def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
     """Return lines that assign the recorded facts and calls of a kernel to names such as CALLS, as literals."""
     sizes = {name for configuration in kernel.configurations for name, _ in configuration.sizes}
     names = [name for name in module.parameters if name not in sizes]
-    values_of_arguments = draws_of_triton(module.main, tensor_dtypes(kernel, names))
     configurations = [
         {
             "sizes": dict(configuration.sizes),
@@ -445,7 +446,7 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
     ]
     options = {name: meta[name] for name in ("enable_fp_fusion",) if name in meta}
     options |= {"debug": bool(meta.get("debug")), "sanitize_overflow": False}
-    stored = FlowsOfTriton(module.main).stored
+    stored = {use.name for use in parameter_uses(kernel) if use.writes}
     has_random_numbers = any(f".{name}(" in kernel.source for name in RANDOM_FUNCTIONS)
     rows = {
         "NAME": kernel.name,
@@ -454,33 +455,13 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
         "CONSTANTS": meta["constants"],
         "CONFIGURATIONS": configurations,
         "OPTIONS": options,
-        "CALLS": call_rows(kernel, names, values_of_arguments),
+        "CALLS": call_rows(kernel, names),
         "WRITTEN": [name for name in names if name in stored],
         "DRAWS": has_random_numbers,
         "NEEDS_GPU": helpers.needs_gpu,
     }
     lines = [f"{name} = {literal(value)}" for name, value in rows.items()]
-    return "\n".join([*lines, f"KERNEL = {module.main.name}", _written_as(kernel, module)])
-
-
-def _written_as(kernel: Kernel, module: TritonModule) -> str:
-    """Return the lines of WRITTEN_AS: the code that Inductor wrote around the functions. With it, `read.py` restores
-    the module that Inductor wrote, which has the same hash."""
-    decorator = module.heuristic
-    lines = module.lines[decorator.lineno - 1 : decorator.end_lineno] if decorator is not None else ()
-    others = [node for node in (*module.functions, *module.constants) if node is not module.main]
-    statements = [*sorted(others, key=lambda node: node.lineno), module.main]  # the kernel is the last
-    rows = {
-        "imports": list(module.imports),
-        "statements": [node.name if isinstance(node, ast.FunctionDef) else ast.unparse(node) for node in statements],
-        "decorator": "\n".join(lines),
-        "sample": kernel.sample,
-        "direction": kernel.direction,
-        "target": kernel.target,
-        "compiler": kernel.compiler,
-    }
-    comment = "# What the compiler wrote around the functions, for those who compare programs. Nothing below reads it."
-    return f"{comment}\nWRITTEN_AS = {literal(rows)}"
+    return "\n".join([*lines, f"KERNEL = {module.main.name}"])
 
 
 def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
@@ -541,23 +522,3 @@ def helper_lines(helpers: NeededHelpers) -> str:
     assignments = [f"{HELPERS}.{name} = {name}" for name in helpers.functions]
     module_line = f'{HELPERS} = types.ModuleType("{HELPERS}")  # the name by which the kernel calls them'
     return "\n".join([f"# ---- {LICENSE}", "", helpers.source, "", "", module_line, *assignments])
-
-
-# ------------------------------------------------------------------ the file of any kernel
-
-
-def alone_text(kernel: Kernel) -> str:
-    """Return the text of a file that has a kernel with its calls, and that `python kernel.py` runs.
-
-    A kernel without recorded calls raises RefusedError.
-    """
-    if kernel.language not in ("triton", "cpp"):
-        raise RefusedError(f"{kernel.name}: the language {kernel.language!r:.40} is not triton or cpp")
-    if not kernel.calls:
-        raise RefusedError(
-            f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
-            f"it from a Capture with `backprint kernels`"
-        )
-    text = _triton_file(kernel) if kernel.language == "triton" else cpp_file(kernel)
-    ast.parse(text)  # a text that Python cannot parse raises here, and is not returned
-    return text

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -42,6 +43,7 @@ from backprint.tools.kernels.nouns import (
     target_named,
 )
 from backprint.tools.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
+from backprint.tools.kernels.ranges import Memory, Ranges, ranges_of, with_ranges
 from backprint.tools.kernels.read import kernels_of_wrapper
 
 # ------------------------------------------------------------------ the calls of a wrapper, recorded on meta tensors
@@ -65,9 +67,11 @@ class _RecordedCalls:
     externs: Counter[str] = field(default_factory=Counter)
     moved: int = 0
     """The bytes of the arguments and results of the extern operators."""
+    memory: Memory = field(default_factory=Memory)
 
     def add(self, name: str, args: Sequence[Any]) -> None:
         """Record a call of a kernel."""
+        self.memory.calls.append((name, [self.memory.of(value) for value in args]))
         self.kernels.setdefault(name, []).append(KernelCall(tuple(map(_argument_of, args))))
         self.order.append(name)
 
@@ -112,6 +116,9 @@ class _ExternRecorder(TorchDispatchMode):
             call = result_like if function in LIKE else for_program
             results = call(function, *args, **({} if function in LIKE else kwargs or {}))
             if not views and str(function) not in MEMORY:
+                memory = self.recorded.memory
+                written = results if results is not None else (args, kwargs)  # one that returns nothing may write all
+                memory.calls.append(("", [memory.of(value) for value in pytree.tree_leaves(written)]))
                 tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
                 self.recorded.moved += sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
             return results
@@ -149,8 +156,10 @@ def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
     recorded = _RecordedCalls()
     namespace = load_wrapper(wrapper, lambda name, types: _RecordedKernel(name, recorded))
     values = [_like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
+    recorded.memory.inputs = [recorded.memory.of(value) for value in values]
     with without_gpu(), _ExternRecorder(recorded):
-        namespace["call"](values)
+        results = namespace["call"](values)  # which empties the list
+    recorded.memory.outputs = [recorded.memory.of(value) for value in results]
     return recorded
 
 
@@ -273,8 +282,10 @@ def extracted_graphs(
     sample: str = "",
     direction: str = "both",
     compiler: KernelCompiler | None = None,
+    ranges: Ranges = MappingProxyType({}),
 ) -> Iterator[ExtractedGraph | RefusedGraph]:
     """Yield the kernels of a forward and of its backward, one graph at a time; if one is refused, the other is not.
+    `ranges` are those of the values of the graphs.
 
     The backward takes what the forward saves on the target; if the forward cannot be prepared, it takes the saved
     tensors as they were captured.
@@ -292,7 +303,7 @@ def extracted_graphs(
                 saved = prepared.saved
                 if direction in (name, "both"):
                     blank = blank_kernel(target, threads, name, compiler, sample)
-                    extracted = _extracted_graph(graph, prepared, blank, compiler)
+                    extracted = _extracted_graph(graph, prepared, blank, compiler, ranges)
         except BackprintError as error:
             extracted = RefusedGraph(name, str(error))
         if extracted is not None:
@@ -313,15 +324,22 @@ def extract_one_graph(
         return _extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
 
 
-def _extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compiler: KernelCompiler) -> ExtractedGraph:
+def _extracted_graph(
+    graph: Graph,
+    prepared: PreparedGraph,
+    blank: Kernel,
+    compiler: KernelCompiler,
+    ranges: Ranges = MappingProxyType({}),
+) -> ExtractedGraph:
     """Return the kernels of a prepared graph; `blank` has the facts that they share."""
     target = target_named(blank.target)
     refuse_cpu_only(prepared, target)
     outputs = _output_ports(graph, prepared)  # before Inductor rewrites the module
     code = compiler.write(prepared, target.name, blank.direction == "backward")
     recorded = record_calls(code.wrapper, prepared, compiler)
-    compiled = (item for item in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(item, Kernel))
+    compiled = kernels_of_wrapper(code.wrapper, blank.direction)
     kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in compiled)
+    kernels = with_ranges(kernels, recorded.memory, graph, ranges)
     if target.language == "triton":
         kernels = tuple(map(with_grids, kernels))
     return ExtractedGraph(
@@ -437,8 +455,9 @@ def capture_kernels(
     if threads < 1:
         raise UsageError(f"threads={threads!r} must be 1 or more")
     aim, row, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
+    ranges = ranges_of(capture)
     for place, pair in enumerate(capture.pairs):
-        for extracted in extracted_graphs(pair, aim, threads, capture.name, direction, row):
+        for extracted in extracted_graphs(pair, aim, threads, capture.name, direction, row, ranges):
             title = f"pair_{place} {extracted.direction}"
             if isinstance(extracted, ExtractedGraph):
                 graphs.append(replace(extracted, title=title))

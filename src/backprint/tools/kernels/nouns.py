@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -80,9 +79,6 @@ def known_targets() -> list[str]:
 
 # ------------------------------------------------------------------ kernels, their calls, and extern calls
 
-VERSION = "1"
-"""Of normal forms; hashes of two versions are never the same."""
-
 
 @dataclass(frozen=True, slots=True)
 class KernelArgument:
@@ -94,6 +90,10 @@ class KernelArgument:
     stride: tuple[int, ...] = ()
     value: int | float | bool | None = None
     """Of a number."""
+    low: float | None = field(default=None, compare=False)
+    high: float | None = field(default=None, compare=False)
+    """Of a tensor: its least and largest finite value where the Capture ran on its own inputs; None if that is not
+    known. Calls that differ in these alone are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,20 @@ class Kernel:
     """Of C++: the vector instructions it was written for."""
     sample: str = ""
     direction: str = ""
-    place: str = ""
-    """The file that it was read from."""
 
     @property
     def hash(self) -> str:
-        """Return a hash that two kernels share only if they are the same program."""
-        return self.form.kernel_hash
+        """A hash that two kernels share only if they are the same program, whatever their names are."""
+        from backprint.tools.kernels.normal import normal_form
+
+        return normal_form(self.language, self.source, self.name).program_hash
+
+    @property
+    def structure(self) -> str:
+        """A hash that kernels share if they differ in names, sizes and constants alone."""
+        from backprint.tools.kernels.normal import normal_form
+
+        return normal_form(self.language, self.source, self.name).structure_hash
 
     def ptx(self, capability: int | None = None) -> str:
         """Return a Triton kernel's PTX in its first configuration, for 90 or another compute capability."""
@@ -196,13 +203,6 @@ class Kernel:
     def cubin(self, capability: int | None = None) -> bytes:
         """Return a Triton kernel's cubin in its first configuration, for 90 or another compute capability."""
         return self.built(capability).cubin
-
-    @property
-    def form(self) -> NormalForm:
-        """The kernel's program without its names, comments and layout."""
-        from backprint.tools.kernels.normal import normal_form
-
-        return normal_form(self)
 
     def times(self) -> KernelTimes:
         """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
@@ -215,27 +215,6 @@ class Kernel:
         from backprint.tools.kernels.build_triton import built
 
         return next(built(self, target_named(f"cuda:{capability}" if capability else self.target)))
-
-
-@dataclass(frozen=True, slots=True)
-class NormalForm:
-    """A kernel's program without its names, comments and layout, as text of one token a line."""
-
-    language: str
-    structure: str
-    """The program with `#` for each number."""
-    constants: str
-    """The numbers in their order, the size hints, and the divisibility of arguments."""
-
-    @property
-    def kernel_hash(self) -> str:
-        """Return a hash that two kernels share only if they are the same program."""
-        return _digest(self.language, self.structure, self.constants)
-
-    @property
-    def structure_hash(self) -> str:
-        """Return a hash that programs share if only their sizes and constants differ."""
-        return _digest(self.language, self.structure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +282,3 @@ class CaptureKernels:
         verdicts = verdicts_of_kernels(self, configurations, timeout)
         backward = any(verdict.name.endswith(" backward") for verdict in verdicts)
         return with_derivatives(verdicts, derivatives_of_pairs(self.capture)) if backward else verdicts
-
-
-def _digest(*texts: str) -> str:
-    joined = "\0".join((VERSION, *texts))
-    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()

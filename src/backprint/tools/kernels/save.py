@@ -1,9 +1,11 @@
 """Write the kernels of a Capture below a folder.
 
+    TARGET/kernels.jsonl                    a row for each kernel (`rows`)
     TARGET/pair_0/forward/wrapper.py        Python code that calls the kernels, with their sources in it
     TARGET/pair_0/forward/graph.json        ports, guards, notes, and each kernel's facts and calls
-    TARGET/pair_0/forward/kernels/NAME.py   a kernel alone, with its recorded calls
-    TARGET/pair_0/forward/built/NAME/…      its compiled forms, with `build`
+    TARGET/pair_0/forward/kernels/NAME.py   a Triton kernel alone, with its recorded calls
+    TARGET/pair_0/forward/kernels/NAME.cpp  a C++ kernel's source
+    TARGET/pair_0/forward/built/NAME/…      a Triton kernel's compiled forms, with `build`
 
 Where the target's GPU is here, `graph.json` has the time of each configuration of a kernel, and which is the fastest.
 
@@ -32,8 +34,14 @@ from backprint.tools.kernels.nouns import (
     KernelConfiguration,
     KernelTarget,
 )
-from backprint.tools.kernels.read import ALONE_FOLDER, BUILT_FOLDER, FORMAT, GRAPH_FILE, WRAPPER_FILE
+from backprint.tools.kernels.rows import KernelRow, row_of, write_rows
 from backprint.tools.kernels.winners import is_here
+
+FORMAT = 2
+"""The format of `graph.json`."""
+
+SUFFIXES = {"triton": "py", "cpp": "cpp"}
+"""The suffix of a kernel's file, by language."""
 
 NOT_TIMED = "not timed"
 
@@ -49,8 +57,12 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         times_lines: list[str] = []
+        rows: list[KernelRow] = []
         for graph in kernels.graphs:
             times_lines += _write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
+            within = f"{place.name}/{graph.title.replace(' ', '/')}"
+            rows += [row_of(kernel, graph.title, f"{within}/{file_of(kernel)}") for kernel in graph.kernels]
+        write_rows(unfinished, rows)
         if place.exists():
             shutil.rmtree(place)
         os.replace(unfinished, place)
@@ -64,16 +76,22 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
 def _write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
     """Write the wrapper and the kernels of one graph; return a line for each kernel that was timed."""
     place.mkdir(parents=True)
-    (place / WRAPPER_FILE).write_text(graph.wrapper, encoding="utf-8")
+    (place / "wrapper.py").write_text(graph.wrapper, encoding="utf-8")
     for kernel in graph.kernels:
-        (place / ALONE_FOLDER).mkdir(exist_ok=True)
-        (place / ALONE_FOLDER / f"{kernel.name}.py").write_text(alone_text(kernel), encoding="utf-8")
+        (place / "kernels").mkdir(exist_ok=True)
+        text = alone_text(kernel) if kernel.language == "triton" else kernel.source
+        (place / file_of(kernel)).write_text(text, encoding="utf-8")
         if build and kernel.language == "triton":
-            _write_built(graph, kernel, place / BUILT_FOLDER / kernel.name)
+            _write_built(graph, kernel, place / "built" / kernel.name)
     known = [_facts_of_kernel(kernel) | _facts_of_times(graph.target, kernel) for kernel in graph.kernels]
     facts = {**facts_of(graph), "kernels": known}
-    (place / GRAPH_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    (place / "graph.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     return [_times_line(row["name"], row["times"]) for row in known if "times" in row]
+
+
+def file_of(kernel: Kernel) -> str:
+    """Return the path of a kernel's file in the folder of its graph."""
+    return f"kernels/{kernel.name}.{SUFFIXES[kernel.language]}"
 
 
 def _times_line(name: str, times: Mapping[str, Any]) -> str:
@@ -122,11 +140,10 @@ def _facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
 
 def _facts_of_kernel(kernel: Kernel) -> dict[str, Any]:
     """Return the facts of a kernel, for JSON."""
-    form = kernel.form
     return {
         "name": kernel.name,
-        "hash": form.kernel_hash,
-        "structure": form.structure_hash,
+        "hash": kernel.hash,
+        "structure": kernel.structure,
         "language": kernel.language,
         "compiler": kernel.compiler,
         "threads": kernel.threads,

@@ -13,6 +13,7 @@ from backprint.tools.kernels.checking.check import derivatives_of_pairs, verdict
 from backprint.tools.kernels.compilers import kernel_compiler
 from backprint.tools.kernels.extraction import capture_kernels
 from backprint.tools.kernels.nouns import CaptureKernels, target_named
+from backprint.tools.kernels.rows import gather_rows
 from backprint.tools.kernels.save import NOT_TIMED, save_kernels
 
 
@@ -30,6 +31,15 @@ def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
 
     inductor.load_inductor("compile_fx", "lowering", "codegen.cpp", "codegen.triton")
     return warm(options)
+
+
+def gather_kernels(out: Path, options: Mapping[str, Any]) -> bool:
+    """Write OUT/kernels.jsonl at the end of a run; no sample must be done again."""
+    from backprint.tools.jobs.ledger import NAME, Ledger
+
+    with Ledger.reading(out / NAME) as ledger:
+        gather_rows(out, [row["id"] for row in ledger.rows(order="id")])
+    return False
 
 
 def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from backprint.tools.kernels.compilers import inductor
 from backprint.tools.kernels.extraction import FORMS, blank_kernel, record_calls, refuse_cpu_only, with_origin
 from backprint.tools.kernels.fused.nouns import CodePort, Direction, identifier, unique
 from backprint.tools.kernels.inductor import lower_with_inductor, lowering_for
-from backprint.tools.kernels.nouns import Kernel, KernelTarget
+from backprint.tools.kernels.nouns import KernelTarget
 from backprint.tools.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.tools.kernels.read import kernels_of_wrapper
 
@@ -61,7 +61,7 @@ def direction_of(
     code = lower_with_inductor(prepared, name == "backward")
     recorded = record_calls(code.wrapper, at_capture(prepared), compiler)
     blank = blank_kernel(target, 1, name, compiler)
-    compiled = (item for item in kernels_of_wrapper(code.wrapper, name) if isinstance(item, Kernel))
+    compiled = kernels_of_wrapper(code.wrapper, name)
     kernels = tuple(with_grids(with_origin(kernel, blank, code, recorded, graph)) for kernel in compiled)
     moved = sum(least_bytes(call, kernel) for kernel in kernels for call in kernel.calls) + recorded.moved
     beside = dict(recorded.externs)

@@ -1,0 +1,151 @@
+"""The range of values of each tensor that a kernel is called with, as the Capture's own run has them.
+
+The graphs run once in eager, on the Capture's inputs, and the least and the largest value of each tensor are kept. The
+calls of a wrapper were recorded on tensors without data, so a value is followed by its memory: a kernel's argument has
+the range of a graph's input while nothing has written into that memory, and of a graph's output once nothing writes
+into it any more.
+
+    call(buf0 of input x)                x's range
+    call(buf1, written, then read)       not known: a value between two kernels
+    call(buf2, written, then returned)   the output's range, for those who read it after its last write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.tensors import storage_id
+from backprint.errors import is_defect
+from backprint.graph.nouns import Capture, Graph, Ref
+from backprint.prove.run import RunOptions
+from backprint.prove.whole import replay
+from backprint.tools.kernels.alone_file import parameter_uses
+from backprint.tools.kernels.nouns import Kernel, KernelCall
+
+Range = tuple[float, float]
+Ranges = Mapping[tuple[int, str], Range]
+"""id of a Graph, name of a value in it -> its range."""
+
+
+def ranges_of(capture: Capture) -> Ranges:
+    """Run the graphs of a Capture once on its own inputs; return the range of each tensor that has one.
+
+    A Capture without values, or whose graphs do not run here, has none.
+    """
+    ranges: dict[tuple[int, str], Range] = {}
+    graphs = {id(graph): _ports_of(graph) for pair in capture.pairs for graph in pair.graphs}
+
+    def watch(graph: Graph, name: str, value: Any) -> None:
+        if name in graphs.get(id(graph), ()) and isinstance(value, Tensor) and (found := range_of(value)):
+            ranges[id(graph), name] = found
+
+    try:
+        replay(capture, options=RunOptions(watch=watch))
+    except Exception as error:  # of any kind: the program's operators run
+        if is_defect(error):
+            raise
+    return ranges
+
+
+def _ports_of(graph: Graph) -> set[str]:
+    """Return the names of a graph's results, and of its inputs but for tangents, which stand for any gradient."""
+    inputs = {port.local for port in graph.inputs if port.role != "tangent"}
+    return inputs | {value.name for value in graph.results if isinstance(value, Ref)}
+
+
+def range_of(value: Tensor) -> Range | None:
+    """Return the least and the largest finite number of a tensor; None if it has none, or is complex."""
+    if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
+        return None
+    values = value.detach()
+    if values.is_floating_point():
+        values = values.double() if values.dtype.itemsize == 1 else values
+        values = values[values.isfinite()]
+    elif values.dtype == torch.bool:
+        values = values.to(torch.uint8)
+    return (values.amin().item(), values.amax().item()) if values.numel() else None
+
+
+@dataclass(slots=True)
+class Memory:
+    """The memory that the calls of a wrapper read and write, in their order."""
+
+    calls: list[tuple[str, list[int | None]]] = field(default_factory=list)
+    """The name of each kernel that is called, and the memory of each argument, None of a number. An operator beside
+    the kernels has the name '', and the memory that it writes."""
+    inputs: list[int | None] = field(default_factory=list)
+    outputs: list[int | None] = field(default_factory=list)
+    kept: list[Tensor] = field(default_factory=list)
+    """Tensors that must live while memory is told apart by its number."""
+
+    def of(self, value: Any) -> int | None:
+        """Return the memory of an argument."""
+        if not isinstance(value, Tensor):
+            return None
+        self.kept.append(value)
+        return storage_id(value.untyped_storage())
+
+
+def with_ranges(kernels: Sequence[Kernel], memory: Memory, graph: Graph, ranges: Ranges) -> tuple[Kernel, ...]:
+    """Return kernels with the ranges of their arguments."""
+    locals_in = [port.local for port in graph.inputs]
+    locals_out = [value.name if isinstance(value, Ref) else "" for value in graph.results]
+    if not ranges or (len(memory.inputs), len(memory.outputs)) != (len(locals_in), len(locals_out)):
+        return tuple(kernels)
+    written = {kernel.name: _writes(kernel) for kernel in kernels}
+    before = _known(memory.inputs, locals_in, graph, ranges)
+    after = _known(memory.outputs, locals_out, graph, ranges)
+    found: list[list[Range | None]] = []
+    for name, places in memory.calls:
+        found.append([before.get(place) for place in places])
+        for place in _written(written, name, places):
+            before.pop(place, None)
+    for number, (name, places) in reversed(list(enumerate(memory.calls))):
+        for place in _written(written, name, places):
+            after.pop(place, None)
+        found[number] = [one or after.get(place) for one, place in zip(found[number], places, strict=True)]
+    rows: dict[str, list[list[Range | None]]] = {}
+    for (name, _), row in zip(memory.calls, found, strict=True):
+        rows.setdefault(name, []).append(row)
+    return tuple(
+        replace(kernel, calls=tuple(map(_call_with_ranges, kernel.calls, rows.get(kernel.name, []))))
+        for kernel in kernels
+    )
+
+
+def _known(places: Sequence[int | None], names: Sequence[str], graph: Graph, ranges: Ranges) -> dict[int | None, Range]:
+    """Return the range of each memory that holds one known value: two values in one memory have none."""
+    known: dict[int | None, Range] = {}
+    shared = {place for place in places if places.count(place) > 1}
+    for place, name in zip(places, names, strict=True):
+        if place is not None and place not in shared and (id(graph), name) in ranges:
+            known[place] = ranges[id(graph), name]
+    return known
+
+
+def _writes(kernel: Kernel) -> list[bool]:
+    """Return of each argument of a kernel whether the kernel may write into it."""
+    if kernel.language == "triton":
+        return [use.writes for use in parameter_uses(kernel)]
+    types = kernel.declared.strip("[]").split(", ") if kernel.declared else []
+    return ["*" in kind and "const " not in kind for kind in types]
+
+
+def _written(written: Mapping[str, Sequence[bool]], name: str, places: Sequence[int | None]) -> list[int | None]:
+    """Return the memory that a call writes: of an operator beside the kernels, all that was recorded."""
+    if name not in written:
+        return list(places)
+    return [place for place, writes in zip(places, written[name], strict=False) if writes]
+
+
+def _call_with_ranges(call: KernelCall, ranges: Sequence[Range | None]) -> KernelCall:
+    arguments = tuple(
+        argument if span is None else replace(argument, low=span[0], high=span[1])
+        for argument, span in zip(call.arguments, ranges, strict=True)
+    )
+    return replace(call, arguments=arguments)
