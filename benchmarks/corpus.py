@@ -18,8 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from backprint.child.limits import Limits, cores
+from backprint.child.processes import status
+from backprint.common.memory import GIB
 from backprint.tools.jobs.ledger import NAME
-from backprint.tools.jobs.processes import GIB, Limits, cores, status
 from backprint.tools.jobs.run import Begun, RunPlan, Written, run_plan
 
 VERB = """

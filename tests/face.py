@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from backprint._torch.fake import FakeTensorMode
     from backprint._torch.private import FEATURES, Private, look_up, stopped_by
     from backprint._torch.probes import PROBES, broken_probes, stopped_features
+    from backprint.child import processes
+    from backprint.child import tensors as child_tensors
+    from backprint.child.answering import Answering, serve
+    from backprint.child.child import KEPT, MESSAGE, Child, Line, forked, in_child, run_command
+    from backprint.child.ends import ChildDied, ChildEnd
+    from backprint.child.limits import Limits, limited
+    from backprint.child.tensors import SharedMemory, TensorChild, put_results, read_inputs
     from backprint.cli import VERBS, main, say, show
     from backprint.cli.bench_compare import command as bench_compare_command
     from backprint.cli.bench_report import command as bench_report_command
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
     from backprint.common.files import read_bytes
     from backprint.common.folders import SUFFIX, unfinished_folder
     from backprint.common.formats import has_graphnet
+    from backprint.common.memory import GIB
     from backprint.common.names import free_name
     from backprint.common.text import CHOICES, amount, parse_json, printable, spreadsheet_cell
     from backprint.derive import beside, duals
@@ -361,7 +369,7 @@ if TYPE_CHECKING:
     from backprint.tools.graphnet.write import TREES as WRITE_TREES
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
     from backprint.tools.jobs import merge as merge_module
-    from backprint.tools.jobs import processes, progress, ray, worker
+    from backprint.tools.jobs import progress, ray, worker
     from backprint.tools.jobs.apart import run_apart
     from backprint.tools.jobs.find import MOST_BYTES, Job, Shard, families, find, source_hash
     from backprint.tools.jobs.ledger import (
@@ -380,7 +388,6 @@ if TYPE_CHECKING:
     from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, unify
     from backprint.tools.jobs.places import RESULT, WORK, log_of
     from backprint.tools.jobs.pool import Event, Pool, Stage
-    from backprint.tools.jobs.processes import GIB, ChildEnd, Limits
     from backprint.tools.jobs.progress import Bars, ProgressLines
     from backprint.tools.jobs.ray import Cluster, connected, limits_on
     from backprint.tools.jobs.run import Begun, RunPlan, Stopped, Written, run_plan
@@ -388,7 +395,6 @@ if TYPE_CHECKING:
     from backprint.tools.jobs.task import TREE_FILES, TREE_NAMES, Task, on_cpu
     from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
     from backprint.tools.jobs.verbs import capture_and_prove, resolve_verb, sample_row
-    from backprint.tools.jobs.worker import MESSAGE
     from backprint.tools.kernels import build_triton, winners
     from backprint.tools.kernels import save as kernels_save
     from backprint.tools.kernels.alone import alone_text, helper_definitions
@@ -427,7 +433,7 @@ if TYPE_CHECKING:
         state_of,
         take_out_draws,
     )
-    from backprint.tools.measuring import clocks, transfer
+    from backprint.tools.measuring import clocks
     from backprint.tools.measuring.clocks import (
         STAGES,
         TimingChange,

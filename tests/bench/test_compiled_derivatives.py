@@ -134,7 +134,7 @@ def test_a_wrong_backward_is_not_the_derivative(judged: Any, compiler: str, said
         ("fewer_digits", "explains"),
         ("returns_float32", "is float32"),
         ("refuses_float64", "TypeError: float64 is not supported"),
-        ("dies_in_float64", "exit code 3"),
+        ("dies_in_float64", "exit 3"),
         ("other_forward", "the compiled forward is not the captured one"),
         ("remembers", "the compiled forward is not the captured one"),
     ],

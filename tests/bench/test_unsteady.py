@@ -18,12 +18,12 @@ from face import (
     Eager,
     apart,
     bench_graphs,
+    child_tensors,
     judged,
     launch,
     notes_of_outputs,
     on_cpu,
     outcome_of_outputs,
-    transfer,
 )
 
 OWN = Path(__file__).with_name("own_compilers.py")
@@ -179,10 +179,10 @@ def test_workers_see_gpus_only_for_samples_that_may_be_there() -> None:
 
 
 def test_results_that_are_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "MOST_HELD", 3 * 1024)
-    budget = transfer.HeldBudget()
+    monkeypatch.setattr(child_tensors, "MOST_HELD", 3 * 1024)
+    budget = child_tensors.HeldBudget()
     assert [budget.takes(1024) for _ in range(4)] == [True, True, True, False]
-    assert transfer.HeldBudget().takes(1 << 40)
+    assert child_tensors.HeldBudget().takes(1 << 40)
 
 
 # ------------------------------------------------------------------ rounding

@@ -33,11 +33,11 @@ import subjects
 from click.testing import CliRunner
 from subjects.corpora import compared, corpus, files, rows
 
+from backprint.child.limits import FREE
 from backprint.cli import main as backprint
 from backprint.errors import SampleError, UsageError
 from backprint.tools.jobs.ledger import NAME, Ledger
 from backprint.tools.jobs.places import WORK
-from backprint.tools.jobs.processes import FREE
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 

@@ -12,7 +12,7 @@ import pytest
 from subjects.corpora import SMALL, VERBS, at_work, corpus, left_behind, plan, rows, worked
 from subjects.hostile import DEEDS, PRINTED
 
-from face import WORK, Event, Pool, Stage, Stopped, log_of, run_plan, worker
+from face import KEPT, WORK, Event, Pool, Stage, Stopped, log_of, run_plan
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),
@@ -87,7 +87,7 @@ def test_a_lost_sample_is_tried_once_more_alone_and_no_other(out: Path) -> None:
 
 def test_the_last_of_what_a_failed_sample_printed_is_kept(out: Path) -> None:
     text = log_of(out, "flood").read_text()
-    assert len(text) <= worker.LOG < PRINTED
+    assert len(text) <= KEPT < PRINTED
     assert "the last line" in text
     assert "ValueError: after much output" in text
 

@@ -1,13 +1,12 @@
 """Plant errors in the kernels of a Capture, and count those that a check sees: the measure of the check itself.
 
-`python -P -m kernels.check_faults FOLDER EVERY`, with the tests on the path, is the process that runs them. A fault
-is `seen` if the graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit,
+`python -P -m kernels.check_faults LINE PARENT FOLDER`, with the tests on the path, is the process that runs them. A
+fault is `seen` if the graph's kernels do not run or compare wrong, `nothing` if every result is the same to the bit,
 `rounding` if results are as near to float64 as eager's or those of the right kernels, and `missed` else.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -21,16 +20,14 @@ from unittest import mock
 from kernels.planted_faults import PlantedFault, planted_faults
 from torch import Tensor
 
+from backprint.child.child import in_child, line_of
 from backprint.errors import is_defect
 from backprint.graph.verdicts import GOOD
-from backprint.tools.jobs.processes import in_child
 from backprint.tools.kernels.checking.check import run_check_process, subject_of, write_inputs
 from backprint.tools.kernels.checking.plan import (
     SAMPLE,
-    VERDICTS,
     CheckPlan,
     CheckSubject,
-    append_line,
     read_plan,
     write_plan,
 )
@@ -61,23 +58,26 @@ def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float 
         write_inputs(kernels.capture, folder / SAMPLE)
         write_plan(folder, plan)
         with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
-            run_check_process("kernels.check_faults", folder, plan, timeout, str(every))
-        lines = (folder / VERDICTS).read_text("utf-8").splitlines()
-        return [FaultRow(**json.loads(line)) for line in lines]
+            rows: list[FaultRow] = []
+            run_check_process(
+                "kernels.check_faults", folder, plan, timeout, every, lambda row: rows.append(FaultRow(**row))
+            )
+        return rows
 
 
 def check_planted() -> None:
     """Check the faults of the folder that the command line names."""
     from backprint.tools.kernels.checking import work
 
-    folder, every = Path(sys.argv[1]), int(sys.argv[2])
+    line, (place,) = line_of(sys.argv[1:])
+    folder, every = Path(place), next(iter(line))
     plan = read_plan(folder)
     graphs = work.graphs_of_check(plan, folder)
     forward = work.ForwardKernels()
     for subject in plan.subjects:
         check = work.GraphCheck(subject, plan, graphs[subject.title], forward, folder)
         for row in rows_of_graph(check, every):
-            append_line(folder, asdict(row))
+            line.send(asdict(row))
         if subject.direction == "forward":
             forward = check.run()[1]
 
@@ -94,7 +94,7 @@ def rows_of_graph(check: Any, every: int) -> Iterator[FaultRow]:
     faults = [fault for kernel in check.subject.kernels for fault in planted_faults(kernel)]
     for fault in faults[::every]:
         end = in_child(partial(outcome_of_fault, judge, check.subject, fault, wanted), SECONDS)
-        outcome, detail = end.value if end.ended_well else ("seen", f"{end.cause}: {end.detail}")
+        outcome, detail = end.value if end.ended_well else ("seen", str(end))
         yield FaultRow(check.subject.title, fault.kind, fault.told, outcome, detail)
 
 

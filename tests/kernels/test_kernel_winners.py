@@ -82,7 +82,7 @@ def test_what_is_no_time_is_refused_with_what_was_said(text: str) -> None:
 
 
 def test_a_file_that_fails_is_refused_with_what_it_said() -> None:
-    with pytest.raises(RefusedError, match=r"ended with exit code 1: .*out of memory"):
+    with pytest.raises(RefusedError, match=r"not finished: exit 1: .*out of memory"):
         winners.times_of_file(with_configurations(1), [sys.executable, "-c", "raise SystemExit('out of memory')"])
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from backprint.child import processes
+from backprint.child.limits import Limits
+from backprint.common.memory import GIB
 from backprint.errors import SampleError, UsageError
-from backprint.tools.jobs import processes
 from backprint.tools.jobs.ledger import NAME, Ledger
 from backprint.tools.jobs.places import RESULT, WORK
-from backprint.tools.jobs.processes import GIB, Limits
 from backprint.tools.jobs.run import RunPlan, run_plan
 
 VERBS = Path(__file__).with_name("hostile.py")

@@ -90,40 +90,58 @@ def run_python(
 @contextlib.contextmanager
 def workers_forked() -> Iterator[None]:
     """Workers of pools are forked from one process, which has loaded and tried what they need."""
-    from backprint.tools.jobs import pool
 
-    plain: Any = pool.subprocess
+    def forks(words: Sequence[str], environment: Mapping[str, str]) -> bool:
+        # A process that sees a GPU cannot be forked.
+        return "backprint.tools.jobs.worker" in words and environment.get("CUDA_VISIBLE_DEVICES") == ""
 
-    def begun(command: Sequence[str], *, pass_fds: Sequence[int], env: Mapping[str, str], **options: Any) -> Any:
-        if env.get("CUDA_VISIBLE_DEVICES") != "":  # a process that sees a GPU cannot be forked
-            return plain.Popen(command, pass_fds=pass_fds, env=env, **options)
-        with open(os.devnull, "rb") as nothing:
-            descriptors = nothing.fileno(), options["stdout"].fileno(), options["stderr"].fileno(), *pass_fds
-            return Call(server(("-P",), WORKERS), [WORKERS], os.getcwd(), {SERVERS: servers(FILES), **env}, descriptors)
-
-    pool.subprocess = types.SimpleNamespace(Popen=begun, DEVNULL=plain.DEVNULL)  # type: ignore[assignment]  # what it uses
-    try:
+    with _replaced(forks, lambda words: [WORKERS], WORKERS, {SERVERS: lambda: servers(FILES)}):
         yield
-    finally:
-        pool.subprocess = plain
 
 
 @contextlib.contextmanager
 def files_forked() -> Iterator[None]:
-    """Exported files that Backprint itself runs, to see that they say what they must, are run by `run_python`."""
-    from backprint.tools.bench import shrinking
+    """Exported files that Backprint itself runs, to see that they say what they must, are forked too."""
 
-    plain = shrinking.subprocess
+    def forks(words: Sequence[str], environment: Mapping[str, str]) -> bool:
+        return words[0] == sys.executable and words[1].endswith(".py")
 
-    def run_command(command: Sequence[str], *, cwd: Path, timeout: float, **options: Any) -> Any:
-        return run_python(command[1:], flags=("-P",), cwd=cwd, timeout=timeout)
+    with _replaced(forks, lambda words: words[1:], FILES[1], {}):
+        yield
 
-    expired = subprocess.TimeoutExpired
-    shrinking.subprocess = types.SimpleNamespace(run=run_command, TimeoutExpired=expired)  # type: ignore[assignment]  # as above
+
+@contextlib.contextmanager
+def _replaced(
+    forks: Callable[[Sequence[str], Mapping[str, str]], bool],
+    words_of: Callable[[Sequence[str]], Sequence[str]],
+    loaded: str,
+    added: Mapping[str, Callable[[], str]],
+) -> Iterator[None]:
+    """Programs that Backprint starts and for which `forks` holds are forked from the server with `loaded`."""
+    from backprint.child import child
+
+    plain = child.open_process
+
+    def open_process(
+        words: Sequence[str],
+        output: int,
+        descriptors: Sequence[int],
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+    ) -> Any:
+        if not forks(words, environment):
+            return plain(words, output, descriptors, environment, folder)
+        with open(os.devnull, "rb") as nothing:
+            given = nothing.fileno(), output, output, *descriptors
+            known = {**{name: value() for name, value in added.items()}, **environment}
+            call = Call(server(("-P",), loaded), words_of(words), os.fspath(folder or os.getcwd()), known, given)
+            return call.pid, call.wait
+
+    child.open_process = open_process
     try:
         yield
     finally:
-        shrinking.subprocess = plain
+        child.open_process = plain
 
 
 class Call:
@@ -288,8 +306,9 @@ def kept(asked: socket.socket) -> Callable[[], None]:
 
 
 def work(descriptors: Sequence[int]) -> None:
-    """Be a worker that reads from one descriptor and answers on the other."""
-    from backprint.tools.jobs import processes, worker
+    """Be a worker whose line is this descriptor."""
+    from backprint.child import processes
+    from backprint.tools.jobs import worker
 
     die_with_parent = processes.die_with_parent
 
@@ -301,7 +320,7 @@ def work(descriptors: Sequence[int]) -> None:
     os.setsid()
     processes.die_with_parent = begun_by
     with files_forked():
-        worker.main(list(map(str, descriptors)))
+        worker.main([*map(str, descriptors), "0"])
 
 
 def play(arguments: Sequence[str]) -> None:

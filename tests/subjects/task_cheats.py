@@ -453,10 +453,10 @@ def Solution(x, weight):
 
 UNRULY: dict[str, tuple[str, str]] = {
     "exits": (other("        raise SystemExit(0)\n"), "SystemExit"),
-    "exits at once": (other("        import os\n        os._exit(0)\n"), "ended with exit code 0"),
-    "exits at import": (other(before="import os\nos._exit(3)"), "ended with exit code 3"),
+    "exits at once": (other("        import os\n        os._exit(0)\n"), "exit 0: ended before it was done"),
+    "exits at import": (other(before="import os\nos._exit(3)"), "exit 3: ended before it was done"),
     "crashes": (other("        import ctypes\n        ctypes.string_at(0)\n"), "killed by SIGSEGV"),
-    "hangs": (other("        import time\n        time.sleep(1000)\n"), "no answer after"),
+    "hangs": (other("        import time\n        time.sleep(1000)\n"), "timeout: still at work after"),
     "raises": (other("        raise ValueError('not today')\n"), "ValueError: not today"),
     "raises at its twelfth call": (
         other(

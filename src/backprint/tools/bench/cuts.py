@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.child.child import in_child
+from backprint.child.processes import processor_seconds, status
 from backprint.graph.fx.convert import spec_of
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves, refs
@@ -31,7 +33,6 @@ from backprint.graph.steps import live, mapped, used
 from backprint.prove.run import perform_steps, subgraphs
 from backprint.tools.export.judged import Eager, first_line, judged
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
-from backprint.tools.jobs.processes import in_child, processor_seconds, status
 from backprint.tools.lowering.subjects import Compile, graph_classes
 from backprint.tools.parts.uninitialised import uninitialized_values
 from backprint.values.geometry import span
@@ -385,9 +386,9 @@ class FaultTrials:
         end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory, spent)
         seconds = time.monotonic() - started
         if not end.ended_well:
-            kind = "eager failed" if end.cause == "raised" else end.cause
+            kind = "eager failed" if end.cause == "raised" else end.kind
             return FaultTrial(
-                kind, end.detail if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds
+                kind, end.reason if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds
             )
         outputs = tuple(_WrongOutput(**row) for row in end.value["outputs"])
         return FaultTrial(**{**end.value, "outputs": outputs, "seconds": seconds})

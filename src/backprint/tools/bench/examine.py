@@ -20,6 +20,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.child.tensors import (
+    HeldBudget,
+    ResultKind,
+    UnsentValue,
+    kind_of_result,
+    read_results,
+    slot_offsets,
+)
 from backprint.graph.nouns import Ref
 from backprint.graph.steps import used
 from backprint.run_sample import ports
@@ -40,14 +48,6 @@ from backprint.tools.export.judged import within_tolerance
 from backprint.tools.export.rerun import copies
 from backprint.tools.lowering.subjects import BenchStep, RandomState, inputs_of_results, random_now, state_of
 from backprint.tools.measuring.clocks import CheatFound
-from backprint.tools.measuring.transfer import (
-    HeldBudget,
-    ResultKind,
-    UnsentValue,
-    kind_of_result,
-    read_results,
-    slot_offsets,
-)
 
 PROBES = 150
 """The most calls on varied inputs before any call is timed."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.child.limits import cores
 from backprint.common.files import read_bytes
 from backprint.common.text import BENCH_DIRECTIONS, check_sequence
 from backprint.errors import BackprintError, SampleError, UsageError
@@ -35,7 +36,6 @@ from backprint.tools.jobs import workplace
 from backprint.tools.jobs.find import LISTED, common_source
 from backprint.tools.jobs.places import writable
 from backprint.tools.jobs.pool import Stage
-from backprint.tools.jobs.processes import cores
 from backprint.tools.jobs.run import Begun, RunPlan, Written, run_plan
 from backprint.tools.jobs.verbs import gpu_option
 from backprint.version import __version__

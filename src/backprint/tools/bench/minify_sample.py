@@ -215,8 +215,8 @@ class _SampleSearch:
 
     def check_compiler(self) -> None:
         """Raise UsageError for an unknown compiler; its file is executed in another process."""
+        from backprint.child.child import in_child
         from backprint.tools.bench.shrinking import compile_function
-        from backprint.tools.jobs.processes import in_child
 
         def why_unknown() -> str:
             try:
@@ -226,7 +226,7 @@ class _SampleSearch:
             return ""
 
         end = in_child(why_unknown, self.options["limit"])
-        if why := end.value if end.ended_well else f"compiler {self.options['compiler']}: {end.cause}: {end.detail}":
+        if why := end.value if end.ended_well else f"compiler {self.options['compiler']}: {end}":
             raise UsageError(why)
 
     def compiled(self, module: Any, inputs: Any) -> Any:

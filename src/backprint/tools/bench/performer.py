@@ -19,6 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.child.answering import Answering
+from backprint.child.tensors import (
+    HeldBudget,
+    ResultKind,
+    SharedMemory,
+    kind_text,
+    put_results,
+    read_inputs,
+    slot_offsets,
+)
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph
 from backprint.graph.sizes import unguarded_graph
@@ -28,7 +38,7 @@ from backprint.tools.bench.contents import Piece, VariedInputs
 from backprint.tools.bench.gradients import forward_alone, gradients_of
 from backprint.tools.export.rerun import copies, laid_as_saved
 from backprint.tools.lowering.subjects import inputs_of_results, memory_of, opened_graph, seed_generators
-from backprint.tools.measuring.answering import Answering, CompilerRaised, compiler_errors, reason_of
+from backprint.tools.measuring.asking import TOLD, CompilerFailed, compiler_errors, reason_of
 from backprint.tools.measuring.clocks import (
     SHORT,
     CheatFound,
@@ -43,15 +53,6 @@ from backprint.tools.measuring.clocks import (
     timed,
     two_clocks,
     with_device_bytes,
-)
-from backprint.tools.measuring.transfer import (
-    HeldBudget,
-    ResultKind,
-    SharedMemory,
-    kind_text,
-    put_results,
-    read_inputs,
-    slot_offsets,
 )
 from backprint.values.tree import strided_parts
 
@@ -205,6 +206,8 @@ class _TimedProgram:
 
 class Performer(Answering):
     """A compiler at work on the graphs of a sample."""
+
+    told = TOLD
 
     def __init__(
         self,
@@ -381,7 +384,7 @@ class Performer(Answering):
                 spent, busy, results = program.timed_call(active.inputs.values)
             except BaseException as error:
                 if tell:
-                    raise CompilerRaised(reason_of(error)) from None
+                    raise CompilerFailed(reason_of(error)) from None
                 raise
             total, device = total + spent, device + busy
             self.copy_to_slots(active, place, results, block_results, which)

@@ -7,7 +7,6 @@ search on one graph, and writes the result as a Capture, a sample and a file tha
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,6 +17,8 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint.child.child import run_command
+from backprint.child.ends import NO_MEMORY, TIMEOUT
 from backprint.graph.fx.convert import spec_of
 from backprint.graph.keys import PortKey, PortValues
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Signature, Value, custom_operators, refs
@@ -477,12 +478,10 @@ def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None
 
 def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool | None:
     """Run an exported file with a backend; return whether it ends as the fault wants, None if it does not end."""
-    command = [sys.executable, str(file), "--backend", backend]
-    try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=file.parent)
-    except subprocess.TimeoutExpired:
-        return True if kind == "timeout" else None
-    if kind in ("crashed", "out of memory"):
-        return process.returncode < 0
+    end = run_command([sys.executable, str(file), "--backend", backend], limit, file.parent)
+    if end.cause == TIMEOUT:
+        return True if kind == TIMEOUT else None
+    if kind in ("crashed", NO_MEMORY):
+        return end.cause.startswith("killed by")
     word = {"wrong": "wrong", "raised": "failed"}.get(kind, "")
-    return process.returncode == 1 and bool(word) and re.search(rf"^# .*\d+ {word}\b", process.stdout, re.M) is not None
+    return end.cause == "exit 1" and bool(word) and re.search(rf"^# .*\d+ {word}\b", end.printed, re.M) is not None

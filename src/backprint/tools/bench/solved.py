@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from backprint.child import processes
+from backprint.child.ends import NO_MEMORY, TIMEOUT
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.derive.called import run_forward
 from backprint.derive.checked import DERIVATIVE, OK, WRONG, CheckRow
@@ -25,7 +27,6 @@ from backprint.tools.bench.cells import UNTIMED, BenchCell, BenchDerivative, Ben
 from backprint.tools.bench.compilers.table import PAIR, Compiler, loaded_build
 from backprint.tools.bench.judge import output_of_port
 from backprint.tools.export.judged import one_to_the_bit
-from backprint.tools.jobs import processes
 from backprint.tools.jobs.task import one_line
 from backprint.tools.jobs.turns import Turns
 from backprint.tools.measuring.clocks import timing_answer
@@ -117,9 +118,9 @@ def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[s
 
 def _ended_as(text: str) -> str:
     """Return the outcome of a process that ended, by what is said of it."""
-    if text.startswith("no answer after"):
-        return "timeout"
-    return "out of memory" if text.startswith("it uses") else "crashed"
+    if text.startswith(TIMEOUT):
+        return TIMEOUT
+    return NO_MEMORY if text.startswith(NO_MEMORY) else "crashed"
 
 
 def of_forward(row: CheckRow) -> bool:

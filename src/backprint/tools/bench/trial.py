@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from backprint.child import processes
+from backprint.child.child import in_child
+from backprint.child.ends import ChildDied, ChildEnd
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import BackprintError, SampleError
 from backprint.graph.nouns import Capture
@@ -59,8 +62,6 @@ from backprint.tools.bench.timing import time_pair
 from backprint.tools.export.export import graphs_needed
 from backprint.tools.export.judged import text_of_kind
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
-from backprint.tools.jobs import processes
-from backprint.tools.jobs.processes import ChildEnd, in_child
 from backprint.tools.jobs.task import Task, failure, one_line, stage
 from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
 from backprint.tools.lowering.subjects import (
@@ -71,7 +72,7 @@ from backprint.tools.lowering.subjects import (
     graph_classes,
     opened_graph,
 )
-from backprint.tools.measuring.asking import CompilerFailed, PerformerDied
+from backprint.tools.measuring.asking import CompilerFailed
 from backprint.tools.measuring.clocks import CheatFound, TimingWithheld
 from backprint.tools.measuring.roofline import least_step_work, least_work
 
@@ -329,7 +330,7 @@ class _CompilerTrial:
             if cell.right and title in self.resized:
                 with stage(f"{title}: other sizes"):
                     cell = self.at_other_sizes(cell)
-        except PerformerDied as error:
+        except ChildDied as error:
             self.died = True
             cell = replace(cell, outcome="crashed", reason=f"{part}: {error}")
         self.outcomes[title] = cell.outcome
@@ -689,7 +690,7 @@ def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
     with stage("capture"):
         end = in_child(partial(_capture_sample, task.path, place, device), options["timeout"], task.memory)
     if not end.ended_well:
-        raise SampleError(f"could not be captured: {end.cause}: {end.detail}")
+        raise SampleError(f"could not be captured: {end}")
     return api.load(place, allow=allow)
 
 
@@ -780,11 +781,11 @@ def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) ->
     known = outcomes(file)
     last = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
     if last and last[0]["stage"] == DERIVATIVE and last[0][BEGUN] in known:
-        _write_without_derivative(file, last[0][BEGUN], f"in float64: {end.cause}: {end.detail}")
+        _write_without_derivative(file, last[0][BEGUN], f"in float64: {end}")
         return
     begun = [row for row in _rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
-    outcome = {"raised": "unjudged"}.get(end.cause, end.cause) if begun else "eager failed"
-    reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.detail]))
+    outcome = {"raised": "unjudged"}.get(end.kind, end.kind) if begun else "eager failed"
+    reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.reason]))
     for title in [row[BEGUN] for row in begun[-1:]] or left:
         direction = title.partition(" ")[2]
         cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=reason)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backprint.child.ends import ChildDied
+from backprint.child.tensors import UnsentValue
 from backprint.derive.check import DRAWS
 from backprint.derive.setting import CannotTell, Setting, with_one_name
 from backprint.errors import RefusedError
@@ -34,9 +36,8 @@ from backprint.tools.bench.examine import inputs_of, step_told
 from backprint.tools.export.rerun import EagerRun
 from backprint.tools.jobs.task import one_line
 from backprint.tools.lowering.subjects import BenchGraph, BenchStep, random_now
-from backprint.tools.measuring.asking import CompilerFailed, PerformerDied
+from backprint.tools.measuring.asking import CompilerFailed
 from backprint.tools.measuring.clocks import CheatFound
-from backprint.tools.measuring.transfer import UnsentValue
 
 FLOAT64 = ":float64"
 """What the name of a Pair has behind it in titles of its graphs in float64."""
@@ -76,7 +77,7 @@ class WideGraphs:
             result = CompiledDerivative(CANNOT_TELL, f"in float64 the compiler raises {error}")
         except CheatFound as error:
             result = CompiledDerivative(CANNOT_TELL, f"in float64 {error}")
-        except PerformerDied as error:
+        except ChildDied as error:
             died, result = True, CompiledDerivative(CANNOT_TELL, f"in float64 the compiler's process ended: {error}")
         return _derivative_of_cell(result, time.monotonic() - began), died
 

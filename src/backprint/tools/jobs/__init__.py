@@ -5,8 +5,7 @@ This module is the face: `run_corpus`. The parent process does not load torch.
 - `find`: the samples below a folder. `task`: what a worker is given. `verbs`: the table of verbs.
 - `run`: one run, from samples to rows. `ledger`: the one record. `places`: results put in place by renames.
 - `pool`: workers on this machine; `worker`: such a process, which forks one for each sample; `ray`: workers on a
-  cluster; `processes`: limits, children and how they are ended. `apart`: a few samples without a run; `by_path`:
-  one, asked for from Python.
+  cluster. `apart`: a few samples without a run; `by_path`: one, asked for from Python.
 - `progress`: progress and state of a run. `merge`: the runs of shards, as one.
 - `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
 """
@@ -26,8 +25,8 @@ from backprint.tools.jobs.find import Shard
 from backprint.tools.jobs.verbs import known_verb, resolve_verb
 
 if TYPE_CHECKING:
+    from backprint.child.limits import Limits
     from backprint.tools.jobs.pool import Executor
-    from backprint.tools.jobs.processes import Limits
     from backprint.tools.jobs.run import RunPlan, Watcher
 
 
@@ -108,7 +107,7 @@ def workplace(
 ) -> tuple[int, Limits, Callable[[Path, str], Executor] | None]:
     """Return where samples are processed: how many at a time, the limits of each (from `most`), and the cluster if
     there is one."""
-    from backprint.tools.jobs.processes import default_jobs, limits_of
+    from backprint.child.limits import default_jobs, limits_of
 
     count = jobs or default_jobs()
     if ray is not None:

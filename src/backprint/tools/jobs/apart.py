@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from backprint import errors
+from backprint.child.child import Child, interpreter, line_of
+from backprint.child.limits import cores, limited, limits_of
 from backprint.errors import BackprintError
 from backprint.tools.jobs.ledger import row_or_failure
 from backprint.tools.jobs.pool import Pool, TaskOutcome
-from backprint.tools.jobs.processes import cores, limits_of
 from backprint.tools.jobs.task import Task, failure, failure_of
 
 ANSWER = "answer.json"
@@ -152,39 +151,33 @@ def _in_own_interpreters(
 STAGED = "sample"
 """The folder that a function writes to, below the one of its process."""
 
-ROW = "row.json"
-"""The file with the function's row, in the folder of its process."""
-
 
 def _row_of_interpreter(
     function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
 ) -> Mapping[str, Any]:
     """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
-    message = {"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)}
-    command = [sys.executable, "-P", "-m", "backprint.tools.jobs.apart"]
+    child = Child(interpreter("backprint.tools.jobs.apart"), limited(timeout))
     try:
-        process = subprocess.run(command, input=json.dumps(message), stdout=2, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return failure("timeout", f"still at work after {timeout:g} s (--timeout)", "work")
-    if process.returncode < 0:
-        return failure(f"killed by {signal.Signals(-process.returncode).name}", "", "work")
-    if process.returncode or not (folder / ROW).is_file():
-        return failure(f"exit {process.returncode}", "", "work")
-    return row_or_failure(json.loads((folder / ROW).read_text("utf-8")))
+        child.send({"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)})
+        row = child.receive()
+    finally:
+        end = child.close()
+    return failure(end.cause, end.detail, "work") if row is None else row_or_failure(json.loads(row))
 
 
 def _work_alone() -> None:
-    """Run the function that standard input describes, and write its row: the process of one sample."""
+    """Run the function that is asked for, and send its row: the process of one sample."""
     from backprint.tools.jobs.verbs import verb_of
 
-    message = json.load(sys.stdin)
-    folder = Path(message["folder"])
+    line, _ = line_of(sys.argv[1:])
+    message = next(iter(line))
     try:
-        row = verb_of(message["function"]).run(Task(**message["task"]), message["options"], folder / STAGED)
+        verb = verb_of(message["function"])
+        row = verb.run(Task(**message["task"]), message["options"], Path(message["folder"]) / STAGED)
     except Exception as error:
         traceback.print_exc()
         row = failure_of(error, "work")
-    (folder / ROW).write_text(json.dumps(row), "utf-8")
+    line.send(row)
 
 
 if __name__ == "__main__":

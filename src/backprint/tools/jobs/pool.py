@@ -5,26 +5,25 @@ This is one Executor, which is all that `run` needs. No torch here.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from backprint.child import processes
+from backprint.child.child import Child, interpreter
+from backprint.child.limits import Limits
 from backprint.errors import BackprintError
-from backprint.tools.jobs import processes
-from backprint.tools.jobs.processes import Limits
-from backprint.tools.jobs.task import Task, failure, on_cpu, write_line
+from backprint.tools.jobs.task import Task, failure, on_cpu
 
 SILENCE = 60.0
 """Seconds without a message after which a worker counts as lost."""
+
+WORKER = "backprint.tools.jobs.worker"
 
 STARTING = 300.0
 """Seconds that a worker has to load PyTorch."""
@@ -93,15 +92,11 @@ class Executor(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """A worker process, its pipes, and its current sample."""
+    """A worker process, and its current sample."""
 
     name: str
-    process: subprocess.Popen[bytes]
-    sink: int
-    source: int
-    log: Path
+    child: Child
     heard: float = field(default_factory=time.monotonic)
-    buffer: bytearray = field(default_factory=bytearray)
     ready: bool = False
     task: Task | None = None
     staging: Path | None = None
@@ -113,7 +108,7 @@ class Pool:
     def __init__(
         self, verb: str, options: Mapping[str, Any], limits: Limits, jobs: int, work: Path, run: str = ""
     ) -> None:
-        self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "parent": os.getpid()}
+        self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits)}
         self.on_cpu = on_cpu(options)
         self.jobs, self.work, self.run, self.shares = jobs, work.absolute(), run, limits.shares
         self.workers: list[Worker] = []
@@ -140,19 +135,18 @@ class Pool:
         staging.mkdir()
         worker.task, worker.staging, worker.heard = task, staging, time.monotonic()
         message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging), "alone": alone}
-        with contextlib.suppress(BrokenPipeError):  # it is gone: its other pipe will tell
-            write_line(worker.sink, message)
+        worker.child.send(message)
         return worker.name
 
     def events(self, seconds: float) -> list[Event]:
         """Read the workers' messages."""
         new_events, self.early = self.early, []
         poller = select.poll()
-        by_source = {worker.source: worker for worker in self.workers}
-        for source in by_source:
-            poller.register(source, select.POLLIN)
-        for source, _ in poller.poll(0 if new_events else seconds * 1000):
-            new_events += self.listen(by_source[source])
+        for descriptor in (descriptor for worker in self.workers for descriptor in worker.child.open):
+            poller.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poller.poll(0 if new_events else seconds * 1000)}
+        for worker in [worker for worker in self.workers if ready & worker.child.open]:
+            new_events += self.listen(worker)
         now = time.monotonic()
         for worker in list(self.workers):
             if (worker.task or not worker.ready) and now - worker.heard > (SILENCE if worker.ready else STARTING):
@@ -167,58 +161,31 @@ class Pool:
     def close(self) -> None:
         """End every worker, and with it its sample."""
         for worker in self.workers:
-            self.end(worker)
+            worker.child.close()
         self.workers.clear()
         processes.end_marked(self.run)
 
     # -------------------------------------------------------------- workers
 
     def start(self) -> Worker:
-        """Start a worker process, in a session of its own: signals of the terminal are for the parent."""
-        theirs, sink = os.pipe()
-        source, answers = os.pipe()
-        name = f"worker {self.started}"
-        log = self.work / f"worker_{self.started}.log"
-        self.started += 1
-        environment = {**os.environ, **ENVIRONMENT, processes.MARK: self.run}
+        """Start a worker process. Other processes of its samples are found by their mark."""
+        environment = {**ENVIRONMENT, processes.MARK: self.run}
         if self.on_cpu:
             environment["CUDA_VISIBLE_DEVICES"] = ""
-        try:
-            with open(log, "wb") as printed:
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "backprint.tools.jobs.worker", str(theirs), str(answers)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=printed,
-                    stderr=printed,
-                    pass_fds=(theirs, answers),
-                    env=environment,
-                    start_new_session=True,
-                )
-        except BaseException:
-            os.close(sink)
-            os.close(source)
-            raise
-        finally:
-            os.close(theirs)
-            os.close(answers)
-        worker = Worker(name, process, sink, source, log)
-        with contextlib.suppress(BrokenPipeError):  # it ended at once: its other pipe will tell
-            write_line(sink, self.setup)
+        worker = Worker(f"worker {self.started}", Child(interpreter(WORKER, environment=environment), captured=True))
+        self.started += 1
+        worker.child.send(self.setup)
         return worker
 
     def listen(self, worker: Worker) -> list[Event]:
         """Read one worker's messages."""
-        piece = os.read(worker.source, 1 << 20)
-        if not piece:
-            return self.replace_lost(worker, "its worker ended")
-        worker.heard = time.monotonic()
-        worker.buffer += piece
+        child = worker.child
+        child.listen()
         events: list[Event] = []
-        while (end := worker.buffer.find(b"\n")) >= 0:
-            line = bytes(worker.buffer[:end])
-            del worker.buffer[: end + 1]
-            events += self.events_of(worker, json.loads(line))
-        return events
+        while child.lines:
+            worker.heard = time.monotonic()
+            events += self.events_of(worker, json.loads(child.lines.popleft()))
+        return [*events, *self.replace_lost(worker, "its worker ended")] if child.gone else events
 
     def events_of(self, worker: Worker, message: Any) -> list[Event]:
         """Return the events of one worker's message."""
@@ -237,28 +204,17 @@ class Pool:
     def replace_lost(self, worker: Worker, why: str) -> list[Event]:
         """Replace a worker that is gone, or has to go; its sample may be tried again, because it may not be the
         cause."""
-        self.end(worker)
+        end = worker.child.close()
         self.workers.remove(worker)
         if not worker.ready:
             self.false_starts += 1
             if self.false_starts >= FALSE_STARTS:
-                printed = worker.log.read_text("utf-8", "backslashreplace").strip().splitlines()
+                printed = end.printed.strip().splitlines()
                 raise BackprintError(f"no worker can start: {printed[-1] if printed else why}")
         if worker.task is None or worker.staging is None:
             return []
-        code = worker.process.returncode
-        end = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-        row = failure("worker lost", f"{why} ({end})", "read")
+        row = failure("worker lost", f"{why} ({end.cause})", "read")
         return [TaskOutcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
-
-    def end(self, worker: Worker) -> None:
-        """Kill a worker; its sample's process dies with it, and other processes are found by their mark."""
-        descendants = processes.descendants(worker.process.pid)
-        worker.process.kill()
-        processes.kill(descendants)
-        worker.process.wait()
-        os.close(worker.sink)
-        os.close(worker.source)
 
 
 def remove_folder(folder: Path) -> None:

@@ -18,9 +18,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from backprint.child.limits import Limits
+from backprint.common.memory import GIB
 from backprint.errors import BackprintError, UsageError
 from backprint.tools.jobs.pool import Event, Pool, TaskOutcome, remove_folder
-from backprint.tools.jobs.processes import GIB, Limits
 from backprint.tools.jobs.task import Task, failure
 from backprint.version import __version__
 

@@ -21,9 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from backprint.child import processes
+from backprint.child.limits import FREE, Limits
 from backprint.common.files import read_json
 from backprint.errors import NothingFoundError, SampleError, UsageError
-from backprint.tools.jobs import processes
 from backprint.tools.jobs.find import Shard, families, find, patterns
 from backprint.tools.jobs.ledger import (
     FORMAT,
@@ -46,7 +47,6 @@ from backprint.tools.jobs.places import (
     write_log,
 )
 from backprint.tools.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remove_folder
-from backprint.tools.jobs.processes import FREE, Limits
 from backprint.tools.jobs.task import TREES, Task, failure
 from backprint.tools.jobs.verbs import known_verb
 

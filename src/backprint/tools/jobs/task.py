@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -171,10 +169,3 @@ def on_cpu(options: Options) -> bool:
 
 
 Options = Mapping[str, Any]
-
-
-def write_line(sink: int, message: Mapping[str, Any]) -> None:
-    """Write one JSON line, which is short enough for a pipe."""
-    content = json.dumps(message).encode() + b"\n"
-    while content:
-        content = content[os.write(sink, content) :]

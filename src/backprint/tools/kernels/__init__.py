@@ -9,8 +9,8 @@ This module is the face: `extract`, `dedup` and `lower`.
 - `build_triton`: PTX and cubin. `winners`: the fastest configuration on a GPU that is here. `alone`, `alone_file`: one
   Triton kernel as one file. `save`, `rows`: kernels in folders, and `kernels.jsonl`. `work`: the verb of a run.
 - `checking/`: kernels run and compared with eager.
-- `lowered`, `lowered_check`, `lowered_build`: what `lower` returns. `loops/`: programs that walk time, as one kernel a
-  direction. `fused/`: all other programs, in Inductor's kernels.
+- `lowered`, `lowered_check`, `lowered_run`, `lowered_build`: what `lower` returns. `loops/`: programs that walk time,
+  as one kernel a direction. `fused/`: all other programs, in Inductor's kernels.
 """
 
 from __future__ import annotations

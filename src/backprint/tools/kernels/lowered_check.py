@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from backprint._torch.pytree import tree_map
+from backprint.child.child import Start, interpreter
+from backprint.child.ends import ChildDied
+from backprint.child.limits import limited
+from backprint.child.tensors import SharedMemory, TensorChild
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Graph, Pair
 from backprint.prove.run import RunOptions, run_graph
@@ -88,41 +90,6 @@ class LoweredCheck:
         lines = [f"{len(self.rows)} outputs and gradients compared with eager: {len(wrong)} wrong"]
         lines += [f"  {row.size}: {row.port}: {row.difference:.2e}, allowed {row.allowed:.2e}" for row in shown[:8]]
         return "\n".join(lines)
-
-
-RUNNER = """
-import importlib.util, os, sys, torch
-if os.environ.get("TRITON_INTERPRET") == "1":
-    from triton.runtime.interpreter import GridExecutor
-    from backprint.tools.kernels.checking.interpreter import patch_interpreter
-    from backprint.tools.kernels.checking.memory import launch_of
-    patch_interpreter()  # what it computes otherwise than a GPU
-    launch = GridExecutor.__call__
-
-    def within_arguments(self, *args, **kwargs):
-        with launch_of([*args, *kwargs.values()]):
-            return launch(self, *args, **kwargs)
-
-    GridExecutor.__call__ = within_arguments
-place, name = sys.argv[1:]
-spec = importlib.util.spec_from_file_location("lowered", place + "/lowered.py")
-lowered = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(lowered)
-answers = []
-for case in torch.load(place + "/cases.pt", weights_only=True):
-    inputs = [x.requires_grad_(flag) for x, flag in zip(case["inputs"], case["requires_grad"])]
-    outputs = getattr(lowered, name)(*inputs)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    wanted = [x for x in inputs if x.requires_grad]
-    pairs = [(y, g) for y, g in zip(outputs, case["tangents"]) if y.requires_grad and g is not None]
-    gradients = ()
-    if pairs and wanted:
-        outputs_with, tangents = ([pair[place] for pair in pairs] for place in (0, 1))
-        gradients = torch.autograd.grad(outputs_with, wanted, tangents, materialize_grads=True)
-    answers.append({"outputs": [y.detach() for y in outputs], "gradients": list(gradients)})
-torch.save(answers, place + "/answers.pt")
-"""
-"""What the process runs: it has the inputs, and nothing of eager's results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +395,10 @@ def values_of_steps(graph: Graph, inputs: Sequence[Tensor], names: Collection[st
 # ---- The process
 
 
+RUNNER = "backprint.tools.kernels.lowered_run"
+"""The module that the process runs: it has the inputs, and nothing of eager's results."""
+
+
 def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
     """Run the file on cases in a process of its own; return its results by port."""
     face = lowered.face
@@ -436,31 +407,38 @@ def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[d
         if importlib.util.find_spec(package) is None:
             raise RefusedError(f"running the kernels needs {package}, which is not installed: pip install {package}")
     with tempfile.TemporaryDirectory(prefix="backprint_lowered_") as folder:
-        lowered.save(Path(folder) / "lowered.py")
-        rows = [
-            {
-                "inputs": [tensor.detach().clone() for tensor in case.inputs.values()],
-                "requires_grad": list(face.gradients),
-                "tangents": list(case.tangents),
-            }
-            for case in cases
-        ]
-        torch.save(rows, Path(folder) / "cases.pt")
-        environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if is_cpu else {})}
-        done = subprocess.run(
-            [sys.executable, "-c", RUNNER, folder, lowered.name],
-            env=environment,
-            timeout=timeout,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RefusedError(f"{lowered.name}: its file ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        answers = torch.load(Path(folder) / "answers.pt", weights_only=True)
+        file = Path(folder) / "lowered.py"
+        lowered.save(file)
+        words = os.fspath(file), lowered.name
+        environment = {"TRITON_INTERPRET": "1"} if is_cpu else {}
+
+        def start(inputs: SharedMemory, results: SharedMemory) -> Start:
+            memories = inputs.file, results.file
+            return interpreter(RUNNER, *words, *map(str, memories), environment=environment, kept=memories)
+
+        child = TensorChild(start, limited(timeout), captured=True)
+        try:
+            answers = [_answer_to(child, case, face.gradients) for case in cases]
+        except ChildDied as error:
+            raise RefusedError(f"{lowered.name}: its file: {error}\n{error.end.printed[-2000:]}") from None
+        finally:
+            child.close()
     outputs = [f"output {name}" for name in face.outputs]
     gradients = [f"gradient {name}" for name, item in zip(face.inputs, face.gradients, strict=True) if item]
     return [
-        dict(zip(outputs, answer["outputs"], strict=True)) | dict(zip(gradients, answer["gradients"], strict=False))
-        for answer in answers
+        dict(zip(outputs, results[: len(outputs)], strict=True))
+        | dict(zip(gradients, results[len(outputs) :], strict=False))
+        for results in answers
     ]
+
+
+def _answer_to(child: TensorChild, case: Case, gradients: Sequence[bool]) -> list[Tensor]:
+    """Return outputs and gradients of the file for a case."""
+    pairs = zip(case.inputs.values(), gradients, strict=True)
+    inputs = [tensor.detach().clone().requires_grad_(has_gradient) for tensor, has_gradient in pairs]
+    places, values = [], list(inputs)
+    for tangent in case.tangents:
+        places.append(None if tangent is None else len(values))
+        values += [] if tangent is None else [tangent]
+    answer = child.request("run", inputs=child.send_inputs(values), tangents=places)
+    return child.results_in(answer)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from backprint.child.child import run_command
 from backprint.errors import RefusedError
 from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
 from backprint.tools.kernels.alone import alone_text
@@ -56,21 +56,15 @@ def times_of(kernel: Kernel) -> KernelTimes:
 
 def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
     """Run a stand-alone file that times itself; return its times."""
+    end = run_command(command, TIMEOUT)
+    if not end.ended_well:
+        raise RefusedError(f"{kernel.name}: its timing was not finished: {end.account}")
+    lines = end.printed.strip().splitlines() or ["nothing was said"]
+    output = next((line for line in reversed(lines) if line.startswith("{")), lines[-1])
     try:
-        process = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RefusedError(f"{kernel.name}: its timing was still at work after {TIMEOUT:g} s") from error
-    output = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()[-1:] or [
-        "nothing was said"
-    ]
-    if process.returncode != 0:
-        raise RefusedError(f"{kernel.name}: its timing ended with exit code {process.returncode}: {output[0][:300]}")
-    try:
-        return read_times(kernel, json.loads(output[0]))
+        return read_times(kernel, json.loads(output))
     except (ValueError, TypeError, KeyError) as error:
-        raise RefusedError(f"{kernel.name}: its timing said what is no time: {output[0][:300]}") from error
+        raise RefusedError(f"{kernel.name}: its timing said what is no time: {output[:300]}") from error
 
 
 def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:

@@ -2,8 +2,7 @@
 
 Compilers (`bench`) and solutions (`tasks`) are judged with these.
 
-- `asking`: the process of a stranger's code, seen from the judging one; `answering`: that process; `transfer`: tensors
-  between the two.
+- `asking`: the errors of a stranger's code.
 - `contents`: inputs that are drawn anew.
 - `clocks`: times, compared, and what a stranger's code must not change. `roofline`, `peaks`: the least work of a graph,
   and the peaks of the machine.

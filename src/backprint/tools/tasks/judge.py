@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.child.processes import check_platform, prctl
 from backprint.common.memory import available_bytes
 from backprint.derive.called import Call, Program, in_dtype, run_forward
 from backprint.derive.checked import DERIVATIVE, NOT_TRIED, OK, WRONG, CheckRow
@@ -33,7 +34,6 @@ from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact, wide
 from backprint.derive.unusual import with_inputs
 from backprint.errors import RefusedError
-from backprint.tools.jobs.processes import check_platform, prctl
 from backprint.tools.tasks.edges import edge_rows
 from backprint.tools.tasks.folder import ReadTask
 from backprint.tools.tasks.nouns import FirstWrong, SolutionTime, TaskReport
@@ -238,7 +238,7 @@ class Judging:
                 measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
             if wrong:
                 self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
-        self.remote.process.drain()
+        self.remote.process.listen()
         if self.remote.process.printed > MOST_PRINTED:
             self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
         if self.reason:
@@ -275,7 +275,7 @@ class Judging:
         except SolutionFailed as error:
             self.raised = isinstance(error, SolutionRaised)
             self.fail(str(error))
-        self.remote.process.limit = self.limit
+        self.remote.process.limit_answers(self.limit)
         self.remote.heard.clear()
 
     def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:

@@ -11,23 +11,22 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-import resource
-import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from backprint._torch.tensors import version_of
-from backprint.tools.jobs.processes import PR_SET_PDEATHSIG, adopt_orphans, prctl
-from backprint.tools.measuring.answering import Answering, compiler_errors, serve
+from backprint.child.answering import Answering, serve
+from backprint.child.child import Line
+from backprint.child.processes import adopt_orphans, prctl
+from backprint.child.tensors import HeldBudget, SharedMemory, put_results, read_inputs
+from backprint.tools.measuring.asking import TOLD, compiler_errors
 from backprint.tools.measuring.clocks import CheatFound, check_own, check_replaced, own_functions
-from backprint.tools.measuring.transfer import HeldBudget, SharedMemory, put_results, read_inputs
 from backprint.values.closeness import same_bits
 from backprint.values.settings import TORCH_RANDOM, changed_state, draw_from_each, process_state
 from backprint.values.tree import strided_parts
@@ -49,6 +48,8 @@ class _SolvedCall:
 
 class _Solver(Answering):
     """A solution at work."""
+
+    told = TOLD
 
     def __init__(self, load: Callable[[], Callable[..., Any]], inputs: SharedMemory, results: SharedMemory) -> None:
         self.load, self.inputs_memory, self.results_memory = load, inputs, results
@@ -350,41 +351,17 @@ CAPABILITIES = 0x20080522
 
 
 def begin(
-    load: Callable[[], Callable[..., Any]],
-    hidden: bool,
-    output: int,
-    inputs: SharedMemory,
-    results: SharedMemory,
-    line: socket.socket,
-) -> NoReturn:
-    """Serve in this process, which was forked from the judging one, until its socket is closed.
+    load: Callable[[], Callable[..., Any]], hidden: bool, inputs: SharedMemory, results: SharedMemory, line: Line
+) -> None:
+    """Serve in this process, which was forked from the judging one and isolated, until its line is closed.
 
     No other process may read the memory of a `hidden` one.
     """
-    os.setpgid(0, 0)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     adopt_orphans()  # so that what it starts stays below it
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    _close_others({0, 1, 2, line.fileno(), inputs.file, results.file})
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     prctl(PR_SET_DUMPABLE, int(not hidden))
     _drop_capabilities()
     torch.set_num_threads(1)  # the judge's threads are not in a forked process, and OpenMP would wait for them
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # that of a test may have been replaced
-    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
     serve(lambda: _Solver(load, inputs, results), line)
-
-
-def _close_others(kept: set[int]) -> None:
-    """Close every other file that was open in the judging process."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
-            with contextlib.suppress(OSError):
-                os.close(int(name))
 
 
 def _drop_capabilities() -> None:

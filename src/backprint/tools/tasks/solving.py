@@ -6,33 +6,31 @@ So the judge's comparisons are those of `bp.check`, which knows nothing of proce
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import os
-import select
 import signal
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from backprint.child.child import Start, forked
+from backprint.child.ends import ChildDied
+from backprint.child.limits import limited
+from backprint.child.processes import kill, prctl, resident_bytes
+from backprint.child.tensors import HeldBudget, SharedMemory, TensorChild, UnsentValue, put_inputs
 from backprint.derive.compared import TINY, precise, size_of
 from backprint.derive.setting import is_inexact
-from backprint.tools.jobs.processes import GIB, descendants, kill, memory_in_use, prctl, resident_bytes
-from backprint.tools.measuring.asking import AskedProcess, CompilerFailed, PerformerDied
+from backprint.tools.measuring.asking import TOLD, CompilerFailed
 from backprint.tools.measuring.clocks import CheatFound
-from backprint.tools.measuring.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.tools.tasks.program import TaskProgram
 from backprint.tools.tasks.solver import PR_SET_DUMPABLE, begin
 from backprint.values.fingerprint import bytes_of
 from backprint.values.memory import as_bytes
-
-MOST_KEPT = 2000
-"""How many bytes of what a solution prints are kept."""
 
 MOST_PROCESSES = 64
 """How many processes a solution may start: compilers start some."""
@@ -51,85 +49,41 @@ class SolutionRaised(SolutionFailed):
     """The solution raised; the message is its error."""
 
 
-class SolutionProcess(AskedProcess):
-    """A solution's own process, with a limit of seconds for each answer and of bytes of memory."""
+class SolutionProcess(TensorChild):
+    """A solution's own process, with a limit of seconds for each answer and of bytes of memory (0: none)."""
+
+    told = TOLD
 
     def __init__(self, load: Callable[[], Callable[..., Any]], limit: float, memory: int, hidden: bool = False) -> None:
-        self.limit, self.memory, self.until = limit, memory, 0.0
-        self.printed, self.tail, self.started = 0, b"", 0
-        self.output, write = os.pipe()
-        os.set_blocking(self.output, False)
         prctl(PR_SET_DUMPABLE, 0)  # no process of the same user may read this one's memory from now on
-        super().__init__(lambda inputs, results, line: begin(load, hidden, write, inputs, results, line))
-        self.inherited = resident_bytes(self.pid)
-        os.close(write)
 
-    def request(self, do: str, **values: Any) -> dict[str, Any]:
-        """Send a request and return the answer; errors are those of AskedProcess."""
-        self.until = time.monotonic() + self.limit
-        return super().request(do, **values)
+        def start(inputs: SharedMemory, results: SharedMemory) -> Start:
+            return forked(partial(begin, load, hidden, inputs, results), (inputs.file, results.file))
 
-    def look(self) -> None:
-        """Take what it prints, and end it where it exceeds a limit."""
-        self.drain()
-        if time.monotonic() > self.until:
-            self.end(f"no answer after {self.limit:g} s")
-        pids = [self.pid, *filter(resident_bytes, descendants(self.pid))]  # one that has ended has no memory
-        if len(pids) > MOST_PROCESSES:
-            self.end(f"it started {len(pids) - 1} processes")
-        if not self.memory:
-            return
-        held = (
-            memory_in_use(pids, self.inherited + self.memory) - self.inherited
-        )  # the judge's own is not the solution's
-        if held > self.memory:
-            self.end(f"it uses {held / GIB:.2f} GiB, and {self.memory / GIB:.2f} are allowed")
+        super().__init__(start, limited(limit, memory, MOST_PROCESSES), captured=True)
+        self.use.inherited = resident_bytes(self.pid)  # the judge's own is not the solution's
 
-    def wait_for(self, poller: select.poll) -> None:
-        """Have what it prints wake the one who waits for an answer."""
-        poller.register(self.output, select.POLLIN)
+    def limit_answers(self, seconds: float) -> None:
+        """Limit each answer to so many seconds from now on."""
+        self.use.limits = replace(self.use.limits, timeout=seconds)
 
     def stop(self) -> None:
         """Stop it and all that it has started: it computes nothing until it goes on."""
-        kill([self.pid, *descendants(self.pid)], signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Let it and all that it has started go on."""
-        kill([self.pid, *descendants(self.pid)], signal.SIGCONT)
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.pid:
+            kill([self.pid, *self.below()], number)
 
     @property
     def schedule(self) -> tuple[int, int, frozenset[int]]:
         """Its priority, its policy and the processors that it may use."""
         priority = os.getpriority(os.PRIO_PROCESS, self.pid)
         return priority, os.sched_getscheduler(self.pid), frozenset(os.sched_getaffinity(self.pid))
-
-    def drain(self) -> None:
-        """Take what it has printed."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            while piece := os.read(self.output, 1 << 20):
-                self.printed += len(piece)
-                self.tail = (self.tail + piece)[-MOST_KEPT:]
-
-    def end(self, why: str) -> None:
-        """End the process and say why."""
-        kill([self.pid, *descendants(self.pid)])
-        os.waitpid(self.pid, 0)
-        self.pid = 0
-        raise PerformerDied(why)
-
-    def close(self) -> None:
-        """End the process and those that it started; a second time, do nothing."""
-        if self.output < 0:
-            return
-        if self.pid:
-            self.drain()
-            others = descendants(self.pid)
-            self.started = len(others)
-            kill([self.pid, *others], signal.SIGSTOP)  # a stopped process cannot fork
-            kill(descendants(self.pid))
-        super().close()
-        os.close(self.output)
-        self.output = -1
 
 
 @dataclass(slots=True)
@@ -183,7 +137,7 @@ class Remote:
         except CheatFound as error:
             self.cheats[str(error)] = None
             self.ended = str(error)
-        except PerformerDied as error:
+        except ChildDied as error:
             self.ended = str(error)
         except CompilerFailed as error:
             raise SolutionRaised(str(error)) from None

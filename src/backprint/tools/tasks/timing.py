@@ -19,17 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.child.ends import ChildDied
+from backprint.child.processes import processor_seconds
+from backprint.child.tensors import put_inputs
 from backprint.derive.compared import TINY, size_of
 from backprint.derive.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
 from backprint.graph.nouns import TensorSpec
 from backprint.tools.export.rerun import laid
-from backprint.tools.jobs.processes import processor_seconds
-from backprint.tools.measuring.asking import CompilerFailed, PerformerDied
+from backprint.tools.measuring.asking import CompilerFailed
 from backprint.tools.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
 from backprint.tools.measuring.peaks import measure_peaks
 from backprint.tools.measuring.roofline import Peaks, Work, least_seconds
-from backprint.tools.measuring.transfer import put_inputs
 from backprint.tools.tasks.nouns import SolutionTime, Task, TaskWork
 from backprint.tools.tasks.program import Reference, TaskProgram, fresh_values
 from backprint.tools.tasks.solver import solution_of_file
@@ -83,7 +84,7 @@ def timed_against_eager(
             return (), f"{error}", ""
         except (SolutionFailed, CompilerFailed) as error:
             return (), "", f"a timed call raised {error}"
-        except (PerformerDied, CheatFound) as error:
+        except (ChildDied, CheatFound) as error:
             return (), "", f"{error}"
         except BackprintError as error:
             return (), "", f"{error}"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +21,9 @@ import torch
 from torch import fx
 
 from backprint import api
+from backprint.child.child import Child, interpreter
+from backprint.child.ends import ChildEnd
+from backprint.child.limits import limited
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, refs
@@ -34,14 +35,12 @@ from backprint.sample.save import write_staged
 from backprint.tools.export.judged import one_to_the_bit
 from backprint.tools.export.rerun import EagerRun, rebuilt
 from backprint.tools.kernels.checking.plan import (
-    ERRORS,
+    BEGUN,
     SAMPLE,
     CheckPlan,
     CheckSubject,
-    graph_at_work,
-    read_verdicts,
+    verdict_from_json,
     write_plan,
-    write_verdict,
 )
 from backprint.tools.kernels.compilers import kernel_compiler
 from backprint.tools.kernels.extraction import extract_one_graph
@@ -260,13 +259,29 @@ def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict
         except BackprintError as error:
             return {title: Verdict("unproven", title, str(error)) for title in titles}
         write_plan(folder, plan)
-        while remaining := [title for title in titles if title not in read_verdicts(folder)]:
-            cause = run_check_process(WORK, folder, plan, timeout)
-            unfinished = [title for title in remaining if title not in read_verdicts(folder)]
-            at_work = graph_at_work(folder)
-            for title in [at_work] if at_work else unfinished:
-                write_verdict(folder, Verdict("failed", title, cause))
-        return {title: read_verdicts(folder)[title] for title in titles}
+        verdicts: dict[str, Verdict] = {}
+        while remaining := [title for title in titles if title not in verdicts]:
+            end, at_work = _run_kernels(folder, plan, timeout, verdicts)
+            unfinished = [title for title in remaining if title not in verdicts]
+            blamed = [at_work] if at_work in unfinished else unfinished
+            verdicts |= {title: Verdict("failed", title, end.account) for title in blamed}
+        return verdicts
+
+
+def _run_kernels(folder: Path, plan: CheckPlan, timeout: float, verdicts: dict[str, Verdict]) -> tuple[ChildEnd, str]:
+    """Have a process run the kernels of graphs without a Verdict, and enter theirs; return its end, and the last graph
+    that it began."""
+    begun = ""
+
+    def hear(row: Mapping[str, Any]) -> None:
+        nonlocal begun
+        if BEGUN in row:
+            begun = row[BEGUN]
+        else:
+            verdicts[row["name"]] = verdict_from_json(row)
+
+    known = [asdict(verdict) for verdict in verdicts.values()]
+    return run_check_process(WORK, folder, plan, timeout, known, hear), begun
 
 
 def write_inputs(capture: Capture, place: Path) -> None:
@@ -280,36 +295,20 @@ def write_inputs(capture: Capture, place: Path) -> None:
     write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
 
 
-def run_check_process(module: str, folder: Path, plan: CheckPlan, timeout: float, *arguments: str) -> str:
-    """Run a module in a process of its own, which can run kernels; return a text about its end."""
-    command = [sys.executable, "-P", "-m", module, os.fspath(folder), *arguments]
+def run_check_process(
+    module: str, folder: Path, plan: CheckPlan, timeout: float, message: Any, hear: Callable[[Mapping[str, Any]], None]
+) -> ChildEnd:
+    """Run a module that can run kernels in a process of its own: send it a message, and pass each row that it sends to
+    `hear`; return its end."""
     settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
-    with (folder / ERRORS).open("wb") as errors:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **settings},
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            return f"still at work after {timeout:g} s (timeout)"
-        finally:
-            _end_group(process)
-    if code < 0:
-        return f"crashed: killed by {signal.Signals(-code).name}"
-    lines = (folder / ERRORS).read_text("utf-8", "replace").strip().splitlines()
-    return f"{lines[-1][-300:] if lines else 'no error was said'} (exit code {code})"
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started, such as compilers."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    child = Child(interpreter(module, os.fspath(folder), environment=settings), limited(timeout), captured=True)
+    try:
+        child.send(message)
+        while (text := child.receive()) is not None:
+            hear(json.loads(text))
+    finally:
+        end = child.close()
+    return end
 
 
 # ------------------------------------------------------------------ the kernels to run

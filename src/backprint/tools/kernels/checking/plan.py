@@ -1,9 +1,9 @@
-"""The files of a check's folder, as JSON: the kernels for the process that runs them, and its Verdicts."""
+"""What a check sends the process that runs kernels, in a folder, and the messages that come back, as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from backprint.graph.verdicts import PortVerdict, Verdict
 from backprint.tools.kernels.nouns import Kernel, LoweredPort
 
-SAMPLE, SUBJECTS, VERDICTS, KERNELS, ERRORS = "sample", "kernels.json", "verdicts.jsonl", "kernels", "errors.txt"
-"""Names in a check's folder: the Capture, the extracted kernels, the Verdicts, kernels as files, and errors."""
+SAMPLE, SUBJECTS, KERNELS = "sample", "kernels.json", "kernels"
+"""Names in a check's folder: the Capture, the extracted kernels, and kernels as files."""
 
 BEGUN = "begun"
+"""The key of a message that a graph is at work; every other message is a Verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,38 +87,6 @@ def _port_from_json(row: Mapping[str, Any]) -> LoweredPort:
     return LoweredPort(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"])})
 
 
-def write_begun(folder: Path, title: str) -> None:
-    """Write that a graph is at work."""
-    append_line(folder, {BEGUN: title})
-
-
-def write_verdict(folder: Path, verdict: Verdict) -> None:
-    """Write the Verdict of a graph."""
-    append_line(folder, asdict(verdict))
-
-
-def append_line(folder: Path, row: Mapping[str, Any]) -> None:
-    with open(folder / VERDICTS, "a", encoding="utf-8") as lines:
-        lines.write(json.dumps(row) + "\n")
-
-
-def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the complete lines that were written."""
-    place = folder / VERDICTS
-    text = place.read_text("utf-8") if place.exists() else ""
-    yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
-
-
-def read_verdicts(folder: Path) -> dict[str, Verdict]:
-    """Return title -> Verdict of the graphs that have one."""
-    return {row["name"]: _verdict_from_json(row) for row in read_rows(folder) if BEGUN not in row}
-
-
-def graph_at_work(folder: Path) -> str:
-    """Return the title of the graph that was begun and has no Verdict; '' if there is none."""
-    begun, done = [row[BEGUN] for row in read_rows(folder) if BEGUN in row], read_verdicts(folder)
-    return next((title for title in reversed(begun) if title not in done), "")
-
-
-def _verdict_from_json(row: Mapping[str, Any]) -> Verdict:
+def verdict_from_json(row: Mapping[str, Any]) -> Verdict:
+    """Return a Verdict from its fields as JSON."""
     return Verdict(row["verdict"], row["name"], row["detail"], tuple(PortVerdict(**port) for port in row["ports"]))

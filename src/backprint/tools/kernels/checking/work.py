@@ -1,6 +1,6 @@
-"""The process of a check: it runs the kernels of each graph, and writes a Verdict.
+"""The process of a check: it runs the kernels of each graph, and sends a Verdict.
 
-    python -P -m backprint.tools.kernels.checking.work FOLDER
+    python -P -m backprint.tools.kernels.checking.work LINE PARENT FOLDER
 
 The forward is judged by eager's forward. The saved tensors of its kernels go to the kernels of the backward, and to
 eager's backward in the captured dtypes, by which the backward is judged.
@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from backprint import errors
 from backprint._torch.inductor import AsyncCompile
+from backprint.child.child import line_of
 from backprint.errors import BackprintError, RefusedError, ReplayError
 from backprint.graph.verdicts import GOOD, KERNELS_EAGER, PortVerdict, Verdict, worst
 from backprint.sample.load import load
@@ -31,14 +32,13 @@ from backprint.tools.kernels.build_triton import grid_of, kernel_loaded_from
 from backprint.tools.kernels.checking.check import LiftedRun, lifted_run
 from backprint.tools.kernels.checking.memory import BandedMemory, launch_of
 from backprint.tools.kernels.checking.plan import (
+    BEGUN,
     KERNELS,
     SAMPLE,
     CheckPlan,
     CheckSubject,
     read_plan,
-    read_verdicts,
-    write_begun,
-    write_verdict,
+    verdict_from_json,
 )
 from backprint.tools.kernels.extraction import load_wrapper, may_be_workspace, without_gpu
 from backprint.tools.kernels.inductor import lowering_for
@@ -286,17 +286,19 @@ MOST_CONFIGURATIONS = 64
 
 
 def _check_graphs() -> None:
-    """Check the graphs of the folder that the command line names, those without a Verdict."""
-    folder = Path(sys.argv[1])
+    """Check the graphs of the folder that the command line names, but those whose verdicts are sent as known."""
+    line, (place,) = line_of(sys.argv[1:])
+    folder = Path(place)
+    known = {row["name"]: verdict_from_json(row) for row in next(iter(line))}
     plan = read_plan(folder)
     try:
         graphs = graphs_of_check(plan, folder)
     except RefusedError as error:  # of its inputs: no kernel ran
         for subject in plan.subjects:
-            write_verdict(folder, Verdict("unproven", subject.title, str(error)))
+            line.send(asdict(Verdict("unproven", subject.title, str(error))))
         return
-    for verdict in verdicts(plan, graphs, folder):
-        write_verdict(folder, verdict)
+    for verdict in verdicts(plan, graphs, folder, known, lambda title: line.send({BEGUN: title})):
+        line.send(asdict(verdict))
 
 
 def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
@@ -317,9 +319,14 @@ def _take_states_from_anywhere() -> None:
     torch.set_rng_state = lambda new_state: setting(new_state.clone())
 
 
-def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) -> Iterator[Verdict]:
-    """Yield a Verdict for each graph that has none."""
-    known = read_verdicts(folder)
+def verdicts(
+    plan: CheckPlan,
+    graphs: Mapping[str, BenchGraph],
+    folder: Path,
+    known: Mapping[str, Verdict],
+    begin: Callable[[str], None],
+) -> Iterator[Verdict]:
+    """Yield a Verdict for each graph that has none; `begin` is called with its title first."""
     for pair in dict.fromkeys(subject.pair for subject in plan.subjects):
         forward = ForwardKernels()
         for subject in plan.subjects:
@@ -329,7 +336,7 @@ def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) ->
                 forward = ForwardKernels(known[subject.title])
             if subject.title in known:
                 continue
-            write_begun(folder, subject.title)
+            begin(subject.title)
             outcome = verdict_of(subject, plan, graphs[subject.title], forward, folder)
             if subject.direction == "forward":
                 forward = replace(outcome[1], verdict=outcome[0])

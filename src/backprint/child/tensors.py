@@ -1,7 +1,7 @@
-"""Tensors between the judging process and the compiler's: bytes in shared memory, dtype and shape as JSON.
+"""Tensors between a process and its child: bytes in shared memory, dtype and shape as JSON.
 
-Nothing is unpickled, because the compiler's process runs code that is not trusted. Inputs keep their strides and the
-memory that they share; of results, the elements alone are sent.
+Nothing is unpickled, because a child may run code that is not trusted. Inputs keep their strides and the memory that
+they share; of results, the elements alone are sent.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from backprint._torch.tensors import neg_view
+from backprint.child.child import Child, Start
+from backprint.child.limits import Limits
 from backprint.errors import RefusedError
 from backprint.values.tree import strided_parts
 
@@ -37,10 +39,11 @@ Header = Mapping[str, Any]
 
 
 class SharedMemory:
-    """Memory that a process shares with those that it forks later; it grows where a writer needs more."""
+    """Memory that a process shares with its children; it grows where a writer needs more. A child that was not forked
+    opens it by its `file`, a descriptor."""
 
-    def __init__(self) -> None:
-        self.file = _new_file()
+    def __init__(self, file: int = -1) -> None:
+        self.file = _new_file() if file < 0 else file
         self.map: mmap.mmap | None = None
         self.size = 0
 
@@ -77,11 +80,17 @@ class SharedMemory:
         dtype, shape, offset = kind
         return self.tensor(_dtype_named(dtype), shape, offset).clone()
 
+    def close(self) -> None:
+        """Close the descriptor; tensors that share the memory keep it."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
 
 def _new_file() -> int:
     """Return the descriptor of a file without a name, in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("backprint-bench", os.MFD_CLOEXEC)
+        return os.memfd_create("backprint", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
@@ -92,6 +101,33 @@ def _dtype_named(name: str) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"a dtype {name!r} was sent")
     return dtype
+
+
+class TensorChild(Child):
+    """A child with two shared memories, for inputs and for results: `start` makes its Start of them."""
+
+    def __init__(
+        self,
+        start: Callable[[SharedMemory, SharedMemory], Start],
+        limits: Limits | None = None,
+        *,
+        captured: bool = False,
+    ) -> None:
+        self.inputs_memory, self.results_memory = SharedMemory(), SharedMemory()
+        super().__init__(start(self.inputs_memory, self.results_memory), limits, captured=captured)
+
+    def send_inputs(self, values: Sequence[Any]) -> list[Any]:
+        """Copy inputs to the shared memory; return the headers to send."""
+        return list(put_inputs(self.inputs_memory, values))
+
+    def results_in(self, answer: Mapping[str, Any], key: str = "results") -> list[Any]:
+        """Return the results of a call whose headers are in an answer."""
+        return read_results(self.results_memory, answer[key])
+
+    def _close_files(self) -> None:
+        super()._close_files()
+        for memory in (self.inputs_memory, self.results_memory):
+            memory.close()
 
 
 # ------------------------------------------------------------------ results: elements alone
@@ -169,7 +205,7 @@ def put_inputs(memory: SharedMemory, values: Sequence[Any]) -> list[Header]:
             continue
         if value.is_quantized or type(value) not in (Tensor, torch.nn.Parameter):
             raise RefusedError(
-                f"an input is a {type(value).__name__} of dtype {value.dtype}, which bench does not pass on"
+                f"an input is a {type(value).__name__} of dtype {value.dtype}, which is not passed to another process"
             )
         storage = value.untyped_storage()
         if storage.data_ptr() not in storages or not storage.nbytes():
@@ -221,7 +257,7 @@ how memory is reused while calls are timed."""
 class ResultKind:
     """The dtype, shape and device of a result, or its value where it is no tensor.
 
-    Both processes of a bench use it, so that the judging one knows what the other sends and keeps.
+    Both processes use it, so that the judging one knows what the other sends and keeps.
     """
 
     dtype: str

@@ -1,0 +1,229 @@
+"""Processes in Linux's /proc, what they use, and how they are killed.
+
+`prctl` is called through ctypes (tried on Linux 6.18): a process can die with its parent, or adopt orphans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from backprint.errors import UsageError
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+MARK = "BACKPRINT_RUN"
+"""The environment variable that identifies the processes of a run."""
+
+
+def check_platform() -> None:
+    """Raise if processes cannot be watched on this platform."""
+    if not sys.platform.startswith("linux") or not os.path.exists("/proc/self/statm"):
+        raise UsageError(
+            "corpora, benches and kernels of samples run in processes that are watched in Linux's /proc, which is "
+            f"missing here ({sys.platform})"
+        )
+
+
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process, on Linux."""
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+def die_with_parent(parent: int) -> None:
+    """Have this process killed when its parent ends; end at once if the parent already has."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of orphaned descendants."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+# -------------------------------------------------------------- reading
+
+
+def children(pid: int) -> list[int]:
+    pids: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                pids += map(int, file.read().split())
+    except OSError:
+        return []
+    return pids
+
+
+def descendants(pid: int) -> list[int]:
+    """Return every process below a process, parents before children."""
+    pids: list[int] = []
+    new = children(pid)
+    while new:
+        pids += new
+        new = [child for parent in new for child in children(parent)]
+    return pids
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the seconds of processors that a process and those below it have used."""
+    ticks = 0
+    for process in [pid, *descendants(pid)]:
+        with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
+            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the bytes of memory that a process has in use; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Return the bytes of a process with shared pages divided among their processes (PSS); reading it is slow."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        for line in file:
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def memory_in_use(pids: Sequence[int], most: int) -> int:
+    """Return the bytes that processes use together. Shared pages count once for each process, unless the sum exceeds
+    `most`; then they are divided."""
+    held = sum(map(resident_bytes, pids))
+    return sum(map(_proportional_bytes, pids)) if held > most and len(pids) > 1 else held
+
+
+def status(field: str, pid: int | str = "self") -> int:
+    """Return a field of /proc/PID/status, given in kB, in bytes; 0 if there is none."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith(f"{field}:".encode()):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def reset_peak() -> None:
+    """Reset this process's peak memory (VmHWM)."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def processes_of_run(value: str) -> list[int]:
+    """Return every process except this one whose environment has the mark of a run."""
+    wanted = f"{MARK}={value}".encode()
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    pids.append(int(name))
+    return pids
+
+
+# -------------------------------------------------------------- ending
+
+
+def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to processes, which may be gone already."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def end_tree(pid: int) -> int:
+    """Kill a child, its process group, and all below it; return how many there were below it. It is not waited for."""
+    seen = _stopped(lambda: [*filter(resident_bytes, [pid, *descendants(pid)])])
+    kill(seen)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    kill([pid])
+    return len(seen - {pid})
+
+
+def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
+    """Kill all descendants of this process and wait for them; return how many there were, and the statuses of own
+    children. They come to be its own if it adopts orphans."""
+    seen: set[int] = set()
+    statuses: dict[int, int] = {}
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        statuses |= reap()
+        alive = _stopped(lambda: descendants(os.getpid()))
+        if not alive:
+            break
+        seen |= alive
+        kill(alive)
+        time.sleep(0.002)
+    return len(seen), statuses
+
+
+def _stopped(listed: Callable[[], Sequence[int]], seconds: float = 10.0) -> set[int]:
+    """Stop processes until there are no new ones, so that one that forks faster than it is killed cannot escape: a
+    stopped process cannot fork."""
+    seen: set[int] = set()
+    deadline = time.monotonic() + seconds
+    while (fresh := set(listed()) - seen) and time.monotonic() < deadline:
+        kill(fresh, signal.SIGSTOP)
+        seen |= fresh
+    return seen
+
+
+def reap() -> dict[int, int]:
+    """Return the statuses of own children that have ended, by pid."""
+    statuses: dict[int, int] = {}
+    while True:
+        try:
+            pid, code = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return statuses
+        if not pid:
+            return statuses
+        statuses[pid] = code
+
+
+def end_marked(value: str, seconds: float = 10.0) -> int:
+    """Kill the remaining processes of a run without a parent; return how many there were."""
+    seen: set[int] = set()
+    deadline = time.monotonic() + seconds
+    while (alive := processes_of_run(value)) and time.monotonic() < deadline:
+        seen |= set(alive)
+        kill(alive)
+        time.sleep(0.01)
+    return len(seen)
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files below a folder, which may change meanwhile."""
+    total = 0
+    places = [os.fspath(folder)]
+    while places:
+        try:
+            with os.scandir(places.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        if entry.is_dir(follow_symlinks=False):
+                            places.append(entry.path)
+                        else:
+                            total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:
+            continue
+    return total

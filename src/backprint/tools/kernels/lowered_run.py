@@ -1,0 +1,70 @@
+"""The process that runs a file that was lowered: it is sent inputs and tangents, and sends outputs and gradients.
+
+python -P -m backprint.tools.kernels.lowered_run LINE PARENT FILE NAME MEMORY MEMORY
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from backprint.child.child import line_of
+from backprint.child.tensors import SharedMemory, put_results, read_inputs
+
+
+def _answer_requests() -> None:
+    """Run the file for each request. What it raises ends this process, so that its traceback is the last printed."""
+    line, (file, name, *descriptors) = line_of(sys.argv[1:])
+    inputs, results = (SharedMemory(int(descriptor)) for descriptor in descriptors)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        _interpret_as_a_gpu()
+    spec = importlib.util.spec_from_file_location("lowered", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for request in line:
+        values = _results(getattr(module, name), read_inputs(inputs, request["inputs"]), request["tangents"])
+        headers, _ = put_results(results, values)
+        line.send({"results": headers})
+
+
+def _interpret_as_a_gpu() -> None:
+    """Mend what Triton's interpreter computes otherwise than a GPU, and keep each launch within its arguments."""
+    from triton.runtime.interpreter import GridExecutor
+
+    from backprint.tools.kernels.checking.interpreter import patch_interpreter
+    from backprint.tools.kernels.checking.memory import launch_of
+
+    patch_interpreter()
+    launch = GridExecutor.__call__
+
+    def within_arguments(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with launch_of([*args, *kwargs.values()]):
+            return launch(self, *args, **kwargs)
+
+    GridExecutor.__call__ = within_arguments
+
+
+def _results(function: Callable[..., Any], values: Sequence[Any], places: Sequence[int | None]) -> list[Any]:
+    """Return outputs and gradients. Inputs are the first of `values`; `places` says which is each output's tangent."""
+    count = len(values) - sum(place is not None for place in places)
+    outputs = function(*values[:count])
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    wanted = [value for value in values[:count] if value.requires_grad]
+    pairs = [(output, values[place]) for output, place in zip(outputs, places, strict=True) if place is not None]
+    pairs = [(output, tangent) for output, tangent in pairs if output.requires_grad]
+    gradients: Sequence[Any] = ()
+    if pairs and wanted:
+        outputs_with, tangents = zip(*pairs, strict=True)
+        gradients = torch.autograd.grad(outputs_with, wanted, tangents, materialize_grads=True)
+    return [*(output.detach() for output in outputs), *gradients]
+
+
+if __name__ == "__main__":
+    _answer_requests()

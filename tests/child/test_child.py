@@ -1,0 +1,159 @@
+"""What runs in another process: its value or its end, in the words that every verb shows, and nothing left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from face import (
+    Answering,
+    Child,
+    ChildDied,
+    Line,
+    SharedMemory,
+    TensorChild,
+    forked,
+    in_child,
+    limited,
+    processes,
+    put_results,
+    read_inputs,
+    run_command,
+    serve,
+)
+
+
+def end_by(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+ENDS: dict[str, tuple[Callable[[], Any], str]] = {
+    "raises": (lambda: 1 // 0, "raised: ZeroDivisionError: "),
+    "is killed": (lambda: end_by(signal.SIGKILL), "killed by SIGKILL"),
+    "exits": (lambda: os._exit(3), "exit 3: ended before it was done"),
+    "hangs": (lambda: time.sleep(60), "timeout: still at work after 1 s (--timeout)"),
+    "closes its files": (lambda: os.closerange(3, 1024), "exit 70: ended before it was done"),
+    "uses memory": (lambda: [bytearray(400 << 20), time.sleep(60)], "out of memory: "),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_an_end_has_its_words(case: str) -> None:
+    function, words = ENDS[case]
+    end = in_child(function, 1.0 if case == "hangs" else 30.0, processes.resident_bytes(os.getpid()) + (200 << 20))
+    assert not end.ended_well
+    assert str(end).startswith(words)
+    assert end.at_limit == (case in ("hangs", "uses memory"))
+    assert end.kind == {"raises": "raised", "hangs": "timeout", "uses memory": "out of memory"}.get(case, "crashed")
+
+
+def test_a_value_comes_back() -> None:
+    end = in_child(lambda: {"a": [1, None]}, 30.0)
+    assert (end.ended_well, end.value, str(end)) == (True, {"a": [1, None]}, "")
+
+
+def sleeper() -> int:
+    """Start a process in a session of its own; return its pid."""
+    return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+
+
+def test_what_a_child_started_ends_with_it() -> None:
+    end = in_child(sleeper, 30.0)
+    deadline = time.monotonic() + 10
+    while processes.resident_bytes(end.value) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not processes.resident_bytes(end.value)
+
+
+def test_a_child_dies_with_its_parent() -> None:
+    def parent_of_one(line: Line) -> None:
+        child = Child(forked(lambda line: time.sleep(600)))
+        line.send(child.pid)
+        time.sleep(600)
+
+    parent = Child(forked(parent_of_one))
+    pid = int(parent.receive() or 0)
+    os.kill(parent.pid, signal.SIGKILL)
+    assert parent.receive() is None
+    assert str(parent.close()) == "killed by SIGKILL"
+    deadline = time.monotonic() + 10
+    while processes.resident_bytes(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not processes.resident_bytes(pid)
+
+
+def test_many_processes_are_too_many() -> None:
+    def start_some(line: Line) -> None:
+        pids = [sleeper() for _ in range(5)]
+        time.sleep(60 + len(pids))
+
+    child = Child(forked(start_some), limited(30.0, processes=4))
+    assert child.receive() is None
+    assert str(child.close()) in [f"too many processes: {count} processes, 4 are allowed" for count in (5, 6)]
+    assert child.left in (4, 5)
+
+
+def test_a_program_is_run_to_its_end() -> None:
+    program = "import sys; print('on stdout'); print('on stderr', file=sys.stderr); sys.exit(int(sys.argv[1]))"
+    good, bad = (run_command([sys.executable, "-S", "-c", program, code], 60.0) for code in "03")
+    assert (good.ended_well, sorted(good.printed.split())) == (True, ["on", "on", "stderr", "stdout"])
+    assert (bad.ended_well, bad.cause) == (False, "exit 3")
+    assert bad.account.startswith("exit 3: ended before it was done; last printed: on std")
+
+
+TOLD = {"value": ValueError}
+
+
+class Doubling(Answering):
+    """Doubles tensors."""
+
+    told = TOLD
+
+    def __init__(self, inputs: SharedMemory, results: SharedMemory) -> None:
+        self.inputs, self.results = inputs, results
+
+    def do_double(self, inputs: list[Any]) -> dict[str, Any]:
+        headers, _ = put_results(self.results, [value * 2 for value in read_inputs(self.inputs, inputs)])
+        print("doubled", flush=True)
+        return {"results": headers}
+
+    def do_fail(self) -> dict[str, Any]:
+        raise ValueError("not today")
+
+    def do_exit(self) -> dict[str, Any]:
+        os._exit(5)
+
+
+class DoublingChild(TensorChild):
+    told = TOLD
+
+
+def test_a_child_answers_requests_with_tensors() -> None:
+    def start(inputs: SharedMemory, results: SharedMemory) -> Any:
+        return forked(lambda line: serve(lambda: Doubling(inputs, results), line), (inputs.file, results.file))
+
+    child = DoublingChild(start, limited(60.0), captured=True)
+    try:
+        base = torch.randn(4, 6)
+        values = [base.t(), base[1:], torch.arange(3)]
+        for _ in range(2):
+            results = child.results_in(child.request("double", inputs=child.send_inputs(values)))
+            assert all(torch.equal(result, value * 2) for result, value in zip(results, values, strict=True))
+        with pytest.raises(ValueError, match="not today"):
+            child.request("fail")
+        with pytest.raises(RuntimeError, match="has no attribute 'do_other'"):
+            child.request("other")
+        with pytest.raises(ChildDied, match="exit 5"):
+            child.request("exit")
+        with pytest.raises(ChildDied, match="exit 5"):
+            child.request("double", inputs=[])
+    finally:
+        assert child.close().printed == "doubled\ndoubled\n"
