@@ -20,7 +20,7 @@ DOCS    := .venv/.docs
 SITE    := build/site
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # What needs arguments, or an extra, is run by hand.
-BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py derivative.py drop_ins.py fits.py folding.py graphnet.py graphnet_tools.py judged.py judged_compilers.py kernels.py kernel_models.py lowering.py page.py page_layout.py pictures.py power.py rank_cost.py rank_failures.py ranks.py stamping.py swapping.py tasks.py torchtitan_ranks.py)
+BY_HAND := $(addprefix benchmarks/,architectures.py compilers.py derivative.py drop_ins.py fits.py folding.py graphnet.py graphnet_tools.py kernels.py kernel_models.py lowering.py page.py page_layout.py pictures.py power.py rank_cost.py rank_failures.py ranks.py stamping.py swapping.py tasks.py torchtitan_ranks.py)
 # planting.py is a module of two of them.
 BENCHES := $(filter-out $(BY_HAND) benchmarks/planting.py,$(sort $(wildcard benchmarks/*.py)))
 

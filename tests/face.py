@@ -208,7 +208,7 @@ if TYPE_CHECKING:
     from backprint.sample.redraws import another, disturbed, nudged, units
     from backprint.tools import target, torch_backend
     from backprint.tools.bench import launch
-    from backprint.tools.bench.asking import CompilerProcess
+    from backprint.tools.bench.calls import CompiledCalls, changed_places, contents_that_fit
     from backprint.tools.bench.cells import (
         ANSWERS,
         RIGHT,
@@ -241,63 +241,19 @@ if TYPE_CHECKING:
         versions_of,
     )
     from backprint.tools.bench.compilers.timed import CACHE, compile_timed, remarks_on
-    from backprint.tools.bench.contents import (
-        ALL,
-        LARGER,
-        NOT_EVERY_EIGHTH,
-        NOT_FIRST,
-        ONE_INPUT,
-        ORDER,
-        SMALLER,
-        WAYS,
-        Piece,
-        VariedInputs,
-        VariedPart,
-        candidates,
-        changed_places,
-        fits_inputs,
-        varied_pieces,
-    )
     from backprint.tools.bench.cuts import ITEM, FaultTrial, RecordedGraph, UnitSearch, eager_run, record_values
-    from backprint.tools.bench.examine import writes_of_eager
-    from backprint.tools.bench.graphnet_log import (
-        log_text,
-        parse_log,
-        read_log,
-        scored_cell,
-        scored_samples,
-        size_class,
-        write_log,
-        write_run_log,
-    )
-    from backprint.tools.bench.judge import GraphJudge, movement, notes_of_outputs, outcome_of_outputs, redrawn_graphs
+    from backprint.tools.bench.judge import movement, notes_of_outputs, outcome_of_outputs, redrawn_graphs
     from backprint.tools.bench.pictures import pictures
     from backprint.tools.bench.reports import FIELDS as REPORTS_FIELDS
     from backprint.tools.bench.reports import bench_report, report_of_logs
-    from backprint.tools.bench.runs import peaks_of, read_lines, read_meta, read_run
-    from backprint.tools.bench.scores import (
-        EXPONENTS,
-        LEVELS,
-        TOLERANCES,
-        OutputForm,
-        ScoredOutput,
-        ScoredSample,
-        ScoreTerms,
-        Tolerance,
-        compared_outcome,
-        geometric_mean,
-        mean_speedup,
-        right_speedups,
-        score_curve,
-        tolerance_at,
-        tolerance_named,
-    )
+    from backprint.tools.bench.runs import read_lines, read_meta, read_run
+    from backprint.tools.bench.scored import scored_cell, scored_samples, size_class, write_run_log
     from backprint.tools.bench.shrinking import MinifiedGraph, UnminifiedGraph, minify_graph, shows_fault
     from backprint.tools.bench.timing import stages_within
     from backprint.tools.bench.trial import TrialPlan, append, read_cells, write_ended
     from backprint.tools.bench.trial import row_of as trial_row_of
     from backprint.tools.bench.trial import tried as trial_tried
-    from backprint.tools.bench.widened import WideGraphs
+    from backprint.tools.bench.widened import derivative_of
     from backprint.tools.bench.wrong_backward import SmallestPart, has_fault, smallest_part, write_part
     from backprint.tools.corpus import duplicates
     from backprint.tools.corpus.duplicates import Dedup, dedup, load_to_compare
@@ -328,6 +284,7 @@ if TYPE_CHECKING:
     from backprint.tools.cost.fits import needs_of
     from backprint.tools.cost.stretches import StretchGraphs, part_costs, stretches_of
     from backprint.tools.cost.traffic import Rates, bytes_by_group, sizes_of_groups, timeline, traffic_of, traffic_texts
+    from backprint.tools.cost.work import CAUSAL, Work, graph_flops, least_flops, least_step_work, least_work
     from backprint.tools.diff.differences import compare_captures
     from backprint.tools.diff.matching import common_places
     from backprint.tools.diff.nouns import Diff, GraphDiff
@@ -358,6 +315,7 @@ if TYPE_CHECKING:
     from backprint.tools.graphnet.build import build_sample, recipe_notes, recipes_from_metas
     from backprint.tools.graphnet.code import ModelProgram, callables, read_code
     from backprint.tools.graphnet.emit import compile_program, torch_callable
+    from backprint.tools.graphnet.log import log_text, parse_log, read_log, write_log
     from backprint.tools.graphnet.metas import USES, Known, Meta, Use
     from backprint.tools.graphnet.read import (
         MEMBERS,
@@ -365,6 +323,23 @@ if TYPE_CHECKING:
         plan_of,
         sample_identity,
         uses_of,
+    )
+    from backprint.tools.graphnet.scores import (
+        EXPONENTS,
+        LEVELS,
+        TOLERANCES,
+        OutputForm,
+        ScoredOutput,
+        ScoredSample,
+        ScoreTerms,
+        Tolerance,
+        compared_outcome,
+        geometric_mean,
+        mean_speedup,
+        right_speedups,
+        score_curve,
+        tolerance_at,
+        tolerance_named,
     )
     from backprint.tools.graphnet.write import TREES as WRITE_TREES
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
@@ -440,17 +415,6 @@ if TYPE_CHECKING:
         TimingWithheld,
         compare_in_stages,
         compare_timings,
-    )
-    from backprint.tools.measuring.peaks import SIZES, measure_peaks
-    from backprint.tools.measuring.roofline import (
-        CAUSAL,
-        Peaks,
-        Work,
-        graph_flops,
-        least_flops,
-        least_step_work,
-        least_work,
-        share_reached,
     )
     from backprint.tools.parts import split
     from backprint.tools.parts.cuts import Split, forwards, homes, operator, plan, weighty

@@ -13,10 +13,10 @@ from typing import Any
 from subjects.ledgers import ledger
 
 from backprint.tools.bench.cells import BenchCell, BenchOutput, BenchTiming
-from backprint.tools.bench.scores import TOLERANCES, tolerance_at
+from backprint.tools.graphnet.scores import TOLERANCES, tolerance_at
 
 META: dict[str, Any] = {
-    "format": 1,
+    "format": 2,
     "backprint": "0.1.0",
     "torch": "2.13.0",
     "started": 1.7e9,
@@ -24,7 +24,6 @@ META: dict[str, Any] = {
     "sources": ["samples"],
     "options": {"directions": ["forward", "backward"], "threads": 1, "jobs": 1, "level": 1},
     "machine": {"cpu": "a cpu", "cores": 2, "device": "cpu", "python": "3.11"},
-    "peaks": {"flops": 1e11, "bytes": 1e10},
 }
 
 

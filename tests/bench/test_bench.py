@@ -68,17 +68,13 @@ def test_a_right_compiler_is_right_everywhere_and_timed(samples: Path, tmp_path:
     assert Counter(cell.compiler for cell in run.cells) == {own("right"): 6}
     for cell in run.cells:
         assert cell.right, (cell.sample, cell.graph, cell.outcome, cell.reason)
-        if cell.timing is None:  # the machine became slower while this graph was timed
-            assert "times slower since the compiler was loaded" in cell.reason
-        else:
-            assert cell.timing.rounds >= 20
+        assert cell.timing is not None
+        assert cell.timing.rounds >= 20
         assert all(output.equal for output in cell.outputs)
         assert cell.flops is not None
         assert cell.peak_bytes is not None
         assert (cell.cold is None) == (cell.direction == "step")
-    assert any(cell.timing is not None for cell in run.cells)
     assert {cell.family for cell in run.cells} == {"nets", "functions"}
-    assert run.peaks is not None
     (forward,) = [cell for cell in run.cells if (cell.sample, cell.graph) == ("nets/mlp", "pair_0 forward")]
     assert {output.name for output in forward.outputs if not output.power} <= {"1.num_batches_tracked"}
 

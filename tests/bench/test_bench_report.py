@@ -99,26 +99,6 @@ def test_costs_are_summed_up(tmp_path: Path) -> None:
     assert (memory["median"], memory["most"]) == (200, 300)
 
 
-@pytest.mark.parametrize(
-    ("flops", "moved", "peaks", "reached"),
-    [
-        (10_000_000, 1_000_000, {"flops": 1e11, "bytes": 1e10}, 0.2),
-        (40_000_000, 1_000_000, {"flops": 1e11, "bytes": 1e10}, 0.8),
-        (None, None, {"flops": 1e11, "bytes": 1e10}, None),
-        (1, 1, {"flops": 0, "bytes": 0}, None),
-    ],
-)
-def test_the_roofline_is_the_nearer_of_two_peaks(
-    tmp_path: Path, flops: int | None, moved: int | None, peaks: dict[str, float], reached: float | None
-) -> None:
-    made = report_on(tmp_path, [cell(flops=flops, moved_bytes=moved)], peaks=peaks)
-    assert [row["roofline"] for row in made.rows()] == [pytest.approx(reached)]
-    if reached is None:
-        assert "Roofline" not in [each.title for each in made.tables]
-    else:
-        assert [row["median"] for row in table(made, "Roofline")] == [pytest.approx(reached)]
-
-
 def test_failures_that_differ_in_names_are_one_with_the_smallest_that_shows_it(tmp_path: Path) -> None:
     cells = [
         stopped("refused", "operator 'aten.foo' at node 17", sample="a", steps=70),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,15 @@ from face import (
     BenchCell,
     BenchDerivative,
     ChildEnd,
-    CompilerProcess,
     UsageError,
-    WideGraphs,
     append,
     bench_report,
     cell_from_json,
     compare_runs,
     comparison_report,
     compiler_named,
+    derivative_of,
+    in_child,
     read_cells,
     read_run,
     write_ended,
@@ -85,12 +85,9 @@ def judged(tmp_path: Path) -> Callable[[str, str], BenchDerivative]:
     """Judges a compiler of `wrong_backwards`, or one of the table, on a model: the part of a trial after its cells."""
 
     def derivative(model: str, compiler: str) -> BenchDerivative:
-        wide = WideGraphs(captured(model))
-        process = CompilerProcess(compiler_named(name_of(compiler)), tmp_path / "caches", wide.by_title)
-        try:
-            return wide.judged(process, "pair_0 step")[0]
-        finally:
-            process.close()
+        given = captured(model), "pair_0 step", compiler_named(name_of(compiler)), tmp_path / "caches"
+        end = in_child(lambda: asdict(derivative_of(*given)), 300.0)
+        return BenchDerivative(**end.value) if end.ended_well else BenchDerivative("cannot tell", end.detail)
 
     return derivative
 

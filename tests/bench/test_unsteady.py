@@ -20,7 +20,6 @@ from face import (
     bench_graphs,
     child_tensors,
     judged,
-    launch,
     notes_of_outputs,
     on_cpu,
     outcome_of_outputs,
@@ -158,17 +157,6 @@ def test_a_graph_is_judged_without_a_saved_value_that_varies(outputs: list[tuple
 
 
 # ------------------------------------------------------------------ GPUs
-
-
-def test_peaks_are_those_of_the_device_of_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, place in (("a", "cpu"), ("b", "cuda:0")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model.py").write_text(f'x: "f32[2] @{place} input x"', encoding="utf-8")
-    monkeypatch.setattr(launch, "gpu_option", dict)
-    assert launch.device_of([tmp_path / "b"]) == "cpu"
-    monkeypatch.setattr(launch, "gpu_option", lambda: {"gpus": True})
-    assert [launch.device_of([tmp_path / name]) for name in "ab"] == ["cpu", "cuda"]
-    assert launch.device_of([tmp_path]) == "cuda"
 
 
 def test_workers_see_gpus_only_for_samples_that_may_be_there() -> None:

@@ -132,7 +132,7 @@ def test_an_input_that_is_kept_as_a_view_counts_as_kept() -> None:
 
 
 def test_what_torch_counts_twice_is_told_apart_from_the_least_work() -> None:
-    """The counter takes a grouped weight gradient for one without groups; the roofline does not."""
+    """The counter takes a grouped weight gradient for one without groups; the least work does not."""
     from face import least_work
 
     pair = bp.capture(nn.Conv1d(4, 4, 1, groups=4), torch.randn(1, 4, 10)).pairs[0]

@@ -11,7 +11,6 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -245,85 +244,12 @@ def read_inputs(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
     return inputs
 
 
-# ------------------------------------------------------------------ slots: where the results of many calls go
+# ------------------------------------------------------------------ results that are held
 
 
 MOST_HELD = 2**29
 """The most bytes of results that are held to be compared again. Results of timed calls are not held: that would change
 how memory is reused while calls are timed."""
-
-
-@dataclass(frozen=True)
-class ResultKind:
-    """The dtype, shape and device of a result, or its value where it is no tensor.
-
-    Both processes use it, so that the judging one knows what the other sends and keeps.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
-    value: Any = None
-    """A result that is no tensor."""
-
-    @cached_property
-    def is_tensor(self) -> bool:
-        """Whether the result is a tensor."""
-        return bool(self.dtype)
-
-    @cached_property
-    def torch_dtype(self) -> torch.dtype:
-        """The dtype of a tensor."""
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of the result's elements."""
-        count = self.torch_dtype.itemsize if self.is_tensor else 0
-        for size in self.shape:
-            count *= size
-        return count
-
-    def fits(self, value: Any) -> bool:
-        """Whether a result has this dtype, shape and device; where it is no tensor, whether it has this value."""
-        if not self.is_tensor:
-            return type(value) is type(self.value) and (value == self.value or value != value)
-        return (
-            type(value) in (Tensor, torch.nn.Parameter)
-            and value.dtype is self.torch_dtype
-            and value.shape == self.shape
-            and value.layout is torch.strided
-            and value.device.type == self.device
-        )
-
-    def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}" if self.is_tensor else repr(self.value)
-
-
-def kind_text(value: Any) -> str:
-    """Return the dtype, shape and device of a result as text, or its type."""
-    if type(value) not in (Tensor, torch.nn.Parameter):
-        return type(value).__name__
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} on {value.device}"
-
-
-def kind_of_result(value: Any) -> ResultKind | None:
-    """Return the kind of one of eager's results; None if it has no slot: its results are sent with headers."""
-    if not isinstance(value, Tensor):
-        return ResultKind("", (), "", value) if type(value) in (bool, int, float, str, type(None)) else None
-    if value.layout is not torch.strided or value.is_quantized:
-        return None
-    return ResultKind(str(value.dtype).removeprefix("torch."), tuple(value.shape), value.device.type)
-
-
-def slot_offsets(kinds: Sequence[ResultKind]) -> tuple[list[int], int]:
-    """Return the offset of each result of one call, and the bytes of all of them."""
-    offsets, offset = [], 0
-    for kind in kinds:
-        offsets.append(offset)
-        offset += -(-kind.bytes // ALIGNED) * ALIGNED
-    return offsets, offset
 
 
 @dataclass(slots=True)

@@ -127,7 +127,7 @@ def closing_lines(run: BenchRun) -> Iterator[str]:
     """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
     from backprint.tools.bench.cells import OUTCOMES
     from backprint.tools.bench.reports import unjudged_text
-    from backprint.tools.bench.scores import geometric_mean
+    from backprint.tools.graphnet.scores import geometric_mean
 
     counts = {compiler.name: Counter(cell.outcome for cell in run.of(compiler.name)) for compiler in run.compilers}
     shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]

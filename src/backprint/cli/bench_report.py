@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 def command(run: Path, format: str | None, output: Path | None, as_json: bool, logs: Path | None) -> None:
     """Report the results of a bench run: outcomes and speedups of each compiler, a matrix of graphs by compilers,
     fast_p, scores S(t) and ES(t) with their curves, failures by reason, wrong answers, what was not judged, compile
-    times, memory, roofline, the machine's load.
+    times, memory, the machine's load.
 
     RUN is the folder of the run, which may still be running; or GraphNet's logs of a bench, one file, or a folder of
     several. Nothing in it is changed.
     """
-    from backprint.tools.bench.graphnet_log import write_run_logs
     from backprint.tools.bench.reports import report_of
     from backprint.tools.bench.runs import read_run
+    from backprint.tools.bench.scored import write_run_logs
 
     if logs is not None:
         for place in write_run_logs(read_run(run), logs):

@@ -1,19 +1,16 @@
 """Compilers on graphs: correctness, speed, and scores.
 
-This module is the face: `run`, `minify` and `minify_derivative`. A compiler works in a process of its own, which never
-has eager's results.
+This module is the face: `run`, `minify` and `minify_derivative`. A compiler may be wrong, and is no cheat.
 
 - `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
-- `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
-  process. `contents`: the inputs of timed calls.
+- `trial`: one compiler on one sample, in a process of their own. `calls`: what was compiled, called on contents.
 - `solved`: a solution, which is a forward and a backward of the user's own; the judge of tasks judges it.
 - `widened`: whether a compiled backward is the derivative of the compiled forward, in float64; `compiled`: its
   gradients, in the place of the captured ones. `differentiated`: whether a compiler that differentiates a forward by
   itself does so as autograd. `gradients`: a forward and its gradients, as both processes compute them.
-- `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `edges`,
-  `resized`: edge values among inputs, other sizes. `timing`: time in turns with eager.
+- `judge`: eager's results, and which results are right. `resized`: other sizes. `timing`: time in turns with eager.
 - `compilers/`: the table of compilers.
-- `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
+- `scored`: cells as GraphNet scores them. `reports`, `pictures`, `compare`: one run, and several.
 - `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible. `wrong_backward`:
   the smallest part whose backward is not the derivative.
 """

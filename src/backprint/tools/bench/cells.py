@@ -45,7 +45,7 @@ class BenchOutput:
     compiled_shape: tuple[int, ...]
     equal: bool
     within: tuple[int, ...] = ()
-    """Places in `tolerances.TOLERANCES`."""
+    """Places in `TOLERANCES` of `graphnet/scores`."""
     power: bool = True
     """Whether a redraw of the inputs moves this output."""
 
@@ -69,8 +69,6 @@ class BenchTiming:
     noise_high: float | None = None
     device: float | None = None
     """The compiler's time on the GPU over eager's, by events; None on a CPU."""
-    varied: bool = True
-    """Whether every timed call had inputs that no call before had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,6 @@ class BenchCell:
     """The least number of floating-point operations that the graph's results take."""
     moved_bytes: int | None = None
     """The least number of bytes: each input read once, each output written once."""
-    flops_by_dtype: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     load: float | None = None

@@ -19,11 +19,11 @@ from typing import Any
 from backprint.errors import UsageError
 from backprint.graph.verdicts import DERIVATIVE
 from backprint.tools.bench.cells import NOT_JUDGED, STOPPED, BenchCell, BenchTiming
-from backprint.tools.bench.graphnet_log import finite_speedup, powerless_graphs
 from backprint.tools.bench.pictures import short_names
 from backprint.tools.bench.reports import judged_cells, right_share, standing_of, title_of, wrong_outputs
 from backprint.tools.bench.runs import BenchRun
-from backprint.tools.bench.scores import geometric_mean
+from backprint.tools.bench.scored import finite_speedup, powerless_graphs
+from backprint.tools.graphnet.scores import geometric_mean
 from backprint.tools.report.nouns import Cell, Column, Figure, Report, Table, columns, date_text, filled, one_line
 from backprint.tools.report.svg import (
     BOTTOM,

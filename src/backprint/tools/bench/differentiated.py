@@ -14,13 +14,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from backprint.tools.bench.asking import CompilerProcess
+from backprint.graph.fx.to_fx import to_fx
+from backprint.tools.bench.compilers.table import Compiler
+from backprint.tools.bench.compilers.timed import compile_to_differentiate
 from backprint.tools.bench.gradients import forward_alone, gradients_of
-from backprint.tools.export.judged import Eager, judged, widened_class
+from backprint.tools.bench.judge import judged_output
+from backprint.tools.export.judged import Eager, widened_class
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
 from backprint.tools.jobs.task import one_line
 from backprint.tools.lowering.subjects import BenchStep, graph_classes, random_now, steps_that_draw
-from backprint.tools.measuring.asking import CompilerFailed
+from backprint.tools.measuring.asking import CompilerFailed, compiler_errors
+from backprint.tools.measuring.clocks import read_all_settings, restore_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class _EagerGradients:
         return replace(self, module=widened_class(self.module))
 
 
-def fault_of_gradients(process: CompilerProcess, step: BenchStep) -> tuple[str, str]:
+def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
     """Return why a gradient that `torch.compile` computes by itself is wrong, and what else there is to say of it."""
     graph = forward_alone(step.forward.graph)
     names = {port.name for port in step.backward.graph.by_role("gradient")}
@@ -58,13 +62,18 @@ def fault_of_gradients(process: CompilerProcess, step: BenchStep) -> tuple[str, 
         Exception
     ) as error:  # an operator without a derivative: the captured backward is not autograd's of this graph
         return "", one_line(f"how torch.compile differentiates it is not looked at: eager raises {error}")
+    settings = read_all_settings()
     try:
-        answer = process.request("differentiate", forward=step.forward.title, places=places, seed=gradients.seed)
+        with compiler_errors():
+            function = compile_to_differentiate(compiler, to_fx(graph))
+            results = gradients_of(function, places, gradients.seed, *copies(step.forward.run.inputs))
     except CompilerFailed as error:
         return "", one_line(f"torch.compile does not differentiate it by itself: {error}")
+    finally:
+        restore_settings(settings)
     eager = Eager(run, gradients())
-    for place, value in enumerate(process.results_in(answer)):
-        word, detail = judged(eager, place, value)
+    for place, value in enumerate(results):
+        word, detail = judged_output(eager, place, value)
         if word == "wrong":
             return one_line(
                 f"torch.compile, which differentiates it by itself: {' '.join(outputs[place])}: {detail}"

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
+import importlib.metadata
 import json
 import os
 import platform
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.child.limits import cores
-from backprint.common.files import read_bytes
 from backprint.common.text import BENCH_DIRECTIONS, check_sequence
-from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.errors import UsageError
 from backprint.tools.bench.compilers.table import (
     Compiler,
     absolute_compiler,
@@ -52,12 +49,6 @@ TAKEN = (CACHES, LISTED, META)
 
 GRAPHS = 1000
 """How many times the limit of a graph's time a sample may take in all: each of its processes is watched on its own."""
-
-READ_FOR_DEVICE = 100
-"""How many graphs are read to see on which device samples are."""
-
-LARGEST_READ = 96 << 20
-"""The most bytes of such a graph."""
 
 PROCESSES = 512
 """How many processes a compiler may start."""
@@ -206,8 +197,7 @@ def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[st
         raise UsageError(f"{place} exists, and is not the folder of a bench run: choose another")
     place.mkdir(parents=True, exist_ok=True)
     new = {"format": FORMAT, "backprint": __version__, "started": time.time(), "finished": None, "compilers": rows}
-    peaks = measured_peaks(plan.threads, plan.device or device_of(plan.sources))
-    _put_meta(place, {**new, **facts, "torch": peaks.pop("torch"), "machine": machine(), "peaks": peaks})
+    _put_meta(place, {**new, **facts, "torch": importlib.metadata.version("torch"), "machine": machine()})
 
 
 def _refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
@@ -241,30 +231,3 @@ def machine() -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     return {"cpu": model, "cores": cores(), "python": platform.python_version(), "system": platform.platform()}
-
-
-def device_of(places: Sequence[Path]) -> str:
-    """Return the device whose peaks samples are held against: a GPU, if the first of them have tensors on one."""
-    if not gpu_option():
-        return "cpu"
-    files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
-    return "cuda" if any(map(_says_cuda, files)) else "cpu"
-
-
-def _says_cuda(file: Path) -> bool:
-    """Whether a graph has a tensor on a GPU; a file that cannot be read has none here, and is refused when it runs."""
-    try:
-        return b"@cuda" in read_bytes(file, LARGEST_READ)
-    except SampleError:
-        return False
-
-
-def measured_peaks(threads: int, device: str) -> dict[str, Any]:
-    """Measure a matmul and a copy in a process of their own; return them with the version of torch."""
-    command = [sys.executable, "-P", "-m", "backprint.tools.measuring.peaks", str(threads), device]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][-300:]
-        raise BackprintError(f"the peaks of device {device} could not be measured: {why}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found

@@ -7,7 +7,7 @@ import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from backprint.tools.bench.scores import (
+from backprint.tools.graphnet.scores import (
     ScoredSample,
     ScorePoint,
     ScoreTerms,

@@ -24,19 +24,19 @@ from backprint.tools.bench.cells import (
     BenchOutput,
     BenchTiming,
 )
-from backprint.tools.bench.graphnet_log import (
+from backprint.tools.bench.pictures import Scored, pictures, short_names
+from backprint.tools.bench.runs import META, BenchRun, read_run
+from backprint.tools.bench.scored import (
     LARGEST_SIZE,
     SIZES,
     finite_speedup,
     powerless_graphs,
-    read_log,
     scored_cell,
     scored_samples,
     size_class,
 )
-from backprint.tools.bench.pictures import Scored, pictures, short_names
-from backprint.tools.bench.runs import META, BenchRun, read_run
-from backprint.tools.bench.scores import (
+from backprint.tools.graphnet.log import read_log
+from backprint.tools.graphnet.scores import (
     UNMEASURED,
     MeanSpeedup,
     ScoredSample,
@@ -46,7 +46,6 @@ from backprint.tools.bench.scores import (
     right_speedups,
     score_curve,
 )
-from backprint.tools.measuring.roofline import Peaks, Work, share_reached
 from backprint.tools.report.nouns import (
     Cell,
     Column,
@@ -155,9 +154,9 @@ def _speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
 # ------------------------------------------------------------------ costs
 
 
-def _cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
-    """Return the tables of compile times, memory, and the share of the machine's peaks."""
-    return _compile_times(cells), peak_memory(cells), _reached_table(cells, peaks)
+def _cost_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
+    """Return the tables of compile times and memory."""
+    return _compile_times(cells), peak_memory(cells)
 
 
 def _compile_times(cells: Sequence[BenchCell]) -> Table:
@@ -188,28 +187,6 @@ def peak_memory(cells: Sequence[BenchCell]) -> Table:
         "before it, with a copy of its inputs."
     )
     return Table("Peak memory", note, columns(heads), tuple(rows))
-
-
-def _reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
-    """Return the share of the roofline that right cells reached, by compiler and direction."""
-    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for cell in cells:
-        if cell.right and (reached := _reached_share(cell, peaks)) is not None:
-            groups[cell.compiler, cell.direction].append(reached)
-    rows = [(*key, len(shares), statistics.median(shares), max(shares)) for key, shares in groups.items()]
-    note = (
-        "The least time of a graph's operations or bytes, at the peaks above, over the time it took. The least bytes "
-        "are each input read once and each output written once; a cache or memory of their size sets their peak."
-    )
-    return Table("Roofline", note, columns("compiler:name direction count:count median:share most:share"), tuple(rows))
-
-
-def _reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
-    """Return the share of the roofline that a cell reached; None where it cannot be known."""
-    if peaks is None or cell.timing is None or not 0 < cell.timing.compiled < math.inf:
-        return None
-    work = Work(cell.flops or 0, cell.moved_bytes or 0, cell.flops_by_dtype)
-    return share_reached(work, cell.timing.compiled, peaks) or None
 
 
 def _by_compiler(cells: Iterable[BenchCell]) -> dict[str, list[BenchCell]]:
@@ -624,7 +601,7 @@ def bench_report(run: BenchRun) -> Report:
         *_fault_tables(run.cells),
         *_derivative_tables(run.cells),
         _unjudged_outputs(run.cells),
-        *_cost_tables(run.cells, run.peaks),
+        *_cost_tables(run.cells),
         *_score_tables(scored, left_out),
     )
     return Report(
@@ -683,7 +660,6 @@ def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
         "machine": words_of(run.machine),
         "torch": run.torch,
         "backprint": run.backprint,
-        "peaks": _peaks_text(run.peaks),
         "noise": _noise_text(run.cells),
         "load": _load_text(run),
         "not judged": unjudged_text(run.cells),
@@ -697,15 +673,6 @@ def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
 def words_of(facts: Mapping[str, Any]) -> str:
     lists = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
     return ", ".join(f"{name} {value}" for name, value in lists.items() if value not in (None, "", False))
-
-
-def _peaks_text(peaks: Peaks | None) -> str:
-    """Return the machine's peaks as text: arithmetic, memory, and the fastest cache."""
-    if peaks is None:
-        return ""
-    rates = {"GFLOP/s": peaks.flops, "GB/s from memory": peaks.bytes}
-    rates |= {"GB/s from the fastest cache": max(rate for _, rate in peaks.moves)} if peaks.moves else {}
-    return ", ".join(f"{rate / 1e9:.3g} {word}" for word, rate in rates.items() if rate < math.inf)
 
 
 def _noise_text(cells: Sequence[BenchCell]) -> str:
@@ -748,19 +715,19 @@ def _noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float]
 
 def _all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
     """Return all cells, a line each."""
-    rows = [_cell_line(cell, run, (cell.sample, cell.graph) in without) for cell in run.cells]
+    rows = [_cell_line(cell, (cell.sample, cell.graph) in without) for cell in run.cells]
     heads = (
         "sample:name graph:name compiler:name outcome:verdict eager:seconds compiled:seconds speedup:times from:times "
-        "to:times derivative gap:change roofline:share cold:seconds warm:seconds peak_memory:size operators:count "
+        "to:times derivative gap:change cold:seconds warm:seconds peak_memory:size operators:count "
         "right_from_level:change family said"
     )
     return Table("All cells", "", columns(heads), tuple(rows))
 
 
-def _cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ...]:
+def _cell_line(cell: BenchCell, powerless: bool) -> tuple[Cell, ...]:
     timing = cell.timing
     times = (None,) * 5 if timing is None else _interval_cells(cell, timing)
-    costs = (_reached_share(cell, run.peaks), cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
+    costs = (cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
     level = _strictest_level(scored_cell(cell))
     reasons = "; ".join(map(one_line, filter(None, (cell.reason, *_wrong_words(cell), *cell.notes))))
     standing = f"{cell.outcome}, powerless" if powerless else cell.outcome
@@ -784,14 +751,14 @@ def _wrong_words(cell: BenchCell) -> Iterator[str]:
 FIELDS = (
     *((name, "text") for name in ("sample", "graph", "direction", "compiler", "outcome", "reason", "family", "size")),
     *((name, "count") for name in ("operators", "outputs", "right_from_level")),
-    *((name, "flag") for name in ("right", "powerless", "varied")),
+    *((name, "flag") for name in ("right", "powerless")),
     ("wrong", "pairs"),
     ("without_power", "texts"),
     *((name, "number") for name in ("speedup", "ratio", "low", "high", "eager", "compiled")),
     *((name, "number") for name in ("eager_mean", "compiled_mean", "noise", "noise_low", "noise_high")),
     ("device", "number"),
     ("rounds", "count"),
-    *((name, "number") for name in ("cold", "warm", "roofline", "seconds", "load")),
+    *((name, "number") for name in ("cold", "warm", "seconds", "load")),
     *((name, "count") for name in ("peak_bytes", "device_bytes", "flops", "moved_bytes")),
     ("notes", "texts"),
     *((name, "text") for name in ("derivative", "derivative_detail", "captured_derivative")),
@@ -801,7 +768,7 @@ FIELDS = (
 
 TIMED = (
     *("ratio", "low", "high", "eager", "compiled", "eager_mean", "compiled_mean"),
-    *("noise", "noise_low", "noise_high", "device", "rounds", "varied"),
+    *("noise", "noise_low", "noise_high", "device", "rounds"),
 )
 
 KEPT = (
@@ -836,6 +803,5 @@ def cell_rows(run: BenchRun) -> Iterator[dict[str, Any]]:
             "wrong": tuple((f"{output.role} {output.name}", output.detail) for output in wrong_outputs(cell)),
             "without_power": tuple(f"{output.role} {output.name}" for output in cell.outputs if not output.power),
             "speedup": finite_speedup(cell),
-            "roofline": _reached_share(cell, run.peaks),
             **{column: getattr(cell.derivative, name, None) for column, name in OF_DERIVATIVES.items()},
         }

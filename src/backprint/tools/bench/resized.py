@@ -7,44 +7,21 @@ own: its forward and its backward are both judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from torch import Tensor
 
 from backprint.errors import BackprintError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import free_ports
-from backprint.graph.nouns import Capture, Graph, TensorSpec
-from backprint.tools.bench.asking import CompilerProcess
-from backprint.tools.bench.examine import Examination, VariedPlan
-from backprint.tools.bench.judge import GraphJudge, played
+from backprint.graph.nouns import Capture, TensorSpec
+from backprint.tools.bench.judge import played
 from backprint.tools.export.export import content_of, graphs_needed, recipes_needed
-from backprint.tools.lowering.subjects import BenchGraph, graph_classes, random_now
-from backprint.tools.measuring.asking import CompilerFailed
-from backprint.tools.measuring.clocks import CheatFound
+from backprint.tools.lowering.subjects import BenchGraph, graph_classes
 from backprint.tools.tasks.sizes import drawn_at, sizes_to_try
-
-RESIZED = ":resized"
-"""What the name of a Pair has behind it in titles of its graphs at other sizes."""
-
-
-def _resized_title(title: str) -> str:
-    """Return the title of a graph at other sizes."""
-    pair, _, direction = title.partition(" ")
-    return f"{pair}{RESIZED} {direction}"
 
 
 def with_sizes(capture: Capture) -> bool:
     """Whether a capture has symbolic sizes."""
     return any(pair.forward.symbols for pair in capture.pairs)
-
-
-def with_resized(capture: Capture, graphs: Mapping[str, Graph]) -> dict[str, Graph]:
-    """Return graphs by title, and once more under the titles of other sizes, if the capture has any."""
-    if not with_sizes(capture):
-        return dict(graphs)
-    return {**graphs, **{_resized_title(title): graph for title, graph in graphs.items()}}
 
 
 def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGraph]]:
@@ -76,25 +53,3 @@ def specs_of(capture: Capture) -> dict[str, TensorSpec]:
         tangents = () if pair.backward is None else pair.backward.by_role("tangent")
         specs |= {tangent_name(port.name): port.spec for port in tangents}
     return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec)}
-
-
-def fault_when_resized(process: CompilerProcess, graph: BenchGraph) -> tuple[str, str]:
-    """Compile a graph for other sizes and compare a call with eager; return why it is wrong, and why it was not
-    compared."""
-    judge = GraphJudge(replace(graph, title=_resized_title(graph.title)))
-    examination = Examination(process, judge, VariedPlan((), 0))
-    examination.begin()
-    try:
-        answer = process.request("compile", cold=True, opened=False)
-        if "results" not in answer or judge.by_stream:
-            return "", "" if judge.by_stream else "it returns no tuple"
-        if reason := judge.fault(examination.own, process.results_in(answer), random_now()):
-            return reason, ""
-        inputs, results, state, _ = examination.called(None, None, 0.0)
-        return examination.fault(inputs, results, state), ""
-    except CheatFound as error:
-        return str(error), ""
-    except CompilerFailed as error:
-        return "", str(error)
-    finally:
-        process.request("end")

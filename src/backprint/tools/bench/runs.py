@@ -8,7 +8,6 @@ from the ledger's row.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +20,8 @@ from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
 from backprint.tools.bench.cells import STOPPED, BenchCell, cell_from_json
 from backprint.tools.jobs.ledger import NAME, Ledger, place_of
-from backprint.tools.measuring.roofline import Peaks
 
-FORMAT = 1
+FORMAT = 2
 
 META = "bench.json"
 
@@ -68,8 +66,6 @@ class BenchRun:
     sources: tuple[str, ...]
     options: Mapping[str, Any]
     machine: Mapping[str, Any]
-    peaks: Peaks | None
-    """What this run measured of the machine; None if it did not."""
     compilers: tuple[_BenchCompiler, ...]
     cells: tuple[BenchCell, ...]
     unfinished: int = 0
@@ -98,7 +94,6 @@ def read_run(path: Path | str) -> BenchRun:
             tuple(map(str, meta.get("sources", ()))),
             dict(meta.get("options") or {}),
             dict(meta.get("machine") or {}),
-            peaks_of(meta.get("peaks") or {}),
             compilers,
             with_sizes([cell for cells, _ in parts for cell in cells]),
             sum(left for _, left in parts),
@@ -138,15 +133,6 @@ def read_meta(place: Path) -> dict[str, Any]:
             "report it with the Backprint that made it, or bench again into another RUN"
         )
     return dict(meta)
-
-
-def peaks_of(row: Mapping[str, Any]) -> Peaks | None:
-    """Return the peaks of a run; a rate that is missing limits nothing."""
-    rates = [float(row.get(name) or math.inf) for name in ("flops", "bytes")]
-    moves = tuple((int(size), float(rate)) for size, rate in row.get("moves", ()))
-    dtypes = tuple((str(name), float(rate)) for name, rate in row.get("flops_by_dtype", ()))
-    known = [rate for rate in (*rates, *(rate for _, rate in (*moves, *dtypes))) if rate < math.inf]
-    return Peaks(rates[0], rates[1], moves, dtypes) if known and min(known) > 0 else None
 
 
 def _compiler_of(row: Mapping[str, Any]) -> _BenchCompiler:

@@ -1,10 +1,8 @@
 """Time a compiled function and eager in turns in one process, so that the answer holds on a busy machine.
 
 A round runs three programs in a drawn order: eager, the compiled graph, and eager once more, whose ratio to the first
-is the noise. Each runs a block of calls of 0.4 ms or more. A call is timed on its own, by a clock that was bound before
-any compiler was loaded and that leaves out the time that the thread waited for a processor (`clocks`). It has inputs
-that no call had before (`contents`), and its results are copied when the clock has stopped. `clocks` compares the
-blocks. Between two rounds, the judging process compares the results of each call with eager's (`examine`).
+is the noise. Each runs a block of calls of 0.4 ms or more. A call is timed on its own, by a clock that leaves out the
+time that the thread waited for a processor, and the blocks are compared (`measuring/clocks`).
 
 A pair takes 0.2 to 3 s for calls of up to 20 ms, up to 12 s where the answer is unsure. Slower calls get fewer rounds,
 but 20 at least; if these would take more than `most_seconds`, a pair is not timed.
@@ -14,17 +12,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from backprint.tools.bench.calls import CompiledCalls
 from backprint.tools.bench.cells import BenchTiming
-from backprint.tools.bench.examine import Examination
+from backprint.tools.measuring.asking import compiler_errors
 from backprint.tools.measuring.clocks import (
     CLOCK,
     DECILE,
     FEWEST_ROUNDS,
+    SHORT,
     SHORTEST,
     STAGES,
     TimingChange,
@@ -32,6 +34,7 @@ from backprint.tools.measuring.clocks import (
     compare_in_stages,
     compare_timings,
     on_gpu,
+    timed,
 )
 
 PROGRAMS = ("eager", "compiled", "again")
@@ -51,15 +54,16 @@ WARM_CALLS, WARM_SECONDS, STEADY = 30, 2.0, 1.1
 WARM_BLOCK = 16
 """The most calls in a row of a program that is not warm yet."""
 
-TOGETHER, MOST_TOLD = 0.03, 2**21
-"""For how many seconds rounds go on before results are compared, if those of a round have no more bytes."""
-
 
 @dataclass
-class _ProgramTimes:
-    """The times of a program: calls a block, nanoseconds of a call in each block, and milliseconds of a GPU."""
+class _TimedProgram:
+    """A program: calls a block, nanoseconds of a call in each block, and milliseconds of a GPU. Waiting for a processor
+    is not measured in `short` calls."""
 
+    function: Callable[..., Any]
+    errors: Callable[[], Any] = nullcontext
     calls: int = 1
+    short: bool = False
     times: list[float] = field(default_factory=list)
     device_times: list[float] = field(default_factory=list)
 
@@ -69,58 +73,78 @@ class _ProgramTimes:
 
 
 class Rounds:
-    """The rounds of a pair."""
+    """The rounds of a pair, all on the same inputs."""
 
-    def __init__(self, examination: Examination) -> None:
-        self.examination = examination
-        self.programs = {name: _ProgramTimes() for name in PROGRAMS}
-        self.together = 1
-        """How many rounds are run before results are compared."""
+    def __init__(self, eager: Callable[..., Any], compiled: CompiledCalls, contents: Sequence[Any]) -> None:
+        self.inputs, self.contents, self.chance = compiled, contents, compiled.chance
+        self.gpu = on_gpu(compiled.values)
+        functions = {name: _TimedProgram(eager) for name in PROGRAMS}
+        self.programs = functions | {"compiled": _TimedProgram(compiled.function, compiler_errors)}
 
     def more(self, rounds: int) -> tuple[list[float], list[float]]:
         """Run further rounds; return the seconds of eager's calls and of the compiled graph's."""
-        for begun in range(0, rounds, self.together):
-            orders = [self.examination.chance.choice(ORDERS) for _ in range(min(self.together, rounds - begun))]
-            names = [name for order in orders for name in order]
-            blocks = self.examination.blocks([(name, self.programs[name].calls) for name in names])
-            for name, (spent, device) in zip(names, blocks, strict=True):
-                self.programs[name].times.append(spent)
-                self.programs[name].device_times.append(device)
+        for _ in range(rounds):
+            for name in self.chance.choice(ORDERS):
+                program = self.programs[name]
+                spent, device = self.block(program, program.calls)
+                program.times.append(spent)
+                program.device_times.append(device)
         eager, compiled = (self.programs[name].seconds()[-rounds:] for name in PROGRAMS[:2])
         return eager, compiled
 
+    def block(self, program: _TimedProgram, calls: int) -> tuple[float, float]:
+        """Call a program so often; return the nanoseconds of a call, and a GPU's milliseconds."""
+        total, device = 0, 0.0
+        with program.errors():
+            for _ in range(calls):
+                if self.inputs.written:
+                    self.inputs.put(self.contents)
+                if not self.gpu:
+                    total += timed(program.function, self.inputs.values, program.short)[0]
+                    continue
+                first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                torch.cuda.synchronize()
+                total += timed(_between_events, (program.function, self.inputs.values, first, last), program.short)[0]
+                device += first.elapsed_time(last)
+        return total / calls, device / calls
+
     def warm_up(self, name: str) -> float:
         """Call a program until its time is steady; choose its calls a block, and return a block's seconds."""
-        spent: list[float] = []
+        program, spent = self.programs[name], list[float]()
         begun, calls = CLOCK(), 1
         while len(spent) < WARM_CALLS and not _is_steady(spent) and CLOCK() - begun < WARM_SECONDS * 1e9:
-            spent.append(self.examination.blocks([(name, calls)])[0][0])
+            spent.append(self.block(program, calls)[0])
             calls = max(1, min(WARM_BLOCK, round(SHORTEST / max(1.0, spent[-1]))))
         fastest = max(1.0, min(spent))
-        self.programs[name].calls = max(1, math.ceil(SHORTEST / fastest))
-        for which in (name, "again") if name == "eager" else (name,):
-            self.examination.process.request("short", which=which, nanoseconds=fastest)
-        return self.programs[name].calls * fastest * 1e-9
+        for each in (program, self.programs["again"]) if name == "eager" else (program,):
+            each.calls, each.short = max(1, math.ceil(SHORTEST / fastest)), fastest < SHORT
+        return program.calls * fastest * 1e-9
 
 
-def time_pair(examination: Examination, *, most_seconds: float = MOST_SECONDS) -> BenchTiming:
-    """Time a compiled graph beside eager on varied inputs; raise CheatFound or TimingWithheld."""
-    rounds = Rounds(examination)
-    examination.learn_kinds(WARM_BLOCK)
+def _between_events(function: Callable[..., Any], values: Sequence[Any], first: Any, last: Any) -> None:
+    """Call a function between two events of a GPU, and wait for the second."""
+    first.record()
+    function(*values)
+    last.record()
+    torch.cuda.synchronize()
+
+
+def time_pair(
+    eager: Callable[..., Any],
+    compiled: CompiledCalls,
+    contents: Sequence[Any],
+    *,
+    most_seconds: float = MOST_SECONDS,
+) -> BenchTiming:
+    """Time a compiled graph beside eager on the same contents; raise CompilerFailed or TimingWithheld."""
+    compiled.put(contents)
+    rounds = Rounds(eager, compiled, contents)
     seconds = [rounds.warm_up(name) for name in PROGRAMS[:2]]
-    rounds.programs["again"].calls = rounds.programs["eager"].calls
-    stages = stages_within(2 * seconds[0] + seconds[1], most_seconds)
-    calls = rounds.programs["compiled"].calls
-    if examination.size * calls < MOST_TOLD:
-        rounds.together = max(1, int(TOGETHER / (2 * seconds[0] + seconds[1])))
-    examination.learn_kinds(calls * rounds.together)
-    change = compare_in_stages(rounds.more, stages)
-    examination.finish(timed_calls=True)
-    gpu = on_gpu(examination.own)
-    return timing_of(change, rounds.programs, gpu, varied=bool(examination.plan.pieces))
+    change = compare_in_stages(rounds.more, stages_within(2 * seconds[0] + seconds[1], most_seconds))
+    return timing_of(change, rounds.programs, rounds.gpu)
 
 
-def timing_of(change: TimingChange, programs: Mapping[str, _ProgramTimes], gpu: bool, varied: bool) -> BenchTiming:
+def timing_of(change: TimingChange, programs: Mapping[str, _TimedProgram], gpu: bool) -> BenchTiming:
     """Return a pair's times, and the noise beside them."""
     eager, compiled, again = (programs[name].seconds() for name in PROGRAMS)
     noise = compare_timings(eager, again)
@@ -138,7 +162,6 @@ def timing_of(change: TimingChange, programs: Mapping[str, _ProgramTimes], gpu: 
         noise_low=noise.low,
         noise_high=noise.high,
         device=_device_ratio(programs) if gpu else None,
-        varied=varied,
     )
 
 
@@ -161,7 +184,7 @@ def lower_decile(times: Sequence[float]) -> float:
     return float(torch.quantile(torch.tensor(times, dtype=torch.float64), DECILE))
 
 
-def _device_ratio(programs: Mapping[str, _ProgramTimes]) -> float | None:
+def _device_ratio(programs: Mapping[str, _TimedProgram]) -> float | None:
     """Return the ratio of the lower deciles of the GPU's times."""
     eager, compiled = (lower_decile(programs[name].device_times) for name in PROGRAMS[:2])
     return compiled / eager if eager > 0 else None

@@ -1,8 +1,9 @@
 """One compiler on one sample: compile each graph, judge its results, time it; a cell for each.
 
-The compiler works in a process of its own (`performer`), which is forked before eager has run. Every result that it
-sends is compared here with eager's on the same inputs. The order is that of trust: results are judged before the
-timing, and during it. A cell is yielded as soon as it is known, because the next graph may end the process.
+A compiler may be wrong, and is no cheat. So what it compiled is called twice on the sample's own inputs and twice on
+each of three redraws, in the same tensors; inputs are compared after each call, and the results of the first call are
+held and compared once more at the end. Then it is timed. All this happens in a process of its own for each sample and
+compiler, beside eager. A cell is yielded as soon as it is known, because the next graph may end the process.
 `bench_sample` is the verb that workers run.
 """
 
@@ -22,45 +23,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from backprint.child import processes
 from backprint.child.child import in_child
-from backprint.child.ends import ChildDied, ChildEnd
+from backprint.child.ends import ChildEnd
 from backprint.common.text import BENCH_DIRECTIONS
-from backprint.errors import BackprintError, SampleError
-from backprint.graph.nouns import Capture
+from backprint.errors import SampleError
+from backprint.graph.fx.to_fx import to_fx
+from backprint.graph.nouns import Capture, Graph
 from backprint.graph.sizes import at_example_sizes, unguarded_graph
-from backprint.tools.bench.asking import CompilerProcess
+from backprint.tools.bench.calls import (
+    AnyGraph,
+    Call,
+    CompiledCalls,
+    NoTuple,
+    contents_that_fit,
+    inputs_of,
+    joined,
+    results_of,
+)
 from backprint.tools.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
 from backprint.tools.bench.compilers.table import GRAPH, Compiler, compiler_named
-from backprint.tools.bench.contents import VariedInputs
+from backprint.tools.bench.compilers.timed import compiled_now
 from backprint.tools.bench.differentiated import fault_of_gradients
-from backprint.tools.bench.edges import check_edges
-from backprint.tools.bench.examine import (
-    Examination,
-    VariedPlan,
-    fitting,
-    inputs_of,
-    pause_after,
-    step_told,
-    varied_plan,
-)
 from backprint.tools.bench.judge import (
-    AnyGraph,
+    BY_DRAWS,
     GraphJudge,
     PartJudge,
     movement,
     notes_of_outputs,
-    other_values,
     outcome_of_outputs,
     output_of_port,
     parts_of,
     redrawn_graphs,
 )
-from backprint.tools.bench.resized import fault_when_resized, resized_graphs, with_resized, with_sizes
+from backprint.tools.bench.resized import resized_graphs, with_sizes
 from backprint.tools.bench.timing import time_pair
-from backprint.tools.export.export import graphs_needed
-from backprint.tools.export.judged import text_of_kind
+from backprint.tools.cost.work import least_step_work, least_work
+from backprint.tools.export.judged import one_to_the_bit, text_of_kind
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
 from backprint.tools.jobs.task import Task, failure, one_line, stage
 from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
@@ -70,100 +71,22 @@ from backprint.tools.lowering.subjects import (
     bench_graphs,
     bench_steps,
     graph_classes,
+    inputs_of_results,
     opened_graph,
+    random_now,
 )
-from backprint.tools.measuring.asking import CompilerFailed
-from backprint.tools.measuring.clocks import CheatFound, TimingWithheld
-from backprint.tools.measuring.roofline import least_step_work, least_work
+from backprint.tools.measuring.asking import CompilerFailed, compiler_errors
+from backprint.tools.measuring.clocks import TimingWithheld
 
 if TYPE_CHECKING:
     from backprint.tools.bench.cells import BenchDerivative
-    from backprint.tools.bench.widened import WideGraphs
-
-# ------------------------------------------------------------------ results that depend on the compiler's own draws
-#
-# A compiler may draw random numbers in its own way. On a graph that does not return its draws, results cannot be
-# compared one by one. The compiler gets the graph once more, *opened*: with its draws as further results, which are
-# compared exactly. The graph as it is can only be judged by the distribution of its results, from many calls on the
-# same inputs.
-
-OPENED_CALLS = 24
-"""The number of calls of the opened graph."""
-
-FEWEST_CALLS, MOST_CALLS, MOST_SECONDS, MOST_BYTES = 80, 400, 2.0, 2**27
-"""How many calls show a distribution; how many are made, for how long, and with how many bytes of results."""
-
-
-class _NotJudged(BackprintError):
-    """Results that depend on draws could not be judged; the message says why."""
-
-
-def _opened_fault(examination: Examination) -> str:
-    """Return the fault of the compiled opened graph, or an empty text."""
-    (part,) = examination.judge.parts
-    opened = opened_graph(unguarded_graph(part.bench.graph))
-    if opened is None:
-        raise _NotJudged("the graph cannot be given with its draws as results")
-    try:
-        examination.process.request("compile", cold=False, opened=True)
-    except CompilerFailed as error:
-        raise _NotJudged(f"refused with its draws as results: {error}") from None
-    (module,) = graph_classes({"opened": opened}).values()
-    outputs = [(port.role, port.name) for port in opened.outputs]
-    run = EagerRun(
-        rebuilt(module, inspect.getsource(module)), part.bench.run.inputs, part.bench.run.random, outputs, ()
-    )
-    run = replace(run, results=tuple(run.again(run.module())))
-    judge = PartJudge(replace(part.bench, graph=opened, run=run))
-    try:
-        for count in range(OPENED_CALLS):
-            number = examination.number() if count else None
-            inputs, results, state, _ = examination.called(None, number, 0.0, opened=True)
-            if len(results) != len(outputs):
-                return f"{len(results)} results where eager gives {len(outputs)}, with its draws as results"
-            if reason := judge.wrong_kind(results) or judge.disagreement(
-                judge.eager_run(inputs, results, state), results
-            ):
-                return f"with its draws as results: {reason}"
-            if judge.lifted is not None and judge.lifted.free:
-                judge.keep_drawn(results)
-        judge.check_drawn()
-    except CheatFound as error:
-        return str(error)
-    except CompilerFailed as error:
-        raise _NotJudged(f"fails with its draws as results: {error}") from None
-    return ""
-
-
-def _distribution_fault(examination: Examination, places: Sequence[int]) -> str:
-    """Return which of the results at these places has another distribution than eager's, or an empty text."""
-    (part,) = examination.judge.parts
-    size = sum(part.bench.run.results[place].nbytes for place in places)
-    count = min(MOST_CALLS, int(MOST_SECONDS / examination.seconds), MOST_BYTES // max(size, 1))
-    if count < FEWEST_CALLS:
-        raise _NotJudged(f"{FEWEST_CALLS} calls, which show a distribution, would take too long or too much memory")
-    torch.seed()
-    eager, module = [], part.bench.run.module()
-    for _ in range(count):
-        eager.append(picked(module(*copies(part.bench.run.inputs)), places))
-    compiled = [picked(examination.called(None, None, 0.0)[1], places) for _ in range(count)]
-    for at, place in enumerate(places):
-        if reason := other_values(eager, compiled, at):
-            role, name = part.bench.run.outputs[place]
-            return f"{role} {name} is distributed otherwise than eager's: {reason}"
-    return ""
-
-
-def picked(results: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    return [results[place] for place in places]
-
 
 # ------------------------------------------------------------------ a compiler at work on the graphs of a sample
 
 Begun = Callable[[str, str], None]
 
-REDRAWS = 2
-"""How often the inputs of all graphs are redrawn, from seeds that the compiler cannot know."""
+REDRAWS = 3
+"""How often the inputs of all graphs are redrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,41 +115,23 @@ def tried(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for each graph without an outcome in `known` (title -> outcome), and that of a step once more when
-    its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins. If the
-    compiler's process dies, the cell of that graph is the last, and the remaining graphs need another process."""
+    its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins."""
     if plan.compiler.takes != GRAPH:
         yield from _tried_solution(capture, plan, known, turns, on_begin)
         return
-    graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
-    wide = None
-    if plan.derivative:
-        from backprint.tools.bench.widened import WideGraphs
-
-        wide = WideGraphs(capture)
-        graphs_of |= wide.by_title
-    graphs_of = with_resized(capture, graphs_of)
-    process = CompilerProcess(plan.compiler, plan.caches, graphs_of)  # before eager runs: it has no results of eager
-    try:
-        with stage("eager"):
-            graphs = bench_graphs(capture)
-            seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
-            redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
-            sizes, resized = resized_graphs(capture, seeds[0]) if with_sizes(capture) else ("", {})
-        trial = _CompilerTrial(plan, turns, on_begin, process, dict(known), with_steps(graphs), redrawn, sizes, resized)
-        remaining = [
-            title for title, graph in trial.graphs.items() if title not in known and graph.direction in plan.directions
-        ]
-        for title in remaining:
-            trial.run_eager(title)
-        for title in remaining:
-            cell = trial.cell(title)
-            yield cell
-            if wide is not None and cell.direction == STEP:
-                yield replace(cell, derivative=trial.derivative(wide, title))
-            if trial.died:
-                return
-    finally:
-        process.close()
+    with stage("eager"):
+        graphs = bench_graphs(capture)
+        seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
+        redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
+        sizes, resized = resized_graphs(capture, seeds[0]) if with_sizes(capture) else ("", {})
+    trial = _CompilerTrial(plan, turns, on_begin, dict(known), with_steps(graphs), redrawn, sizes, resized)
+    for title, graph in trial.graphs.items():
+        if title in known or graph.direction not in plan.directions:
+            continue
+        cell = trial.cell(title)
+        yield cell
+        if plan.derivative and cell.direction == STEP:
+            yield replace(cell, derivative=trial.derivative(capture, title))
 
 
 def _tried_solution(
@@ -263,91 +168,98 @@ def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
 
 @dataclass(slots=True)
 class _GraphAtWork:
-    """A graph that the compiler's process works on."""
+    """A graph that the compiler is asked for."""
 
     graph: AnyGraph
-    examination: Examination
+    judge: GraphJudge
+    contents: Sequence[Sequence[Any]]
+    """The sample's own inputs, and then others."""
+    calls: CompiledCalls | None = None
+    held: list[tuple[Any, Any]] = field(default_factory=list)
+    """Results of the call that ended the compilation, as they are, and copies of them."""
     first: str = ""
-    """Why the results of the call that ended the compilation are wrong."""
+    """Why the results of that call are wrong."""
+
+    def hold(self, results: Sequence[Any], values: Sequence[Any]) -> None:
+        """Keep results, but for those that have an input's memory, whose contents change."""
+        shared = inputs_of_results(results, values)
+        self.held = [
+            (value, value.clone())
+            for place, value in enumerate(results)
+            if isinstance(value, Tensor) and place not in shared
+        ]
+
+    def fault_of_held(self) -> str:
+        """Return why the results that are held are wrong now."""
+        if all(one_to_the_bit(value, before) for value, before in self.held):
+            return ""
+        return "its results change after it returned: they are written late, or their memory is used again"
 
 
 @dataclass(slots=True)
 class _CompilerTrial:
-    """A compiler at work on the graphs of a sample: its process, its compiled graphs, and their outcomes."""
+    """A compiler at work on the graphs of a sample: what it compiled, and the outcomes."""
 
     plan: TrialPlan
     turns: Turns
     begun: Begun
-    process: CompilerProcess
     outcomes: dict[str, str]
     graphs: dict[str, AnyGraph]
-    moved: Sequence[Mapping[str, AnyGraph]]
+    redrawn: Sequence[Mapping[str, AnyGraph]]
     sizes: str = ""
     """Other sizes than the captured ones, in words."""
     resized: Mapping[str, BenchGraph] = field(default_factory=dict)
     """The graphs at these sizes."""
-    judges: dict[str, GraphJudge] = field(default_factory=dict)
-    plans: dict[str, VariedPlan] = field(default_factory=dict)
-    compiled: set[str] = field(default_factory=set)
-    died: bool = False
-
-    def run_eager(self, title: str) -> None:
-        """Choose how the inputs of a graph vary, and time eager on varied inputs, before the compiler is loaded."""
-        graph = self.graphs[title]
-        judge = self.judge_of(graph)
-        with stage(f"{title}: eager"):
-            plan = self.plans[title] = varied_plan(judge, int.from_bytes(os.urandom(7), "little"))
-            if not self.plan.timed:
-                return
-            varied = VariedInputs(copies(inputs_of(graph)), plan.pieces, plan.seed, plan.ways)
-            varied.put_seed(int.from_bytes(os.urandom(7), "little"))
-            with self.turns.alone():
-                headers = self.process.send_inputs(varied.values)
-                self.process.request("baseline", title=title, inputs=headers, step=step_told(graph))
-
-    def judge_of(self, graph: AnyGraph) -> GraphJudge:
-        """Return a new judge of a graph; the judge of a step shares the judges of its forward and backward."""
-        known = {title: judge.parts[0] for title, judge in self.judges.items() if len(judge.parts) == 1}
-        self.judges[graph.title] = GraphJudge(graph, known)
-        return self.judges[graph.title]
+    judges: dict[str, PartJudge] = field(default_factory=dict)
+    compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def cell(self, title: str) -> BenchCell:
         """Run the PARTS on one graph and return its cell; a part that sets the outcome is the last."""
         began, graph = time.monotonic(), self.graphs[title]
         cell = _blank_cell(graph, self.plan.compiler.name)
-        part = FIRST_PART
-        try:
+        work = self.in_hand(graph)
+        for part, act in PARTS.items():
             self.begun(title, part)
-            work = self.in_hand(graph)
-            for part, act in PARTS.items():
-                if part != FIRST_PART:
-                    self.begun(title, part)
-                with stage(f"{title}: {part}"):
+            with stage(f"{title}: {part}"):
+                try:
                     cell = act(self, work, cell)
-                if cell.outcome:
-                    break
-            self.process.request("end")
-            if cell.right and title in self.resized:
-                with stage(f"{title}: other sizes"):
-                    cell = self.at_other_sizes(cell)
-        except ChildDied as error:
-            self.died = True
-            cell = replace(cell, outcome="crashed", reason=f"{part}: {error}")
+                except CompilerFailed as error:
+                    cell = replace(cell, outcome="refused" if part == FIRST_PART else "failed", reason=str(error))
+                except NoTuple as error:
+                    cell = replace(cell, outcome="wrong", reason=f"{error} of {len(work.judge.outputs)} results")
+            if cell.outcome:
+                break
+        if cell.right and title in self.resized:
+            with stage(f"{title}: other sizes"):
+                cell = self.at_other_sizes(cell)
         self.outcomes[title] = cell.outcome
-        peak = processes.status("VmHWM") if self.died else processes.status("VmHWM", self.process.pid)
-        return replace(cell, seconds=time.monotonic() - began, peak_bytes=peak)
+        return replace(cell, seconds=time.monotonic() - began, peak_bytes=processes.status("VmHWM"))
+
+    def in_hand(self, graph: AnyGraph) -> _GraphAtWork:
+        """Return a graph with its judge. The judge of a step shares those of its forward and backward."""
+        own, others = inputs_of(graph), [inputs_of(graphs[graph.title]) for graphs in self.redrawn]
+        judge = GraphJudge(graph, self.judges)
+        if not isinstance(graph, BenchStep):
+            self.judges[graph.title] = judge.parts[0]
+        return _GraphAtWork(graph, judge, [own, *contents_that_fit(own, others)])
 
     def at_other_sizes(self, cell: BenchCell) -> BenchCell:
         """Compile a right graph for other sizes, and compare it there."""
-        wrong, untried = fault_when_resized(self.process, self.resized[cell.graph])
+        graph = replace(self.resized[cell.graph], title=f"{cell.graph} resized")
+        work = _GraphAtWork(graph, GraphJudge(graph), [graph.run.inputs])
+        try:
+            self.compile_now(work, cold=True)
+            wrong = work.first or fault_of_calls(work)
+        except (CompilerFailed, NoTuple) as error:
+            note = f"compiled for {self.sizes}, it is not compared: {error}"
+            return replace(cell, notes=(*cell.notes, one_line(note)))
         if wrong:
             return replace(cell, outcome="wrong", reason=one_line(f"compiled for {self.sizes}: {wrong}"), timing=None)
-        note = f"compiled for {self.sizes}, it is not compared: {untried}" if untried else f"right for {self.sizes} too"
-        return replace(cell, notes=(*cell.notes, one_line(note)))
+        return replace(cell, notes=(*cell.notes, f"right for {self.sizes} too"))
 
-    def derivative(self, wide: WideGraphs, title: str) -> BenchDerivative:
+    def derivative(self, capture: Capture, title: str) -> BenchDerivative:
         """Return whether the compiled backward of a step is the derivative of its forward."""
-        from backprint.tools.bench.widened import unknown
+        from backprint.tools.bench.widened import derivative_of, unknown
 
         pair = title.partition(" ")[0]
         outcomes = {name: self.outcomes.get(name, "") for name in (f"{pair} forward", f"{pair} backward", title)}
@@ -355,45 +267,37 @@ class _CompilerTrial:
             return unknown(ended)
         self.begun(title, DERIVATIVE)
         with stage(f"{title}: {DERIVATIVE}"):
-            derivative, self.died = wide.judged(self.process, title)
-        return derivative
-
-    def in_hand(self, graph: AnyGraph) -> _GraphAtWork:
-        """Begin work on a graph in the compiler's process."""
-        title = graph.title
-        if title not in self.judges:
-            self.plans[title] = varied_plan(self.judge_of(graph), int.from_bytes(os.urandom(7), "little"))
-        examination = Examination(self.process, self.judges[title], self.plans[title])
-        examination.begin()
-        return _GraphAtWork(graph, examination)
+            return derivative_of(capture, title, self.plan.compiler, self.plan.caches)
 
     # -------------------------------------------------------------- parts
 
     def compile(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with empty caches; a step is made of its forward and its backward."""
         if isinstance(work.graph, BenchStep):
-            return self.join(work, cell)
-        try:
-            seconds, notes = self.compile_as(work, cold=True)
-        except CompilerFailed as error:
-            return replace(cell, outcome="refused", reason=str(error))
+            return self.join(work, work.graph, cell)
+        seconds, notes = self.compile_now(work, cold=True)
         return replace(cell, cold=seconds, notes=(*cell.notes, *notes))
 
-    def compile_as(self, work: _GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
-        """Compile the active graph and call it once; judge the results of the call, and return the seconds and
-        notes."""
-        answer = self.process.request("compile", cold=cold, opened=False)
-        self.compiled.add(work.graph.title)
-        examination, judge = work.examination, work.examination.judge
-        if "results" in answer and not judge.by_stream and not work.first:
-            work.first = judge.fault(examination.own, self.process.results_in(answer), (torch.get_rng_state(), ()))
-        return answer["seconds"], answer["notes"]
+    def compile_now(self, work: _GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
+        """Compile a graph and call it once; judge the results of the call, and return the seconds and notes. What is
+        called from then on is what was compiled first."""
+        graph, own = work.graph, work.contents[0]
+        assert isinstance(graph, BenchGraph)
+        function, seconds, values, returned, notes = compiled_now(self.plan.compiler, graph, self.plan.caches, cold)
+        self.compiled.setdefault(graph.title, function)
+        results = results_of(returned)
+        if not work.first:
+            shared = inputs_of_results(results, values)
+            call = Call(copies(own), results, random_now(), [], shared, None)
+            work.first = work.judge.wrong_kind(results) or ("" if work.judge.by_stream else work.judge.fault(call))
+        if work.calls is None:
+            work.calls = CompiledCalls(self.compiled[graph.title], copies(own), work.judge.kinds, work.judge.written)
+            work.hold(results, values)
+        return seconds, notes
 
-    def join(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
+    def join(self, work: _GraphAtWork, step: BenchStep, cell: BenchCell) -> BenchCell:
         """Join the compiled forward and backward of a step; those that have no cell of their own are judged first."""
-        graph = work.graph
-        assert isinstance(graph, BenchStep)
-        for part in (graph.forward, graph.backward):
+        for part in (step.forward, step.backward):
             ended = self.outcomes.get(part.title, "")
             if ended in (*STOPPED, *NOT_JUDGED, "wrong"):
                 outcome = "wrong" if ended == "wrong" else "skipped"
@@ -401,97 +305,71 @@ class _CompilerTrial:
             if part.title not in self.compiled:
                 part_work, part_cell = self.in_hand(part), _blank_cell(part, cell.compiler)
                 try:
-                    self.compile_as(part_work, cold=False)
+                    self.compile_now(part_work, cold=False)
                     part_cell = self.judge(part_work, part_cell)
-                except CompilerFailed as error:
+                except (CompilerFailed, NoTuple) as error:
                     return replace(cell, outcome="skipped", reason=f"{part.title}: {error}")
                 if part_cell.outcome:
                     outcome = "wrong" if part_cell.outcome == "wrong" else "skipped"
                     return replace(cell, outcome=outcome, reason=f"{part.title}: {part_cell.reason}")
-        work.examination.begin()
-        parts = {"forward": graph.forward.title, "backward": graph.backward.title}
-        self.process.request("join", **parts, step=step_told(graph))
+        with compiler_errors():
+            function = joined(step, *(self.compiled[part.title] for part in (step.forward, step.backward)))
+        work.calls = CompiledCalls(function, copies(step.inputs), work.judge.kinds, work.judge.written)
         return cell
 
     def judge(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Compare each output with eager's and float64's."""
-        examination, judge = work.examination, work.examination.judge
-        try:
-            inputs, results, state, answer = examination.called(None, None, 0.0)
-        except CompilerFailed as error:
-            return replace(cell, outcome="failed", reason=str(error))
-        except CheatFound as error:
-            return replace(cell, outcome="wrong", reason=one_line(str(error)))
-        if len(results) != len(judge.outputs):
-            return replace(
-                cell,
-                outcome="wrong",
-                reason=f"{len(results)} results where eager gives a tuple of {len(judge.outputs)}",
-            )
-        examination.keep_drawn(inputs, results, own=True)
-        cell = replace(cell, device_bytes=answer["device_bytes"])
-        several = len(judge.parts) > 1 or judge.parts[0].wrong_kind(results)
-        if several and (reason := judge.fault(inputs, results, state)):
-            return self.of_another_kind(judge, cell, results, reason)
-        return self.judged_cell(work, cell, inputs, results, state)
-
-    def of_another_kind(self, judge: GraphJudge, cell: BenchCell, results: Sequence[Any], reason: str) -> BenchCell:
-        """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step."""
-        outputs = tuple(
-            output_of_port(role, name, "wrong", reason, wanted, value)
-            for (role, name), wanted, value in zip(judge.outputs, judge.kinds, results, strict=True)
-            if len(judge.parts) == 1 and text_of_kind(value) != text_of_kind(wanted)
-        )
-        return replace(cell, outputs=outputs, outcome="wrong", reason=one_line(reason))
-
-    def judged_cell(
-        self, work: _GraphAtWork, cell: BenchCell, inputs: Sequence[Any], results: Sequence[Any], state: Any
-    ) -> BenchCell:
-        """Return the cell with a word for each output of the first call."""
-        examination, judge = work.examination, work.examination.judge
-
-        def compiled(*values: Any) -> Any:
-            return examination.called_under(torch.initial_seed())
-
-        outputs = judge.outputs_of(inputs, results, state, compiled)
-        if any(output.word == "random" for output in outputs):
-            outputs = self.by_distribution(work, outputs)
+        """Compare each output of a call on the sample's own inputs with eager's and float64's, and then whole calls on
+        redrawn ones."""
+        judge, calls = work.judge, work.calls
+        assert calls is not None
+        call = calls.call(work.contents[0])
+        cell = replace(cell, device_bytes=call.device_bytes)
+        if len(call.results) != len(judge.outputs):
+            return replace(cell, outcome="wrong", reason=judge.wrong_kind(call.results))
+        if not work.held:
+            work.hold(call.results, calls.values)
+        reason = judge.wrong_kind(call.results) or (judge.fault(call) if len(judge.parts) > 1 or call.changed else "")
+        if reason:
+            return of_another_kind(judge, cell, call.results, reason)
+        outputs = judge.outputs_of(call, lambda *values: calls.call(values, seed=torch.initial_seed()).results)
+        if any(output.word == "random" for output in outputs) and not isinstance(work.graph, BenchStep):
+            outputs = self.by_draws(work, outputs)
         outcome, reason = outcome_of_outputs(outputs)
         if not outcome and work.first:
             outcome, reason = "wrong", f"the call that ends its compilation gives wrong results: {work.first}"
-        if outcome == "wrong":
-            try:
-                examination.check_late()
-            except CheatFound as error:
-                reason = str(error)
-        notes = notes_of_outputs(outputs)
+        if not outcome and (reason := fault_of_calls(work) or work.fault_of_held()):
+            outcome = "wrong"
+        powers = self.movement(work.graph)
+        step = isinstance(work.graph, BenchStep)
         shown = tuple(
-            output for output in outputs if not (isinstance(work.graph, BenchStep) and output.role == "saved")
+            replace(output, power=powers.get((output.role, output.name), True))
+            for output in outputs
+            if not (step and output.role == "saved")
         )
-        return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
+        notes = (*cell.notes, *notes_of_outputs(outputs), *notes_of_memory(judge, call))
+        return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=notes)
 
-    def by_distribution(self, work: _GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
-        """Judge outputs that depend on draws of the compiler's own, which the graph does not return: exactly by its
-        opened form, which returns them, and by their distribution."""
-        examination = work.examination
-        if isinstance(work.graph, BenchStep):
-            return outputs
-        (part,) = examination.judge.parts
+    def by_draws(self, work: _GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
+        """Judge outputs that depend on draws of the compiler's own, which the graph does not return, by its opened
+        form: the compiler gets the graph once more with its draws as further results."""
+        (part,) = work.judge.parts
         part.followed = False
-        places = [place for place, output in enumerate(outputs) if output.word == "random"]
-        try:
-            reason, judged_by = _opened_fault(examination), "its draws as results, and by distribution"
-            reason = reason or _distribution_fault(examination, places)
-        except _NotJudged as error:
-            return tuple(
-                replace(output, detail=f"{output.detail}; {error}") if output.word == "random" else output
-                for output in outputs
-            )
-        word, part.by_distribution = "wrong" if reason else "close", not reason
+        opened, reason, untried = opened_graph(unguarded_graph(part.bench.graph)), "", ""
+        if opened is None:
+            untried = "the graph cannot be given with its draws as results"
+        else:
+            graph = graph_in_eager(f"{work.graph.title} opened", opened, part.bench)
+            opened_work = _GraphAtWork(graph, GraphJudge(graph), work.contents)
+            try:
+                self.compile_now(opened_work, cold=False)
+                reason = opened_work.first or fault_of_calls(opened_work)
+            except (CompilerFailed, NoTuple) as error:
+                untried = f"it does not take the graph with its draws as results: {error}"
+        part.opened = not (reason or untried)
+        word = "random" if untried else "wrong" if reason else "close"
+        detail = f"with its draws as results: {reason}" if reason else untried or BY_DRAWS
         return tuple(
-            replace(output, word=word, detail=reason or f"{output.detail}; judged with {judged_by}")
-            if output.word == "random"
-            else output
+            replace(output, word=word, detail=f"{output.detail}; {detail}") if output.word == "random" else output
             for output in outputs
         )
 
@@ -505,7 +383,7 @@ class _CompilerTrial:
             note = "how torch.compile differentiates it by itself is looked at with --derivative only"
             step = isinstance(work.graph, BenchStep) and backend
             return replace(cell, notes=(*cell.notes, note)) if step else cell
-        reason, note = fault_of_gradients(self.process, work.graph)
+        reason, note = fault_of_gradients(self.plan.compiler, work.graph)
         return replace(
             cell, outcome="wrong" if reason else "", reason=reason, notes=(*cell.notes, *([note] if note else []))
         )
@@ -515,7 +393,7 @@ class _CompilerTrial:
         if isinstance(work.graph, BenchStep) or not self.plan.timed:
             return cell
         try:
-            warm, notes = self.compile_as(work, cold=False)
+            warm, notes = self.compile_now(work, cold=False)
         except CompilerFailed as error:
             return replace(cell, notes=(*cell.notes, f"refused when compiled again: {error}"))
         if work.first:
@@ -525,55 +403,79 @@ class _CompilerTrial:
         return replace(cell, warm=warm, notes=tuple(dict.fromkeys((*cell.notes, *notes))))
 
     def time(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Call the compiled graph on other inputs, and time it in turns with eager, alone on the machine."""
+        """Time the compiled graph in turns with eager, alone on the machine; then look at the results that are held."""
+        if not self.plan.timed:
+            return replace(cell, outcome=UNTIMED, reason="times were not asked for")
+        assert work.calls is not None
         try:
-            if not self.plan.timed:
-                self.check(work)
-                timing = None
-                work.examination.finish(timed_calls=False)
-            else:
-                with self.turns.alone():
-                    self.check(work)
-                    timing = time_pair(work.examination)
-                    work.examination.probe(timed=True)
-            work.examination.judge.check_drawn()
-            work.examination.check_held()
-        except CheatFound as error:
-            return replace(cell, outcome="wrong", reason=one_line(str(error)))
+            with self.turns.alone():
+                timing = time_pair(eager_of(work.graph), work.calls, work.contents[0])
         except TimingWithheld as error:
             return replace(cell, outcome=UNTIMED, reason=one_line(str(error)))
-        except CompilerFailed as error:
-            return replace(cell, outcome="failed", reason=f"on other inputs: {error}")
-        powers = self.movement(work.graph)
-        outputs = tuple(replace(output, power=powers.get((output.role, output.name), True)) for output in cell.outputs)
-        cell = replace(cell, outputs=outputs, notes=(*cell.notes, *work.examination.notes()), timing=timing)
-        if timing is None:
-            return replace(cell, outcome=UNTIMED, reason="times were not asked for")
-        return replace(cell, outcome=timing.answer)
-
-    def check(self, work: _GraphAtWork) -> None:
-        """Call the compiled graph on redrawn inputs and on varied ones, and compare every call."""
-        examination = work.examination
-        contents = fitting(examination.judge, [graphs[work.graph.title] for graphs in self.moved])
-        pause = pause_after(examination.seconds)
-        for count, values in enumerate([*contents, None]):
-            occasion = (
-                f"a further call (number {count + 2}, on the same tensors with other contents) gives wrong results"
-            )
-            number = None if values is not None else examination.number()
-            examination.checked_call(values, number, pause, occasion)
-        examination.probe()
-        check_edges(examination)
-        examination.look_again()
+        if reason := work.fault_of_held():
+            return replace(cell, outcome="wrong", reason=reason)
+        return replace(cell, outcome=timing.answer, timing=timing)
 
     def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
         """Return, by role and name, whether an output moves on redrawn inputs."""
         powers: dict[tuple[str, str], bool] = {}
-        others = [parts_of(graphs[graph.title]) for graphs in self.moved]
+        others = [parts_of(graphs[graph.title]) for graphs in self.redrawn]
         for place, part in enumerate(parts_of(graph)):
             moves = movement(part.run, [other[place].run for other in others])
             powers |= dict(zip(part.run.outputs, moves, strict=True))
         return powers
+
+
+def fault_of_calls(work: _GraphAtWork) -> str:
+    """Call what was compiled twice on each of the contents, once without gradients being recorded; return the first
+    fault of a call, or of what all calls drew."""
+    assert work.calls is not None
+    for number, contents in enumerate(work.contents):
+        for grad in (True, False):
+            call = work.calls.call(contents, grad)
+            if reason := work.judge.fault(call):
+                words = "the sample's own inputs" if number == 0 else "redrawn inputs"
+                return f"a further call, on {words}{'' if grad else ' without gradients'}: {reason}"
+            work.judge.keep_drawn(call, own=number == 0)
+    return work.judge.fault_of_draws()
+
+
+def of_another_kind(judge: GraphJudge, cell: BenchCell, results: Sequence[Any], reason: str) -> BenchCell:
+    """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step."""
+    outputs = tuple(
+        output_of_port(role, name, "wrong", reason, wanted, value)
+        for (role, name), wanted, value in zip(judge.outputs, judge.kinds, results, strict=True)
+        if len(judge.parts) == 1 and text_of_kind(value) != text_of_kind(wanted)
+    )
+    return replace(cell, outputs=outputs, outcome="wrong", reason=one_line(reason))
+
+
+def notes_of_memory(judge: GraphJudge, call: Call) -> Iterator[str]:
+    """Yield a note for each result of one graph that has an input's memory where eager's has its own."""
+    if len(judge.parts) > 1 or not call.shared:
+        return
+    (part,) = judge.parts
+    values = copies(part.bench.run.inputs)
+    eager = inputs_of_results(part.bench.run.module()(*values), values)
+    for place, source in call.shared.items():
+        if place not in eager:
+            yield f"result {place} has the memory of input {judge.names_of_inputs[source]}, eager's has its own"
+
+
+def graph_in_eager(title: str, graph: Graph, like: BenchGraph) -> BenchGraph:
+    """Return a graph with its run in eager on the inputs of another."""
+    (module,) = graph_classes({title: graph}).values()
+    outputs = [(port.role, port.name) for port in graph.outputs]
+    run = EagerRun(rebuilt(module, inspect.getsource(module)), like.run.inputs, like.run.random, outputs, ())
+    return BenchGraph(title, graph, replace(run, results=tuple(run.again(run.module()))))
+
+
+def eager_of(graph: AnyGraph) -> Callable[..., Any]:
+    """Return eager as it is timed: `forward` of the module that the compiler gets, without the hooks of its call."""
+    if isinstance(graph, BenchStep):
+        return joined(graph, eager_of(graph.forward), eager_of(graph.backward))
+    forward: Callable[..., Any] = to_fx(unguarded_graph(graph.graph)).forward
+    return forward
 
 
 PARTS: Mapping[str, Callable[[_CompilerTrial, _GraphAtWork, BenchCell], BenchCell]] = {
@@ -606,7 +508,7 @@ def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
     work = least_work(without_saved_results(forward))
     if direction == STEP and pair.backward is not None:
         work, steps = least_step_work(forward, at_example_sizes(pair.backward)), steps + len(pair.backward.steps)
-    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
+    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
     return BenchCell("", title, direction, compiler, "", steps=steps, **known)
 
 
@@ -614,7 +516,7 @@ def _blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
     """Return the cell of a graph before its trial: its operators and its least work."""
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
     work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
-    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
+    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
     return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **known)
 
 

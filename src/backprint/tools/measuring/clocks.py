@@ -1,14 +1,12 @@
-"""Clocks, comparisons of times, and the checks that may keep a compiler's time from being reported.
+"""Clocks, comparisons of times, and settings of torch that a compiler changes.
 
 The clocks are bound when this module is imported: import it before a compiler.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +16,6 @@ from typing import Any, TypeVar
 import torch
 
 from backprint.errors import BackprintError, UsageError
-from backprint.tools.export.rerun import copies
 from backprint.values.settings import SETTINGS
 
 
@@ -209,116 +206,11 @@ def timing_answer(low: float, high: float, threshold: float) -> str:
     return "same" if -threshold < low and high < threshold else "unsure"
 
 
-# ------------------------------------------------------------------ what a compiler must not change
-#
-# A compiler shares its process with the eager program that it is compared with. Settings that it changes are restored
-# and named; a replaced clock or comparison is a CheatFound; a slower eager withholds the timing.
-
-ELAPSED = os.times
-
 SHORTEST = 400_000
 """Nanoseconds of calls that are timed as one block."""
 
-SLOWER = 1.3
-"""Eager is called slower when it certainly takes more than this multiple of its earlier time."""
 
-DRIFT, TICKS = 0.1, 0.05
-"""How far two clocks may differ: a share of the time, and seconds."""
-
-RELIED_ON = (
-    (time, "time perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns sleep"),
-    (os, "times urandom pread"),
-    (torch, "equal allclose isclose isfinite isnan clone empty_like set_rng_state get_rng_state"),
-    (torch.Tensor, "equal allclose isclose clone copy_ detach fill_ mul_ abs max double item view __eq__ __sub__"),
-    (torch.testing, "assert_close"),
-    (torch.cuda, "synchronize Event"),
-)
-"""The functions that timing and comparisons call."""
-
-
-def _relied_on() -> dict[str, Any]:
-    """Return name -> function for every entry of RELIED_ON, as it is now."""
-    return {
-        f"{owner.__name__}.{name}": getattr(owner, name)
-        for owner, names in RELIED_ON
-        for name in names.split()
-        if hasattr(owner, name)
-    }
-
-
-ORIGINALS = _relied_on()
-"""The functions of RELIED_ON when this module was imported."""
-
-
-BESIDE = (
-    "backprint.tools.bench",
-    "backprint.tools.measuring",
-    "backprint.sample",
-    "backprint.tools.export",
-    "backprint.tools.tasks",
-    "backprint.values.rounding",
-)
-"""How the names of modules begin that work beside a compiler or a solution."""
-
-
-def own_functions() -> dict[str, Any]:
-    """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
-    names = [name for name in sys.modules if name.startswith(BESIDE)]
-    codes: dict[str, Any] = {}
-    for name in names:
-        for key, value in vars(sys.modules[name]).items():
-            if inspect.isclass(value) and value.__module__ == name:
-                codes |= {f"{name}.{key}.{method}": code_of(function) for method, function in vars(value).items()}
-            codes[f"{name}.{key}"] = code_of(value)
-    return {name: code for name, code in codes.items() if code is not None}
-
-
-def code_of(value: Any) -> Any:
-    """Return the code of a function; None of anything else."""
-    return getattr(value, "__code__", None)
-
-
-def check_own(before: Mapping[str, Any]) -> None:
-    """Raise CheatFound if one of these functions has other code now."""
-    now = own_functions()
-    if changed := [name for name, code in before.items() if now.get(name) is not code]:
-        raise CheatFound(f"changes the bench that times it: {', '.join(changed[:4])} replaced")
-
-
-def check_replaced() -> None:
-    """Raise CheatFound if a function of RELIED_ON was replaced."""
-    replaced = [name for name, function in _relied_on().items() if not _same_function(function, ORIGINALS[name])]
-    clocks = [name for name in replaced if name.startswith(("time.", "os."))]
-    if clocks:
-        raise CheatFound(f"the clock was changed: {', '.join(clocks)} replaced")
-    if replaced:
-        raise CheatFound(f"replaces what results are compared with: {', '.join(replaced)}")
-
-
-def _same_function(function: Any, original: Any) -> bool:
-    return function is original or function == original
-
-
-@dataclass(frozen=True, slots=True)
-class _TwoClocks:
-    """Two clocks of the system, read together."""
-
-    nanoseconds: int
-    seconds: float
-
-    def check(self) -> None:
-        """Raise CheatFound unless both clocks have run alike since they were read."""
-        by_clock, elapsed = (CLOCK() - self.nanoseconds) * 1e-9, ELAPSED().elapsed - self.seconds
-        if abs(by_clock - elapsed) > TICKS + DRIFT * elapsed:
-            raise CheatFound(f"the clock was changed: it ran {by_clock:.3g} s in {elapsed:.3g} s")
-
-
-def two_clocks() -> _TwoClocks:
-    """Read both clocks."""
-    return _TwoClocks(CLOCK(), ELAPSED().elapsed)
-
-
-# -------------------------------------------------------------- settings
+# ------------------------------------------------------------------ settings that a compiler changes
 
 
 def read_all_settings() -> dict[str, str]:
@@ -337,58 +229,3 @@ def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
             else:
                 SETTINGS[name][1](before[name])
     return tuple(changes)
-
-
-# -------------------------------------------------------------- eager's time
-
-
-@dataclass(frozen=True)
-class EagerBaseline:
-    """Eager's times before a compiler is loaded, and those of a loop in plain Python beside them."""
-
-    eager: Callable[..., Any]
-    times: tuple[float, ...]
-    loops: tuple[float, ...]
-
-    def check(self, times: Sequence[float], values: Sequence[Any]) -> None:
-        """Raise TimingWithheld if eager is slower than before the compiler was loaded: in these times, and when it is
-        measured again beside a loop in plain Python."""
-        if len(times) < FEWEST_ROUNDS or not slower(self.times, times[-FEWEST_ROUNDS:]):
-            return
-        eager, loops = measured(self.eager, values)
-        relative = [
-            [time / loop for time, loop in zip(*pair, strict=True)]
-            for pair in ((self.times, self.loops), (eager, loops))
-        ]
-        if slower(self.times, eager) and slower(*relative):
-            ratio = compare_timings(self.times, eager).ratio
-            raise TimingWithheld(f"eager became {ratio:.3g} times slower since the compiler was loaded")
-
-
-def eager_baseline(eager: Callable[..., Any], values: Sequence[Any]) -> EagerBaseline:
-    """Measure eager, before the compiler is imported."""
-    return EagerBaseline(eager, *measured(eager, values))
-
-
-def measured(eager: Callable[..., Any], inputs: Sequence[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return seconds of a call of eager, and of a loop in plain Python, from rounds of both."""
-    values = copies(inputs)
-    fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
-    calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
-    eager_times, loop_times = [], []
-    for _ in range(FEWEST_ROUNDS):
-        eager_times.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
-        loop_times.append(timed(_python_loop, (), short=False)[0] * 1e-9)
-    return tuple(eager_times), tuple(loop_times)
-
-
-def _python_loop() -> int:
-    total = 0
-    for number in range(10_000):
-        total += number * number
-    return total
-
-
-def slower(before: Sequence[float], now: Sequence[float]) -> bool:
-    """Whether times are certainly longer by more than SLOWER."""
-    return compare_timings(before, now).low > SLOWER

@@ -84,7 +84,7 @@ class FirstWrong:
 class SolutionTime:
     """Seconds of a call of a solution and of eager, by the judge's clock, without what carrying tensors takes.
 
-    `faster` is how many times faster than eager, from `low` to `high`. `share` is that of the roofline.
+    `faster` is how many times faster than eager, from `low` to `high`.
     """
 
     what: str
@@ -93,7 +93,6 @@ class SolutionTime:
     faster: float
     low: float
     high: float
-    share: float | None
     mean: float = 0.0
     """The mean of all rounds, which shows a slowdown in some of them alone."""
     mean_of_eager: float = 0.0
@@ -191,9 +190,8 @@ def _sizes_tried(rows: Sequence[CheckRow]) -> str:
 
 def _time_line(time: SolutionTime) -> str:
     """Return a time in a line."""
-    share = f"; {time.share:.0%} of the roofline" if time.share is not None else ""
     span = f"{time.faster:.2f} times as fast as eager ({time.low:.2f} to {time.high:.2f})"
-    return f"  {time.what}: {1e6 * time.seconds:.1f} µs, {span}{share}"
+    return f"  {time.what}: {1e6 * time.seconds:.1f} µs, {span}"
 
 
 @dataclass(frozen=True, slots=True)

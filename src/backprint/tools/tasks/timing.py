@@ -29,9 +29,7 @@ from backprint.graph.nouns import TensorSpec
 from backprint.tools.export.rerun import laid
 from backprint.tools.measuring.asking import CompilerFailed
 from backprint.tools.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
-from backprint.tools.measuring.peaks import measure_peaks
-from backprint.tools.measuring.roofline import Peaks, Work, least_seconds
-from backprint.tools.tasks.nouns import SolutionTime, Task, TaskWork
+from backprint.tools.tasks.nouns import SolutionTime, Task
 from backprint.tools.tasks.program import Reference, TaskProgram, fresh_values
 from backprint.tools.tasks.solver import solution_of_file
 from backprint.tools.tasks.solving import SMALL, Remote, SolutionFailed, SolutionProcess, relative
@@ -64,8 +62,7 @@ def timed_against_eager(
     with Beside(program, limit) as beside:
         times: list[SolutionTime] = []
         try:
-            peaks = measure_peaks(torch.get_num_threads(), seconds=0.3)
-            for what, step, work in (("forward", False, task.forward), ("step", True, task.step)):
+            for what, step in (("forward", False), ("step", True)):
                 measured: list[SolutionTime] = []
                 # What is faster is measured once more, and the less certain of both counts: on a machine that others
                 # use, one of some thirty references was certainly faster than itself.
@@ -75,7 +72,7 @@ def timed_against_eager(
                     wrong = rounds.run()
                     if wrong:
                         return (), "", wrong
-                    time_ = _time_of(what, rounds, work, peaks)
+                    time_ = _time_of(what, rounds)
                     if time_ is None:
                         return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
                     measured.append(time_)
@@ -91,7 +88,7 @@ def timed_against_eager(
     return tuple(times), "", ""
 
 
-def _time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> SolutionTime | None:
+def _time_of(what: str, rounds: Rounds) -> SolutionTime | None:
     """Return the times of one kind of call; None if carrying tensors hides them."""
     ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
     least = RESOLVED * (decile(rounds.seconds[1]) - decile(eager))
@@ -99,10 +96,9 @@ def _time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> Solutio
         return None
     change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
     seconds = decile(ours)
-    share = least_seconds(Work(work.flops, work.bytes), peaks) / seconds
     interval = change.ratio, change.low, change.high
     means = statistics.fmean(ours), statistics.fmean(eager)
-    return SolutionTime(what, seconds, decile(eager), *interval, min(share, 1.0), *means, len(ours))
+    return SolutionTime(what, seconds, decile(eager), *interval, *means, len(ours))
 
 
 def decile(seconds: Sequence[float]) -> float:

@@ -25,7 +25,7 @@ from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 from backprint.sample.inputs import fit
 from backprint.sample.place import settle
-from backprint.tools.measuring.roofline import Work, least_step_work, least_work
+from backprint.tools.cost.work import Work, least_step_work, least_work
 from backprint.tools.parts.split import split
 from backprint.tools.tasks.nouns import FORMAT, Task, TaskPort, TaskTolerance, TaskWork
 from backprint.tools.tasks.program import (

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from backprint._torch import pytree
 from backprint.errors import RefusedError
-from backprint.tools.bench.performer import arguments_of, function_of_text
+from backprint.tools.bench.calls import arguments_of, function_of_text
 from backprint.tools.export.rerun import copies
 from backprint.tools.lowering.operators import NONE, lower, refuse_draws
 from backprint.tools.lowering.subjects import take_out_draws

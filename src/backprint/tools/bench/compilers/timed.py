@@ -18,8 +18,13 @@ import torch
 from torch import fx
 
 from backprint._torch.inductor import clear_caches_if_loaded
+from backprint.graph.fx.to_fx import to_fx
+from backprint.graph.sizes import unguarded_graph
 from backprint.tools.bench.compilers.table import Compiler, compiled_by
 from backprint.tools.export.rerun import copies
+from backprint.tools.lowering.subjects import BenchGraph
+from backprint.tools.measuring.asking import compiler_errors
+from backprint.tools.measuring.clocks import read_all_settings, restore_settings
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -39,6 +44,20 @@ def remark(function: Callable[..., Any], text: str) -> None:
 def remarks_on(function: Callable[..., Any]) -> list[str]:
     """Return what was said of a compiled function."""
     return [REMARKS[id(function)][1]] if id(function) in REMARKS else []
+
+
+def compiled_now(
+    compiler: Compiler, graph: BenchGraph, caches: Path, cold: bool
+) -> tuple[Callable[..., Any], float, list[Any], Any, list[str]]:
+    """Compile a graph and call it once; return the function, the seconds, the inputs and results of the call, and
+    notes. Settings of torch that the compiler changes are restored and noted: eager runs beside it."""
+    values, before = copies(graph.run.inputs), read_all_settings()
+    place = caches.with_name(f"{caches.name}_{graph.title.replace(' ', '_')}")
+    module = to_fx(unguarded_graph(graph.graph))
+    with compiler_errors():
+        function, seconds, returned = compile_timed(compiler, module, values, place, cold)
+    notes = [f"the compiler changed {text}; restored" for text in restore_settings(before)]
+    return function, seconds, values, returned, [*notes, *remarks_on(function)]
 
 
 def compile_timed(

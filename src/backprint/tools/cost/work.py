@@ -14,19 +14,16 @@ expression, or computes a repeated one only once, may need fewer operations. Thi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from backprint.errors import UsageError
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_example_sizes, unguarded_graph
-from backprint.graph.steps import free, mapped, specs_of, tensors_in, with_names
+from backprint.graph.steps import free, mapped, specs_of, with_names
 from backprint.tools.cost.costs import (
     MOST_FLOPS,
     Specs,
     argument,
-    arguments_of,
     convolution_backward,
     flops_of,
     graphs_in,
@@ -45,7 +42,6 @@ class Work:
 
     flops: int
     bytes: int
-    flops_by_dtype: tuple[tuple[str, int], ...] = ()
 
 
 def least_work(graph: Graph) -> Work:
@@ -64,21 +60,15 @@ def least_step_work(forward: Graph, backward: Graph) -> Work:
 # ------------------------------------------------------------------ FLOPs
 
 
-def graph_flops(graph: Graph) -> Counter[str]:
-    """Return the least FLOPs of a graph, by the dtype that they compute in.
-
-    A branch, or a loop that may end at once, counts none.
-    """
-    fixed, total = at_example_sizes(graph), Counter[str]()
+def graph_flops(graph: Graph) -> int:
+    """Return the least FLOPs of a graph. A branch, or a loop that may end at once, counts none."""
+    fixed, total = at_example_sizes(graph), 0
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
     for step in fixed.steps:
         if step.target.endswith((".cond", ".while_loop")):
             continue
-        if count := least_flops(step, specs):
-            total[dtype_of(step, specs)] += count
-        else:
-            for dtype, count in sum(map(graph_flops, graphs_in(step, subgraphs)), Counter[str]()).items():
-                total[dtype] += count * slices_of(step, specs)
+        inner = sum(map(graph_flops, graphs_in(step, subgraphs))) * slices_of(step, specs)
+        total += least_flops(step, specs) or inner
     return total
 
 
@@ -109,13 +99,6 @@ CAUSAL = {
     "_scaled_dot_product_cudnn_attention_backward": 14,
 }
 """Where an attention's arguments say that it is causal."""
-
-
-def dtype_of(step: Step, specs: Specs) -> str:
-    """Return the dtype that a step computes in: the first floating-point one of its results, else of its arguments."""
-    argument_specs = (specs.get(name) for value in arguments_of(step) for name in refs(value))
-    dtypes = (tensor.dtype for spec in (step.spec, *argument_specs) for tensor in tensors_in(spec))
-    return next((dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))), "int64")
 
 
 # ------------------------------------------------------------------ the graph, or both graphs, as one list of steps
@@ -210,10 +193,9 @@ def _name_of_ref(value: Value) -> str:
 # ------------------------------------------------------------------ bytes
 
 
-def work_of(by_dtype: Counter[str], flow: _GraphFlow) -> Work:
+def work_of(flops: int, flow: _GraphFlow) -> Work:
     """Return the Work of a program: its FLOPs, which are known, and the bytes that it moves."""
-    moved = min(read_bytes(flow) + written_bytes(flow), MOST_FLOPS)
-    return Work(min(by_dtype.total(), MOST_FLOPS), moved, tuple(by_dtype.items()))
+    return Work(min(flops, MOST_FLOPS), min(read_bytes(flow) + written_bytes(flow), MOST_FLOPS))
 
 
 def read_bytes(flow: _GraphFlow) -> int:
@@ -246,50 +228,3 @@ def written_bytes(flow: _GraphFlow) -> int:
             spec = flow.specs[name]  # results with one base and one spec are the same bytes
             writes.setdefault(base, {})[spec] = memory_of(spec)
     return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in writes.items())
-
-
-# ------------------------------------------------------------------ the peak rates of a machine
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """The highest rates that were measured on a machine.
-
-    `flops` is in floating-point operations a second, in float32, and `flops_by_dtype` has those of other dtypes.
-    `bytes` is in bytes a second, for a size that fits in no cache. `moves` has this rate for smaller sizes, as pairs of
-    a size in bytes and bytes a second.
-    """
-
-    flops: float
-    bytes: float
-    moves: tuple[tuple[int, float], ...] = ()
-    flops_by_dtype: tuple[tuple[str, float], ...] = ()
-
-    def flops_of(self, dtype: str) -> float:
-        """Return the peak rate of a dtype in operations a second; that of float32 if the dtype was not measured."""
-        return dict(self.flops_by_dtype).get(dtype, self.flops)
-
-    def bytes_at(self, moved: int) -> float:
-        """Return the highest rate, in bytes a second, at which a program may move this many bytes.
-
-        Small sizes fit in caches, so the rate depends on the size. The highest rate is taken among the largest measured
-        size that is not above `moved`, and all sizes above it.
-        """
-        nearest = max((size for size, _ in self.moves if size <= moved), default=0)
-        return max((rate for size, rate in self.moves if size >= nearest), default=self.bytes)
-
-
-def share_reached(work: Work, seconds: float, peaks: Peaks) -> float:
-    """Return the least time that the work takes at these peaks, as a share of the time that it took."""
-    if not seconds > 0:
-        raise UsageError(f"seconds={seconds!r}: pass the measured time of a call, which is more than 0")
-    return least_seconds(work, peaks) / seconds
-
-
-def least_seconds(work: Work, peaks: Peaks) -> float:
-    """Return the time of the work's arithmetic or of its bytes, whichever is longer."""
-    by_dtype = work.flops_by_dtype or (("float32", work.flops),)
-    return max(
-        sum(count / peaks.flops_of(dtype) for dtype, count in by_dtype),
-        work.bytes / peaks.bytes_at(work.bytes),
-    )

@@ -1,0 +1,212 @@
+"""What was compiled, called on the same tensors with other contents each time.
+
+A call is given tensors, and says what it returned, from which random state it drew, which of its inputs it changed, and
+which results have an input's memory. All calls of a graph get the same tensors, as those of a training loop do: a
+compiled function that keeps results by tensor, by address or by shape is then wrong on the second contents.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import BackprintError
+from backprint.tools.export.rerun import copies, laid_as_saved
+from backprint.tools.lowering.subjects import BenchGraph, BenchStep, RandomState, inputs_of_results, state_of
+from backprint.tools.measuring.asking import compiler_errors
+from backprint.tools.measuring.clocks import on_gpu, with_device_bytes
+from backprint.values.closeness import same_bits
+from backprint.values.tree import strided_parts
+
+AnyGraph = BenchGraph | BenchStep
+
+
+class NoTuple(BackprintError):
+    """A compiled function returned something else than a tuple or a list of results."""
+
+
+# ------------------------------------------------------------------ a forward and its backward as one function
+#
+# Whatever a bench puts around a compiled function is billed to its compiler: a list comprehension and a
+# `tree_unflatten` take 2 to 4 µs, a fifth of a small graph's call. So the function that is timed is the compiler's own,
+# or a single expression around it that is written as text, and a call costs what its statements cost.
+
+
+def function_of_text(arguments: Sequence[str], body: Sequence[str], names: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function with these arguments and the statements of `body`; `names` are its globals."""
+    lines = [f"def call({', '.join(arguments)}):", *(f"    {line}" for line in body)]
+    namespace = dict(names)
+    exec(compile("\n".join(lines), "<backprint: a call>", "exec"), namespace)
+    function: Callable[..., Any] = namespace["call"]
+    return function
+
+
+def arguments_of(count: int) -> list[str]:
+    """Return the names of `count` arguments: v0, v1, …"""
+    return [f"v{place}" for place in range(count)]
+
+
+def joined(step: BenchStep, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a forward and its backward as one function of the step's inputs. It returns the forward's results, and
+    then the gradients, so that both can be judged.
+
+    The backward takes the saved values in the strides that it was compiled for. Which of them the forward saves with
+    other strides is found by one call of the forward; the function itself does not search.
+    """
+    names, count = arguments_of(len(step.inputs)), len(step.forward.graph.inputs)
+    results = forward(*copies(step.forward.run.inputs))
+    space: dict[str, Any] = {"forward": forward, "backward": backward, "laid": laid_as_saved}
+    taken = []
+    for place, (saved, source) in enumerate(step.sources):
+        taken.append(f"r[{source}]" if saved else names[source])
+        stride = step.strides.get(place)
+        if stride is not None and results[source].stride() != stride:
+            space[f"s{place}"] = stride
+            taken[-1] = f"laid({taken[-1]}, s{place})"
+    body = [f"r = forward({', '.join(names[:count])})", f"return (*r, *backward({', '.join(taken)}))"]
+    return function_of_text(names, body, space)
+
+
+# ------------------------------------------------------------------ calls
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a compiled function. `changed` are places of inputs that it wrote into; `shared` has, for a result
+    with an input's memory, the place of that input."""
+
+    inputs: list[Any]
+    results: list[Any]
+    random: RandomState
+    changed: list[int]
+    shared: Mapping[int, int]
+    device_bytes: int | None
+
+
+@dataclass(slots=True)
+class CompiledCalls:
+    """A compiled function and the tensors that all its calls get."""
+
+    function: Callable[..., Any]
+    values: list[Any]
+    kinds: Sequence[Any]
+    """Eager's results, for what is left in freed memory."""
+    written: Sequence[int] = ()
+    """The places of inputs that eager writes into."""
+    chance: random.Random = field(default_factory=lambda: random.Random(os.urandom(32)))
+
+    def put(self, contents: Sequence[Any]) -> None:
+        """Write contents into the tensors."""
+        for value, other in zip(self.values, contents, strict=True):
+            if isinstance(value, Tensor):
+                _copy_contents(value, other)
+
+    def call(self, contents: Sequence[Any], grad: bool = True, seed: int | None = None) -> Call:
+        """Call the function once on contents, from the random state of a seed; raise CompilerFailed, or NoTuple."""
+        self.put(contents)
+        leave_traces(self.kinds)
+        state = state_of(self.chance.getrandbits(62) if seed is None else seed)
+        with compiler_errors(), torch.set_grad_enabled(grad):
+            returned, device_bytes = with_device_bytes(partial(self.function, *self.values), on_gpu(self.values))
+        results = results_of(returned)
+        changed = [place for place in changed_places(self.values, contents) if place not in self.written]
+        shared = inputs_of_results(results, self.values)
+        return Call(copies(contents), results, state, changed, shared, device_bytes)
+
+
+def results_of(returned: Any) -> list[Any]:
+    """Return what a compiled function returned as a list, without the graph that autograd may have recorded."""
+    if not isinstance(returned, (tuple, list)):
+        raise NoTuple(f"a {type(returned).__name__} where eager gives a tuple")
+    return [value.detach() if type(value) in (Tensor, torch.nn.Parameter) else value for value in returned]
+
+
+FEW_BYTES, TRACES = 2**16, 8
+
+
+def leave_traces(kinds: Sequence[Any]) -> None:
+    """Leave NaN, or ones, in memory that is free: a result that nobody writes then shows. Such memory may have held
+    eager's own."""
+    plain = [value for value in kinds if isinstance(value, Tensor) and value.layout is torch.strided]
+    freed = [
+        torch.full_like(value, math.nan if value.is_floating_point() or value.is_complex() else 1)
+        for value in plain
+        if not (value.is_meta or value.is_quantized)
+        for _ in range(TRACES if value.nbytes < FEW_BYTES else 1)
+    ]
+    del freed
+
+
+# ------------------------------------------------------------------ contents of tensors
+
+
+def contents_that_fit(own: Sequence[Any], others: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """Yield those of other inputs that can be put into these: equal numbers, tensors of the same kind and place."""
+    for contents in others:
+        if len(own) == len(contents) and all(map(_fits, own, contents)):
+            yield contents
+
+
+def _fits(value: Any, other: Any) -> bool:
+    if not isinstance(value, Tensor) or not isinstance(other, Tensor):
+        return type(value) is type(other) and (value == other or value != value)
+    if (value.dtype, value.shape, value.layout, value.device) != (other.dtype, other.shape, other.layout, other.device):
+        return False
+    if value.layout is not torch.strided:
+        return value.layout is torch.sparse_coo
+    if _own_memory(value):
+        return True
+    sizes = [tensor.untyped_storage().nbytes() for tensor in (value, other)]
+    return (
+        value.stride() == other.stride() and sizes[0] == sizes[1] and value.storage_offset() == other.storage_offset()
+    )
+
+
+def _own_memory(tensor: Tensor) -> bool:
+    """Whether every element has memory of its own, by the strides."""
+    room = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride < room:
+                return False
+            room = stride * size
+    return True
+
+
+def _copy_contents(tensor: Tensor, other: Tensor) -> None:
+    """Copy a tensor's contents into another; where elements share memory, copy the memory as it is."""
+    with torch.no_grad():
+        if tensor.layout is torch.strided and not _own_memory(tensor):
+            tensor.untyped_storage().copy_(other.untyped_storage())
+        else:
+            tensor.copy_(other)
+
+
+def changed_places(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
+    """Return the places of inputs that differ in any bit."""
+    return [place for place, pair in enumerate(zip(values, before, strict=True)) if not _unchanged(*pair)]
+
+
+def _unchanged(value: Any, before: Any) -> bool:
+    """Whether two values are the same tensor to the bit, or the same number."""
+    if not isinstance(value, Tensor):
+        return type(value) is type(before) and (value == before or value != value)
+    if value.dtype != before.dtype or value.shape != before.shape:
+        return False
+    pairs = zip(strided_parts(value.detach()), strided_parts(before.detach()), strict=True)
+    return all(
+        same_bits(left.resolve_conj().resolve_neg(), right.resolve_conj().resolve_neg()) for left, right in pairs
+    )
+
+
+def inputs_of(graph: AnyGraph) -> list[Any]:
+    """Return the inputs of a graph, or of a step: its forward's, and then those that only its backward has."""
+    return graph.inputs if isinstance(graph, BenchStep) else list(graph.run.inputs)

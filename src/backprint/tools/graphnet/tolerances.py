@@ -1,0 +1,39 @@
+"""Within which of GraphNet's tolerances a compiler's output is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from backprint.tools.graphnet.scores import TOLERANCES
+from backprint.values.tree import strided_parts
+
+
+def within(value: Any, wanted: Any) -> tuple[int, ...]:
+    """Return the indices of GraphNet's TOLERANCES that an output is within."""
+    if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
+        return ()
+    kinds = ((tensor.shape, tensor.dtype, tensor.layout, tensor.device) for tensor in (value, wanted))
+    if next(kinds) != next(kinds):
+        return ()
+    if not (wanted.is_floating_point() or wanted.is_complex()):
+        return ()
+    if value.layout is torch.strided and torch.equal(value, wanted) and bool(torch.isfinite(wanted).all()):
+        return tuple(range(len(TOLERANCES)))
+    least = _least_tolerances(strided_parts(value)[-1], strided_parts(wanted)[-1])
+    return tuple(place for place, tolerance in enumerate(TOLERANCES) if least(tolerance.atol, tolerance.rtol))
+
+
+def _least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
+    """Return a function of (atol, rtol) that says what torch.allclose says of tensors without NaN."""
+    if value.shape != wanted.shape:
+        return lambda atol, rtol: False
+    finite = torch.isfinite(wanted) & torch.isfinite(value)
+    if not bool((finite | (value == wanted)).all()):
+        return lambda atol, rtol: False
+    wide = torch.complex128 if wanted.is_complex() else torch.float64
+    left, right = value[finite].to(wide), wanted[finite].to(wide)
+    difference, size = (left - right).abs(), right.abs()
+    return lambda atol, rtol: bool((difference <= atol + rtol * size).all())
