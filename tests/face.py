@@ -187,6 +187,8 @@ if TYPE_CHECKING:
         worst,
         worst_derivative,
     )
+    from backprint.judge.closeness import TOLERANCE
+    from backprint.judge.closeness import same_bits as closeness_same_bits
     from backprint.prove.capturing import OTHER_ENGINE, Candidate, choose, other_engine
     from backprint.prove.draws import Draw, draw_from_recipes
     from backprint.prove.observed import observed_values
@@ -207,7 +209,6 @@ if TYPE_CHECKING:
     from backprint.sample.recipes import KINDS, PARTS_OF, from_json, make, make_all, redraw, to_json
     from backprint.sample.redraws import another, disturbed, nudged, units
     from backprint.tools import target, torch_backend
-    from backprint.tools.bench import launch
     from backprint.tools.bench.calls import CompiledCalls, changed_places, contents_that_fit
     from backprint.tools.bench.cells import (
         ANSWERS,
@@ -344,7 +345,7 @@ if TYPE_CHECKING:
     from backprint.tools.graphnet.write import TREES as WRITE_TREES
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
     from backprint.tools.jobs import merge as merge_module
-    from backprint.tools.jobs import progress, ray, worker
+    from backprint.tools.jobs import progress, ray
     from backprint.tools.jobs.apart import run_apart
     from backprint.tools.jobs.find import MOST_BYTES, Job, Shard, families, find, source_hash
     from backprint.tools.jobs.ledger import (
@@ -446,7 +447,6 @@ if TYPE_CHECKING:
     from backprint.tools.report.terminal import on_terminal
     from backprint.tools.report.together import guard_texts, names_together
     from backprint.tools.target import capture_target, read_target
-    from backprint.tools.tasks.edges import EDGES, MOST_INPUTS
     from backprint.tools.tasks.folder import read_task
     from backprint.tools.tasks.judge import judge_together
     from backprint.tools.tasks.nouns import TaskReport
@@ -469,8 +469,6 @@ if TYPE_CHECKING:
     from backprint.trace.stamping.rows import Row
     from backprint.values import settings
     from backprint.values.bounds import MOST_ITEMS, why_outgrown
-    from backprint.values.closeness import TOLERANCE
-    from backprint.values.closeness import same_bits as closeness_same_bits
     from backprint.values.exchanges import Call, Exchange, Peers, received_without_others
     from backprint.values.fingerprint import DescribeState, describe_value
     from backprint.values.geometry import are_contiguous, contiguous_strides, is_dense, overlaps_itself, span

@@ -4,7 +4,6 @@ Pair that return one, and functions of one graph. Some are wrong where a single 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -133,24 +132,3 @@ def changes_results(change: Callable[[Tensor, Sequence[Any]], Tensor]) -> Callab
 
 
 no_nan = changes_results(lambda result, inputs: result.nan_to_num(0.0, torch.inf, -torch.inf))
-no_infinity = changes_results(lambda result, inputs: result.clamp(-1e30, 1e30))
-zeros_are_ones = changes_results(
-    lambda result, inputs: result + 1.0 if any(bool((value == 0).any()) for value in inputs) else result
-)
-
-
-def seventh_call_keeps(gm: fx.GraphModule, inputs: Sequence[Any]) -> Function:
-    """Returns one tensor from the seventh call on."""
-    calls, kept = itertools.count(1), []
-
-    def call(*values: Any) -> Any:
-        results = gm(*values)
-        if next(calls) >= 7:
-            kept.append(results)
-            for old, new in zip(kept[0], results, strict=True):
-                if isinstance(old, Tensor) and old is not new:
-                    old.data.copy_(new)
-            return kept[0]
-        return results
-
-    return call

@@ -31,7 +31,6 @@ from backprint.tools.kernels.checking.plan import (
     read_plan,
     write_plan,
 )
-from backprint.tools.kernels.checking.work import WIDER, RoundingBound, distances
 from backprint.tools.kernels.nouns import CaptureKernels
 
 SECONDS = 120.0
@@ -116,18 +115,18 @@ def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wan
     if all(map(one_to_the_bit, results, wanted)):
         return "nothing", ""
     pairs = enumerate(zip(results, wanted, strict=True))
-    if all(one_to_the_bit(*both) or is_as_exact(judge.bound, place, *both) for place, both in pairs):
+    if all(one_to_the_bit(*both) or is_as_exact(judge.eager, place, *both) for place, both in pairs):
         return "rounding", ""
     return "missed", "; ".join(f"{port.name}: {port.detail}" for port in verdict.ports if port.detail)[:300]
 
 
-def is_as_exact(bound: RoundingBound, place: int, faulty: Any, right: Any) -> bool:
-    """Whether a result is as near to float64 as eager's is, or that of right kernels."""
-    wanted = bound.eager.run.results[place]
-    if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(bound.exact, str):
+def is_as_exact(eager: Any, place: int, faulty: Any, right: Any) -> bool:
+    """Whether a result is at most a quarter further from float64 than eager's is, or that of right kernels."""
+    wanted = eager.run.results[place]
+    if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(eager.wide, str):
         return False
-    own = distances(wanted, bound.eager.wide[place]), distances(right, bound.exact[place])
-    return distances(faulty, bound.exact[place])[1] <= WIDER[0] * max(most for _, most in own)
+    faulty, own, unfaulty = (float((x.double() - eager.wide[place]).abs().max()) for x in (faulty, wanted, right))
+    return faulty <= 1.25 * max(own, unfaulty)
 
 
 if __name__ == "__main__":

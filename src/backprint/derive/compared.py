@@ -24,18 +24,10 @@ from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.hostile import tolerance
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, wide
+from backprint.judge.closeness import LEAST, NO_ELEMENTS, REAL, compare, precise, rounded_again, size_of
 
 Result = tuple[CheckRow, Fault | None]
 """A row of the table, and what is needed to write a file that shows it if it is wrong, where one call shows it."""
-
-OF_ROUNDING = 8.0
-"""How many times more a gradient that is 0 but for rounding may be off: it is chance how much rounding is left."""
-
-TINY = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-"""The least error that the reference is taken to have, relative to the largest value, however exact it is by chance."""
-
-SMALL = 0.1
-"""A result of the reference whose error is more than this part of it is nothing but rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +71,7 @@ class Subject:
     @property
     def tiny(self) -> float:
         """The least error that the reference is taken to have, relative to the largest value of a result."""
-        return TINY.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
-
-
-REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+        return LEAST.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
 
 
 def comparable(results: Sequence[Result]) -> bool:
@@ -144,19 +133,13 @@ def expected_of(subject: Subject, values: Mapping[str, Tensor], random: bool | N
         own = run_forward(program, call, values)
     except (RuntimeError, NotImplementedError, TypeError):
         own = None  # it has no such dtype: then rounding of the results themselves is what is allowed
-    source = own_source(subject.ours.seed)
-    moved = {name: rounded_again(value, values[name].dtype, source) for name, value in widened.items()}
+    moved = {
+        name: rounded_again(value, values[name].dtype, subject.ours.seed) if is_inexact(value) else value
+        for name, value in widened.items()
+    }
     if random is None:
         random = draws_random_numbers(program, call, widened) or draws_random_numbers(subject.ours, call, values)
     return Expected(exact, own, run_forward(program, call, moved), random)
-
-
-def rounded_again(value: Tensor, dtype: torch.dtype, source: torch.Generator) -> Tensor:
-    """Return a value in float64, moved by as much as rounding to a dtype moves it; zeros stay zeros."""
-    if not is_inexact(value):
-        return value
-    steps = torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) * 2 - 1
-    return value * (1 + torch.finfo(dtype).eps / 2 * steps)
 
 
 # ---- Comparing
@@ -164,11 +147,13 @@ def rounded_again(value: Tensor, dtype: torch.dtype, source: torch.Generator) ->
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far a result is from the exact one, how far it may be, and why nothing was compared, if so."""
+    """How far a result is from the exact one, how far it may be, why nothing was compared, if so, and which measure
+    decided, if it is not the largest difference."""
 
     error: float
     allowed: float
     not_tried: str = ""
+    measure: str = ""
 
     @property
     def verdict(self) -> str:
@@ -178,78 +163,29 @@ class Difference:
         return OK if self.error <= self.allowed else WRONG
 
 
-NO_ELEMENTS = "it has no elements"
-
-
-HUGE = 1e3
-"""A number that masks are filled with is at least as large, and so many times larger than all others of its tensor."""
-
-FEWEST = 8
-"""The fewest elements beside a fill value that are compared by themselves: of fewer, eager's error is chance."""
-
-
-def _differ_output(
-    subject: Subject, ours: Tensor, exact: Tensor, own: Tensor | None, moved: Tensor | None
-) -> Difference:
-    """Compare an output with the reference's output, and return the Difference.
-
-    A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
-    would explain anything elsewhere, so the other elements are compared once more without it.
-    """
-    largest = size_of(exact)
-    difference = differ(subject, ours, exact, own, moved, largest)
-    while difference.verdict == OK and (places := _beside_fill(exact, largest)) is not None:
-        exact = torch.where(places, exact, 0.0)
-        ours, own, moved = (None if value is None else torch.where(places, value, 0.0) for value in (ours, own, moved))
-        largest = size_of(exact)
-        difference = differ(subject, ours, exact, own, moved, largest, least=1.0)
-    return difference
-
-
-def _beside_fill(exact: Tensor, largest: float) -> Tensor | None:
-    """Return a mask of the elements that are smaller by far than a fill value; None if there is no fill value: a number
-    of at least HUGE such that each element is either near it or HUGE times smaller."""
-    if largest < HUGE or exact.numel() <= FEWEST:
-        return None
-    sizes = precise(exact).abs()
-    filled, small = sizes >= largest / 2, sizes <= largest / HUGE
-    if int(small.sum()) < FEWEST or not bool((filled | small).all()):
-        return None
-    return small
-
-
 def differ(
-    subject: Subject,
-    ours: Tensor | None,
-    exact: Tensor,
-    own: Tensor | None,
-    moved: Tensor | None,
-    largest: float,
-    least: float = 0.0,
+    subject: Subject, ours: Tensor | None, exact: Tensor, own: Tensor | None, moved: Tensor | None, largest: float
 ) -> Difference:
-    """Compare a result with the reference's result, and return the Difference. `largest` is the largest value of all
-    outputs, or of all gradients, and `least` the least size that the values of this one are taken to have."""
-    if not exact.numel():
-        return Difference(math.nan, math.nan, NO_ELEMENTS)
-    nan = exact.isnan()
-    if bool(nan.all()):
-        return Difference(math.nan, math.nan, "the reference is NaN")
-    places = ~nan if bool(nan.any()) else None
-    scale = max(size_of(exact), least)
-    error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
+    """Compare a result with the reference's result. `largest` is the largest value of all outputs, or gradients."""
+    ours = torch.zeros_like(exact) if ours is None else ours
+    if bool((nan := exact.isnan()).any()) and ours.shape == exact.shape:
+        ours = torch.where(nan, exact.to(ours.dtype), ours)  # a function may be more robust than its reference
     if not subject.has_reference:
-        return Difference(error, tolerance(exact) * max(scale, 1e-3 * largest))
-    # Rounding explains the reference's own error in this dtype, its movement if inputs are rounded once more, and TINY.
-    of_own = 0.0 if own is None else distance(own, exact, places)
-    if not math.isfinite(of_own):
-        return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")
-    spread = 0.0 if moved is None else distance(moved, exact, places)
-    tiny = subject.tiny * scale
-    # An ill-conditioned result may move without bound: at most 8 times TINY of it is excused.
-    rounding = max(of_own, min(spread, 8 * tiny) if math.isfinite(spread) else 0.0)
-    if of_own > SMALL * scale:
-        return Difference(error, subject.times * (OF_ROUNDING * of_own + 0.01 * subject.tiny * largest))
-    return Difference(error, subject.times * (rounding + tiny))
+        if not exact.numel():
+            return Difference(math.nan, math.nan, NO_ELEMENTS)
+        return Difference(distance(ours, exact), tolerance(exact) * max(size_of(exact), 1e-3 * largest))
+    closeness = compare(
+        ours,
+        exact,
+        own,
+        moved=() if moved is None else (moved,),
+        dtype=subject.coarsest,
+        largest=largest,
+        times=subject.times,
+    )
+    if closeness.word in ("unknown", "unsteady"):
+        return Difference(closeness.error, closeness.allowed, closeness.detail)
+    return Difference(closeness.error * closeness.unit, closeness.allowed * closeness.unit, "", closeness.detail)
 
 
 def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float:
@@ -263,19 +199,6 @@ def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float
         return most  # all are numbers
     apart = torch.where((ours == exact) | (ours.isnan() & exact.isnan()), 0.0, apart).nan_to_num(math.inf, math.inf)
     return float((apart if places is None else torch.where(places, apart, 0.0)).max())
-
-
-def precise(value: Tensor) -> Tensor:
-    """Return a tensor, detached, in float64; a complex one in complex128."""
-    value = value.detach()
-    return value.to(torch.complex128) if value.is_complex() else value.to(torch.float64)
-
-
-def size_of(value: Tensor | None) -> float:
-    """Return the largest finite absolute value of a tensor; 0 without any."""
-    if value is None or not value.numel():
-        return 0.0
-    return float(precise(value).abs().nan_to_num(0.0, 0.0, 0.0).max())
 
 
 def forward_rows(
@@ -301,7 +224,7 @@ def forward_rows(
             yield row(subject, f"{check}, dtype", name, WRONG, detail), None
         moved = None if expected.moved is None else expected.moved.outputs[name]
         if right.numel():
-            difference = _differ_output(subject, output, right, None if own is None else own[name], moved)
+            difference = differ(subject, output, right, item(own, name), moved, size_of(right))
         else:
             difference = Difference(0.0, 0.0)  # its shape and its dtype are all that there is
         fault = Fault(subject.ours, subject.call, values, {}, name, right.detach(), check, tuple(forward.outputs), {})
@@ -321,7 +244,7 @@ def numbered(
         verdict = f"{NOT_TRIED}: {NUMBERS}"
     tried = not verdict.startswith(NOT_TRIED)
     error, allowed = (difference.error, difference.allowed) if tried else (None, None)
-    return CheckRow(check, subject.text, name, error, allowed, verdict, detail)
+    return CheckRow(check, subject.text, name, error, allowed, verdict, detail or difference.measure)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

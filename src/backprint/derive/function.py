@@ -32,9 +32,7 @@ from backprint.derive.compared import (
     gradient_rows,
     not_tried,
     numbered,
-    rounded_again,
     row,
-    size_of,
 )
 from backprint.derive.differences import by_differences
 from backprint.derive.hostile import indices_of
@@ -56,6 +54,7 @@ from backprint.derive.usage import buffer_rows, process_rows, usage_rows, writte
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, Derivative
+from backprint.judge.closeness import rounded_again, size_of
 from backprint.values.settings import keeping_settings, outside_modes, preserving_random_states
 
 
@@ -213,7 +212,9 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
         yield not_tried(subject, check, "all", f"the function raised {in_words(error)}")
         return
     widened = {name: wide(value) for name, value in subject.values.items()}
-    moved = {name: rounded_again(value, subject.values[name].dtype, source) for name, value in widened.items()}
+    moved = {
+        name: rounded_again(value, subject.values[name].dtype, subject.ours.seed) for name, value in widened.items()
+    }
     try:
         exact, again = (second(subject.reference, call, some, tangents, directions) for some in (widened, moved))
         own = second(subject.reference, call, subject.values, tangents, directions)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from backprint.derive.called import Forward, in_words, run_forward
-from backprint.derive.compared import Difference, Expected, Result, Subject, distance, not_tried, numbered, size_of
+from backprint.derive.compared import Difference, Expected, Result, Subject, distance, not_tried, numbered
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, own_source
+from backprint.judge.closeness import size_of
 
 
 def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:

@@ -17,7 +17,6 @@ from torch import Tensor
 from backprint.derive.called import Forward, in_words, run_forward
 from backprint.derive.checked import WRONG
 from backprint.derive.compared import (
-    NO_ELEMENTS,
     Expected,
     NoReference,
     Result,
@@ -29,7 +28,6 @@ from backprint.derive.compared import (
     gradient_rows,
     not_tried,
     right_of,
-    size_of,
 )
 from backprint.derive.hostile import (
     LAYOUTS,
@@ -47,6 +45,7 @@ from backprint.derive.live import Gradients, sizes_in
 from backprint.derive.otherwise import unless_rounding
 from backprint.derive.setting import drawn_like, is_inexact, own_source
 from backprint.errors import is_defect
+from backprint.judge.closeness import NO_ELEMENTS, size_of
 
 Make = Callable[[Tensor, torch.Generator], Tensor | None]
 """Makes a tangent for an output, with random numbers of the generator; None if the kind is not possible for it."""

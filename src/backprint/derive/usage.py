@@ -32,7 +32,7 @@ from backprint.derive.compared import (
     row,
 )
 from backprint.derive.setting import drawn_like, is_inexact, own_source
-from backprint.values.closeness import same_bits
+from backprint.judge.closeness import same_bits
 from backprint.values.settings import (
     RANDOM_STATES,
     draw_from_each,

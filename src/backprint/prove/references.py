@@ -22,6 +22,7 @@ from backprint.graph.keys import PortKey, of_role
 from backprint.graph.links import mutated
 from backprint.graph.nouns import OUT_ROLES, Capture, Pair
 from backprint.graph.verdicts import AUTOGRAD, DIGESTS, PROGRAM, PortVerdict
+from backprint.judge.closeness import NOTHING, NUDGES, PROVES, TIMES, rounded_again
 from backprint.prove.draws import Draw
 from backprint.prove.other_inputs import SECOND, second_rows
 from backprint.prove.results import (
@@ -36,7 +37,6 @@ from backprint.prove.results import (
 )
 from backprint.prove.run import AS_WRITTEN, run_graded
 from backprint.prove.whole import PairRun, replay_values
-from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
 from backprint.values.settings import RandomStates, random_states, seed_torch, set_random_states
 from backprint.values.tree import ones_tangent
 
@@ -73,7 +73,7 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
         return False
     whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
     # An error is relative to its port's largest value: times that, it is absolute and can be compared across ports.
-    return port.error * extent(largest[port.key]) <= SMALL * whole
+    return port.error * extent(largest[port.key]) <= PROVES * whole
 
 
 def forgiven(port: PortVerdict, size: float, moved: float) -> PortVerdict:
@@ -122,12 +122,13 @@ def _movements(
 
 
 def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Return copies of the inputs with each number moved by at most one unit in the last place."""
-    source = torch.Generator("cpu").manual_seed(seed)
-    moved = {name: value.detach().clone() for name, value in values.items()}
-    for value in moved.values():
-        nudge(value, source)
-    return moved
+    """Return the inputs with each number moved by at most one unit in the last place."""
+    return {
+        name: rounded_again(value.detach(), value.dtype, seed, units=1.0)
+        if value.is_floating_point()
+        else value.clone()
+        for name, value in values.items()
+    }
 
 
 # ---- The references

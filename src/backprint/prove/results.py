@@ -13,8 +13,9 @@ from torch import Tensor
 from backprint.graph.keys import PortKey, keyed
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict, safe_number
+from backprint.judge.closeness import TOLERANCE, distance, same_bits
+from backprint.judge.closeness import compare as closeness_of
 from backprint.run_sample import digest
-from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.tree import join_sparse, strided_parts
 
 # ---- Two tensors: bit for bit, else by their largest difference relative to their largest value
@@ -40,12 +41,20 @@ def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None)
     value, expected = value.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
     if same_bits(value, expected):
         return PortVerdict(name, role, "bitwise")
-    return verdict_of_error(name, role, distance(value, expected), str(expected.dtype)[6:])
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return PortVerdict(name, role, "wrong", "it has other values", math.inf)
+    closeness = closeness_of(value, expected)
+    if closeness.word == "unknown":  # alike wherever it is not finite
+        return PortVerdict(name, role, "close", closeness.detail)
+    error = distance(value, expected)
+    text = f"relative error {error:.3g}, {closeness.allowed:.3g} is allowed"
+    detail = f"{text} {closeness.detail}" if closeness.detail else text
+    return PortVerdict(name, role, closeness.word, detail, error)
 
 
 def verdict_of_error(name: str, role: str, error: float, *dtypes: str) -> PortVerdict:
-    """Return the verdict of a port that is not bitwise, by its error relative to its largest value. The tolerance is
-    the largest of these dtypes' tolerances."""
+    """Return the verdict of a port that cannot be run again, by its error relative to its largest value. The tolerance
+    is the largest of these dtypes' tolerances."""
     tolerance = max(TOLERANCE.get(dtype, 0.0) for dtype in dtypes)
     verdict = "close" if error <= tolerance else "wrong"
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)

@@ -10,7 +10,7 @@ questions has one answer here, and every other room asks it here.
   which objects are opened, and which belong to a library and are left alone.
 - *What may it be replaced by?* A copy of values keeps what they share: if `b` is a view of `a`, the copy of `b` is a
   view of the copy of `a`. A program that writes into one of them has the same effect on both.
-- *Is it the same?* Tensors are compared bit for bit (`closeness` says how far apart they are if not), plain values by
+- *Is it the same?* Tensors are compared bit for bit (if not, `judge` says how far apart they are), plain values by
   value, and other objects by identity.
 
 >>> import torch
@@ -39,8 +39,7 @@ in a replay, an argument that is neither a value nor the object of the captured 
   `written_unseen`: writes that autograd does not see.
 - `fingerprint`: values that are not tensors, described as JSON and compared.
 - `bounds`: how large the result of a call may be.
-- `closeness`: how far apart two tensors are. `rounding`: a run that rounds in another way. `statistics`: minimum,
-  maximum, norm, NaN and Inf of one.
+- `rounding`: a run that rounds in another way. `statistics`: minimum, maximum, norm, NaN and Inf of one tensor.
 - `settings`: everything besides its inputs that a result depends on: threads, precision, random states.
 - `wrappers`: tensors that wrap another, such as a DTensor its shard. `exchanges`: what ranks send each other.
 - `tensor_files`: safetensors files, written without NumPy.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch.tensors import version_of
-from backprint.values.closeness import same_bits
+from backprint.judge.closeness import same_bits
 
 UNSEEN = "where autograd does not see it, as a kernel, .data or a NumPy view does: its version stays"
 """How such a write is described, after its subject."""

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from backprint.errors import BackprintError
+from backprint.judge.closeness import same_bits
+from backprint.tools.export.judged import one_to_the_bit
 from backprint.tools.export.rerun import copies, laid_as_saved
 from backprint.tools.lowering.subjects import BenchGraph, BenchStep, RandomState, inputs_of_results, state_of
 from backprint.tools.measuring.asking import compiler_errors
 from backprint.tools.measuring.clocks import on_gpu, with_device_bytes
-from backprint.values.closeness import same_bits
 from backprint.values.tree import strided_parts
 
 AnyGraph = BenchGraph | BenchStep
@@ -80,15 +81,25 @@ def joined(step: BenchStep, forward: Callable[..., Any], backward: Callable[...,
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a compiled function. `changed` are places of inputs that it wrote into; `shared` has, for a result
-    with an input's memory, the place of that input."""
+    """One call of a compiled function. `returned` are its results as they are, and `results` copies that were made when
+    it had returned. `changed` are places of inputs that it wrote into; `shared` has, for a result with an input's
+    memory, the place of that input."""
 
     inputs: list[Any]
+    returned: list[Any]
     results: list[Any]
     random: RandomState
     changed: list[int]
     shared: Mapping[int, int]
-    device_bytes: int | None
+    device_bytes: int | None = None
+
+    def fault_of_memory(self) -> str:
+        """Return why what was returned is no longer what it was, or an empty text. A result with an input's memory does
+        not count: contents change."""
+        for place, (value, before) in enumerate(zip(self.returned, self.results, strict=True)):
+            if place not in self.shared and isinstance(value, Tensor) and not one_to_the_bit(value, before):
+                return "its results change after it returned: they are written late, or their memory is used again"
+        return ""
 
 
 @dataclass(slots=True)
@@ -115,18 +126,20 @@ class CompiledCalls:
         leave_traces(self.kinds)
         state = state_of(self.chance.getrandbits(62) if seed is None else seed)
         with compiler_errors(), torch.set_grad_enabled(grad):
-            returned, device_bytes = with_device_bytes(partial(self.function, *self.values), on_gpu(self.values))
-        results = results_of(returned)
+            answer, device_bytes = with_device_bytes(partial(self.function, *self.values), on_gpu(self.values))
+        returned, results = results_of(answer)
         changed = [place for place in changed_places(self.values, contents) if place not in self.written]
-        shared = inputs_of_results(results, self.values)
-        return Call(copies(contents), results, state, changed, shared, device_bytes)
+        shared = inputs_of_results(returned, self.values)
+        return Call(copies(contents), returned, results, state, changed, shared, device_bytes)
 
 
-def results_of(returned: Any) -> list[Any]:
-    """Return what a compiled function returned as a list, without the graph that autograd may have recorded."""
-    if not isinstance(returned, (tuple, list)):
-        raise NoTuple(f"a {type(returned).__name__} where eager gives a tuple")
-    return [value.detach() if type(value) in (Tensor, torch.nn.Parameter) else value for value in returned]
+def results_of(answer: Any) -> tuple[list[Any], list[Any]]:
+    """Return what a compiled function returned, as a list without the graph that autograd may have recorded, and
+    copies."""
+    if not isinstance(answer, (tuple, list)):
+        raise NoTuple(f"a {type(answer).__name__} where eager gives a tuple")
+    returned = [value.detach() if type(value) in (Tensor, torch.nn.Parameter) else value for value in answer]
+    return returned, [value.clone() if isinstance(value, Tensor) else value for value in returned]
 
 
 FEW_BYTES, TRACES = 2**16, 8

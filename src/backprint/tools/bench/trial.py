@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from backprint.child import processes
 from backprint.child.child import in_child
@@ -61,7 +60,7 @@ from backprint.tools.bench.judge import (
 from backprint.tools.bench.resized import resized_graphs, with_sizes
 from backprint.tools.bench.timing import time_pair
 from backprint.tools.cost.work import least_step_work, least_work
-from backprint.tools.export.judged import one_to_the_bit, text_of_kind
+from backprint.tools.export.judged import text_of_kind
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
 from backprint.tools.jobs.task import Task, failure, one_line, stage
 from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
@@ -175,25 +174,14 @@ class _GraphAtWork:
     contents: Sequence[Sequence[Any]]
     """The sample's own inputs, and then others."""
     calls: CompiledCalls | None = None
-    held: list[tuple[Any, Any]] = field(default_factory=list)
-    """Results of the call that ended the compilation, as they are, and copies of them."""
+    held: Call | None = None
+    """The first call, whose results are looked at once more at the end."""
     first: str = ""
-    """Why the results of that call are wrong."""
-
-    def hold(self, results: Sequence[Any], values: Sequence[Any]) -> None:
-        """Keep results, but for those that have an input's memory, whose contents change."""
-        shared = inputs_of_results(results, values)
-        self.held = [
-            (value, value.clone())
-            for place, value in enumerate(results)
-            if isinstance(value, Tensor) and place not in shared
-        ]
+    """Why the results of a call that ended a compilation are wrong."""
 
     def fault_of_held(self) -> str:
         """Return why the results that are held are wrong now."""
-        if all(one_to_the_bit(value, before) for value, before in self.held):
-            return ""
-        return "its results change after it returned: they are written late, or their memory is used again"
+        return "" if self.held is None else self.held.fault_of_memory()
 
 
 @dataclass(slots=True)
@@ -283,16 +271,15 @@ class _CompilerTrial:
         called from then on is what was compiled first."""
         graph, own = work.graph, work.contents[0]
         assert isinstance(graph, BenchGraph)
-        function, seconds, values, returned, notes = compiled_now(self.plan.compiler, graph, self.plan.caches, cold)
+        function, seconds, values, answer, notes = compiled_now(self.plan.compiler, graph, self.plan.caches, cold)
         self.compiled.setdefault(graph.title, function)
-        results = results_of(returned)
+        returned, results = results_of(answer)
+        call = Call(copies(own), returned, results, random_now(), [], inputs_of_results(returned, values))
         if not work.first:
-            shared = inputs_of_results(results, values)
-            call = Call(copies(own), results, random_now(), [], shared, None)
             work.first = work.judge.wrong_kind(results) or ("" if work.judge.by_stream else work.judge.fault(call))
         if work.calls is None:
             work.calls = CompiledCalls(self.compiled[graph.title], copies(own), work.judge.kinds, work.judge.written)
-            work.hold(results, values)
+            work.held = call
         return seconds, notes
 
     def join(self, work: _GraphAtWork, step: BenchStep, cell: BenchCell) -> BenchCell:
@@ -326,8 +313,7 @@ class _CompilerTrial:
         cell = replace(cell, device_bytes=call.device_bytes)
         if len(call.results) != len(judge.outputs):
             return replace(cell, outcome="wrong", reason=judge.wrong_kind(call.results))
-        if not work.held:
-            work.hold(call.results, calls.values)
+        work.held = work.held or call
         reason = judge.wrong_kind(call.results) or (judge.fault(call) if len(judge.parts) > 1 or call.changed else "")
         if reason:
             return of_another_kind(judge, cell, call.results, reason)
@@ -433,7 +419,7 @@ def fault_of_calls(work: _GraphAtWork) -> str:
     for number, contents in enumerate(work.contents):
         for grad in (True, False):
             call = work.calls.call(contents, grad)
-            if reason := work.judge.fault(call):
+            if reason := work.judge.fault(call) or call.fault_of_memory():
                 words = "the sample's own inputs" if number == 0 else "redrawn inputs"
                 return f"a further call, on {words}{'' if grad else ' without gradients'}: {reason}"
             work.judge.keep_drawn(call, own=number == 0)

@@ -81,9 +81,9 @@ class _CompiledStep:
         step = self.step(setting)
         results, functions = [], []
         for part in (step.forward, step.backward):
-            function, _, _, returned, _ = compiled_now(compiler, part, caches, cold=True)
+            function, _, _, answer, _ = compiled_now(compiler, part, caches, cold=True)
             functions.append(function)
-            results.append(results_of(returned))
+            results.append(results_of(answer)[1])
         with compiler_errors():
             function = joined(step, *functions)
         self.calls = CompiledCalls(function, copies(step.inputs), [value for both in results for value in both])
@@ -107,7 +107,7 @@ class _CompiledStep:
         keys = [*(port.key for port in self.pair.forward.outputs), *(port.key for port in self.pair.backward.outputs)]
         if len(results) != len(keys):
             raise CannotTell(f"in float64 it returns {len(results)} results, where the graphs have {len(keys)}")
-        return returned(keys, [value.clone() if isinstance(value, Tensor) else None for value in results])
+        return returned(keys, [value if isinstance(value, Tensor) else None for value in results])
 
 
 def returned(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned:

@@ -37,7 +37,7 @@ from backprint.sample.save import write_tensors
 
 TEXTS = (
     "run_sample.py",
-    "values/closeness.py",
+    "judge/closeness.py",
     "values/rounding.py",
     "tools/export/rerun.py",
     "tools/export/judged.py",

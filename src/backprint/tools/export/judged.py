@@ -1,17 +1,16 @@
 """Compare a backend's outputs with eager's: bitwise, close, wrong, random or nondeterministic.
 
-An output that is not bitwise is also compared with a float64 run of the graph. It is `wrong` if its distance from eager
-exceeds the tolerance of its dtype, its distance from float64 exceeds FACTOR times eager's own, and eager does not move
-as far when its inputs, or the results of its operators, are moved by about one unit in the last place. An output is
-`nondeterministic` if two eager runs differ by more than its tolerance, or if it has memory that no operator writes, and
-`random` if it depends on random numbers that the backend draws in another way: neither is an error of the backend.
+An output that is not bitwise is compared with a float64 run of the graph by the rule of `judge/closeness`; if it is not
+close, once more with eager runs on inputs that are moved by one unit in the last place, and with operators that round
+otherwise. An output is `nondeterministic` if two eager runs differ by more than its tolerance, or if it has memory that
+no operator writes, and `random` if it depends on random numbers that the backend draws in another way: neither is an
+error of the backend.
 
 Exported files (`export`) have the functions of it that they need, so it imports only torch and the standard library.
 """
 
 import contextlib
 import functools
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,20 +18,14 @@ from typing import Any
 
 import torch
 
+from backprint.judge.closeness import NUDGES, TOLERANCE, compare, distance, rounded_again, same_bits
 from backprint.run_sample import parts
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
-from backprint.values.closeness import NUDGES, SMALL, TIMES, TOLERANCE, distance, nudge, same_bits
 from backprint.values.rounding import OtherRounding
 
-FACTOR = 4.0  # how many times as far from float64 as eager is, an output may be
 TIED = 256.0  # values that are nearer than so many units are taken for equal where the larger decides an index
 MISSED = 32  # of so many indices that nearly equal values decide, runs may not show one
-TIMES_IN_16 = 2.0  # how many times as far as runs that round otherwise, a result of 16 bits may be: they exaggerate
 SEEDS = 4  # from how many seeds a graph that draws random numbers is run again
-
-HALVES = (torch.float16, torch.bfloat16)
-"""Dtypes in which two roundings differ by one unit in the last place: sums are added up in float32. OtherRounding moves
-results by two."""
 
 WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
 
@@ -73,10 +66,11 @@ class Eager:
     @functools.cached_property
     def nudged(self) -> list[Any]:
         """The results on inputs whose numbers are moved by at most one unit in the last place; none if a run raises."""
-        source = torch.Generator().manual_seed(0)
         inputs = [copies(self.run.inputs) for _ in range(NUDGES)]
-        for value in (each for values in inputs for each in values if isinstance(each, torch.Tensor)):
-            nudge(value, source)
+        for seed, values in enumerate(inputs):
+            for value in values:
+                if isinstance(value, torch.Tensor) and value.is_floating_point() and 0 not in value.stride():
+                    value.copy_(rounded_again(value, value.dtype, seed, units=1.0))
         with contextlib.suppress(Exception):
             return [self.run.again(self.run.module(), values) for values in inputs]
         return []
@@ -116,7 +110,7 @@ class Eager:
             return True
         if one_to_the_bit(self.again[index], wanted):
             return False
-        return within_tolerance(other, wanted) or self.is_small(index, other)
+        return within_tolerance(other, wanted)
 
     def differs_where_unwritten(self, index: int, found: torch.Tensor) -> bool:
         """Whether another run's output differs only in memory that no operator writes, which two runs may find alike by
@@ -127,13 +121,6 @@ class Eager:
         numbers = wanted.is_floating_point() or wanted.is_complex()
         unwritten = filled.isnan() & ~wanted.isnan() if numbers else filled != wanted
         return nearly_equal(found.masked_fill(unwritten, 0), wanted.masked_fill(unwritten, 0))
-
-    def is_small(self, index: int, other: Any) -> bool:
-        """Whether a number's difference from this run's is small beside the largest output of its role."""
-        wanted = self.run.results[index]
-        numbers = wanted.is_floating_point() or wanted.is_complex()
-        by = apart(other, wanted) * _largest_number(wanted) if numbers else float("inf")
-        return by <= SMALL * self.largest(self.run.outputs[index][0])
 
     def largest(self, role: str) -> float:
         """Return the largest number among the outputs of a role."""
@@ -153,30 +140,58 @@ def judged(eager: Eager, index: int, found: Any) -> tuple[str, str]:
         return "bitwise", ""
     if not eager.repeats(index, eager.again[index]):
         return "nondeterministic", "two eager runs give different values"
-    error = apart(found, wanted)
-    close = within_tolerance(found, wanted)
-    text = f"relative error {error:.3g}"
+    text = f"relative error {apart(found, wanted):.3g}"
     if eager.draws and not nearly_equal(eager.reseeded_again[index], eager.reseeded[0][0][index]):
         return "nondeterministic", "two eager runs from another seed give different values"
-    if drawn := any(not eager.repeats(index, other[index]) for other, _ in eager.reseeded):
+    if any(not eager.repeats(index, other[index]) for other, _ in eager.reseeded):
         text += "; it depends on random draws"
         if not is_finite(found) and all(is_finite(other[index]) for other, _ in eager.reseeded):
             return "wrong", f"{text}; it has NaN or Inf, eager never has"
-        if not close and not draws_alike(eager, index):
+        if not within_tolerance(found, wanted) and not draws_alike(eager, index):
             return "random", text
-    elif isinstance(eager.wide, str):
-        text += f"; {eager.wide}"
-    else:
-        own, its = apart(wanted, eager.wide[index]), apart(found, eager.wide[index])
-        text += f"; from float64: {its:.3g}, eager {own:.3g}"
-        close = close or its <= FACTOR * own
-    if not close and rounding(eager, index, found, drawn):
-        return "close", f"{text}; inputs moved by a unit in the last place move eager as far"
-    if not close and rounds_as_far(eager, index, found):
-        return "close", f"{text}; eager moves as far if its operators round otherwise"
-    if not close and eager.differs_where_unwritten(index, found):
+    word, reason = _closeness(eager, index, found)
+    if word == "wrong" and eager.differs_where_unwritten(index, found):
         return "nondeterministic", "it has memory that no operator writes"
-    return "close" if close else "wrong", text
+    return word, f"{text}; {reason}" if reason else text
+
+
+def _closeness(eager: Eager, index: int, found: torch.Tensor) -> tuple[str, str]:
+    """Return `close` or `wrong` for an output that is not bitwise, and the reason."""
+    wanted = eager.run.results[index]
+    exact = None if eager.draws or isinstance(eager.wide, str) else eager.wide[index]
+    unknown = eager.wide if isinstance(eager.wide, str) else ""
+    if not wanted.is_floating_point() and not wanted.is_complex():
+        return _closeness_of_indices(eager, index, found, exact)
+    (*places, value), (*own_places, own) = strided(found), strided(wanted)
+    if not all(map(torch.equal, places, own_places)):
+        return "wrong", "a sparse result has values in other places"
+    right = own if exact is None or strided(exact)[-1].shape != own.shape else strided(exact)[-1]
+    largest = eager.largest(eager.run.outputs[index][0])
+    first = compare(value, right, own, largest=largest)
+    if first.word != "wrong":
+        return "close", unknown or f"from float64: {first.error:.3g}, {first.allowed:.3g} is allowed"
+    runs = [strided(run[index])[-1] for run in (*eager.nudged, *eager.rounded)]
+    again = compare(value, right, own, rounded=[run for run in runs if run.shape == own.shape], largest=largest)
+    if again.word != "wrong":
+        return "close", "eager moves as far if its inputs or its operators round otherwise"
+    reasons = (unknown, again.detail, f"off by {again.error:.3g}, where rounding explains {again.allowed:.3g}")
+    return "wrong", "; ".join(filter(None, reasons))
+
+
+def _closeness_of_indices(eager: Eager, index: int, found: torch.Tensor, exact: Any) -> tuple[str, str]:
+    """Return `close` if integers or booleans differ only where runs that round otherwise differ, as the indices of
+    largest values do that nearly equal values decide."""
+    wanted = eager.run.results[index]
+    if wanted.layout is not torch.strided:
+        return "wrong", ""
+    differs = found != wanted
+    for runs in ([*eager.nudged, *([] if exact is None else [eager.wide])], eager.tied):
+        moved = [run[index] != wanted for run in runs if getattr(run[index], "shape", None) == wanted.shape]
+        explained = differs & functools.reduce(torch.logical_or, moved, torch.zeros_like(differs))
+        missed = int(differs.sum()) - int(explained.sum())
+        if missed <= (int(explained.sum()) // MISSED if runs is eager.tied else 0):
+            return "close", "eager gives other indices too if its inputs or its operators round otherwise"
+    return "wrong", ""
 
 
 @contextlib.contextmanager
@@ -230,38 +245,6 @@ def draws_alike(eager: Eager, index: int) -> bool:
     others = [wanted[index] for wanted, _ in eager.reseeded]
     other = sum(apart(left, right) for left, right in zip(others, [*others[1:], others[0]], strict=True))
     return same < 0.1 * other
-
-
-def rounding(eager: Eager, index: int, found: Any, drawn: bool) -> bool:
-    """Whether a difference is small, and eager moves as far if its inputs move by one unit in the last place."""
-    wanted, moved = eager.run.results[index], [run[index] for run in eager.nudged]
-    if not wanted.is_floating_point() and not wanted.is_complex():
-        others = moved if drawn or isinstance(eager.wide, str) else [*moved, eager.wide[index]]
-        unsteady = [each != wanted for each in others if each.shape == wanted.shape]
-        return bool(unsteady) and not bool(((found != wanted) & ~functools.reduce(torch.logical_or, unsteady)).any())
-    by = apart(found, wanted) * _largest_number(wanted)
-    if not eager.is_small(index, found):
-        return False
-    return by <= TIMES * max((apart(each, wanted) * _largest_number(wanted) for each in moved), default=0.0)
-
-
-def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
-    """Whether an output is as near to eager's as eager's own are whose operators and inputs round otherwise. Of
-    integers, such as the indices of largest values, those may differ that nearly equal values decide."""
-    wanted = eager.run.results[index]
-    if wanted.is_floating_point() or wanted.is_complex():
-        wide = [] if eager.draws or isinstance(eager.wide, str) else [eager.wide]
-        moved = ([apart(run[index], wanted) for run in runs] for runs in (eager.rounded, eager.nudged, wide))
-        times = TIMES_IN_16 if wanted.dtype in HALVES else TIMES
-        return apart(found, wanted) <= times * sum(max(filter(math.isfinite, each), default=0.0) for each in moved)
-    if wanted.layout is not torch.strided:
-        return False
-    differs = found != wanted
-    unsteady = [run[index] != wanted for run in eager.tied if text_of_kind(run[index]) == text_of_kind(wanted)]
-    if not unsteady:
-        return False
-    explained = differs & functools.reduce(torch.logical_or, unsteady)
-    return int(differs.sum()) - int(explained.sum()) <= int(explained.sum()) // MISSED
 
 
 def one_to_the_bit(left: Any, right: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,33 +22,13 @@ from backprint.child.limits import limited
 from backprint.child.tensors import SharedMemory, TensorChild
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Graph, Pair
+from backprint.judge.closeness import NUDGES, compare, rounded_again, size_of
 from backprint.prove.run import RunOptions, run_graph
 from backprint.tools.kernels.loops.call import call_of, inputs_by_port
 from backprint.tools.kernels.lowered import Lowered
-from backprint.values.closeness import NOTHING
 
 SEED = 7
 """The seed of what a program draws."""
-
-NUDGES = 3
-"""On how many inputs that differ in the last bit eager is run."""
-
-TIMES = 4.0
-"""How many times what a last bit moves two results may differ."""
-
-HALVES = (torch.float16, torch.bfloat16)
-
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
-"""How far a value may be from eager's, relative to the largest of its tensor."""
-
-SMALL = 1e-4
-"""A gradient whose largest value is a smaller part of the largest gradient or tangent may be rounding alone."""
-
-OF_ROUNDING = 16.0
-"""How many times what eager is off by from float64 such a gradient may be off: how much rounding is left is chance."""
-
-ROUNDINGS = 4.0
-"""How many roundings of a half may separate two results, where no wider run says how far eager is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +81,10 @@ class Case:
     inputs: Mapping[str, Tensor]
     tangents: tuple[Tensor | None, ...]
     results: Mapping[str, Tensor]
-    reference: Mapping[str, Tensor]
-    """The results in float32 of a program of halves, where they are known."""
     nudged: tuple[Mapping[str, Tensor], ...] = ()
     """The results of eager on inputs that differ in their last bit: what is further apart for rounding alone."""
-    exact: Callable[[], Mapping[str, Tensor]] = dict
-    """Returns the results in float64, which only gradients need that may be rounding alone; none where that fails."""
+    exact: Mapping[str, Tensor] = field(default_factory=dict)
+    """The results in float64; none where the program does not run in it."""
 
 
 def compared(lowered: Lowered, cases: Sequence[Case], timeout: float) -> LoweredCheck:
@@ -118,71 +97,18 @@ def compared(lowered: Lowered, cases: Sequence[Case], timeout: float) -> Lowered
 
 
 def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> LoweredRow:
-    """Return how far a result is from eager; a half from the program in float32, where that is known."""
+    """Return how far a result is from eager in float64, where that is known, else from eager."""
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
         return LoweredRow(case.size, port, float("inf"), 0.0)
-    if eager.dtype in HALVES and port in case.reference:
-        return _row_of_halves(case.size, port, result, eager, case.reference[port])
-    half = eager.dtype in HALVES
-    allowed = ROUNDINGS * torch.finfo(eager.dtype).eps if half else TOLERANCE.get(eager.dtype, 0.0)
-    moved = [TIMES * farthest(results[port], eager) for results in case.nudged if port in results]
-    row = LoweredRow(case.size, port, farthest(result, eager), max([allowed, *moved]))
-    return row if row.ok or half else replace(row, allowed=max(row.allowed, _of_rounding(case, port, eager)))
-
-
-def _of_rounding(case: Case, port: str, eager: Tensor) -> float:
-    """Return how far a gradient that is 0 but for rounding may be from eager's, relative to the largest of its tensor;
-    0.0 of another result."""
-    gradients = [value for name, value in case.results.items() if name.startswith("gradient ")]
-    tangents = [tangent for tangent in case.tangents if tangent is not None]
-    scale = max(map(largest, (*gradients, *tangents)), default=0.0)
-    if not port.startswith("gradient ") or largest(eager) > SMALL * scale:
-        return 0.0
-    exact = case.exact().get(port)
-    if exact is None:
-        return 0.0
-    allowed = OF_ROUNDING * largest(wide(eager) - exact)
-    if largest(exact) <= TOLERANCE[torch.float64] * scale:  # exactly 0: its terms cancel, and they are no larger
-        allowed = max(allowed, TOLERANCE.get(eager.dtype, 0.0) * scale)
-    return allowed / max(largest(eager), NOTHING)
-
-
-def largest(value: Tensor) -> float:
-    """Return the largest absolute value that is finite."""
-    return float(value.detach().abs().nan_to_num(0, 0, 0).max()) if value.numel() else 0.0
-
-
-def _row_of_halves(size: str, port: str, result: Tensor, eager: Tensor, reference: Tensor) -> LoweredRow:
-    """Return how far a half is from float32, beside how far eager is. Where eager overflows, it has no right answer to
-    compare with, so such elements are left out; where it is NaN as float32 is, the result has to be too."""
-    is_finite = eager.isfinite() & (reference.abs() <= torch.finfo(eager.dtype).max)
-    is_nan = eager.isnan() & reference.isnan()
-    if not is_finite.any() or not result[is_nan].isnan().all():
-        return LoweredRow(size, port, float("inf"), 0.0)
-    own = distance(eager[is_finite], reference[is_finite])
-    difference = distance(result[is_finite], reference[is_finite])
-    return LoweredRow(size, port, difference, max(2 * own, 4 * torch.finfo(eager.dtype).eps))
-
-
-def wide(value: Tensor) -> Tensor:
-    """Return numbers in double precision."""
-    return value.to(torch.complex128 if value.is_complex() else torch.float64)
-
-
-def farthest(value: Tensor, eager: Tensor) -> float:
-    """Return the largest difference from eager, relative to its largest value."""
-    if not eager.numel():
-        return 0.0
     if not (eager.is_floating_point() or eager.is_complex()):
-        return float((value != eager).any())
-    scale = eager.abs().nan_to_num(0, 0, 0).max().clamp_min(NOTHING)
-    same = (value == eager) | (value.isnan() & eager.isnan())
-    return float(torch.where(same, 0.0, (wide(value) - wide(eager)).abs() / scale).max())
-
-
-def distance(value: Tensor, reference: Tensor) -> float:
-    """Return the relative distance of two tensors."""
-    return float((value.double() - reference.double()).norm() / reference.double().norm().clamp_min(1e-30))
+        return LoweredRow(case.size, port, float((result != eager).any()), 0.0)
+    kind = port.partition(" ")[0]
+    largest = max(size_of(value) for name, value in case.results.items() if name.partition(" ")[0] == kind)
+    rounded = [results[port] for results in case.nudged if port in results]
+    closeness = compare(result, case.exact.get(port, eager), eager, rounded=rounded, largest=largest)
+    if closeness.word == "unknown":  # no element, or none that is a number in eager
+        return LoweredRow(case.size, port, 0.0, 0.0)
+    return LoweredRow(case.size, port, closeness.error, closeness.allowed)
 
 
 # ---- Cases of a function or a module
@@ -194,64 +120,45 @@ def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDG
     args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
     results, tangents = run_eager(lowered, lowered.function, args, kwargs, named, None)
-    reference: dict[str, Tensor] = {}
-    if any(value.dtype in HALVES for value in results.values()):
-        function = widened(lowered.function)
-        args, kwargs = widened(call.args), widened(dict(call.kwargs))
-        wide = named_inputs(lowered, function, args, kwargs)
-        wide_tangents = [None if item is None else item.float() for item in tangents]
-        reference, _ = run_eager(lowered, function, args, kwargs, wide, wide_tangents)
     nudged = []
-    for source in sources(nudges):
+    for seed in range(nudges):
         function = lowered.function
         if isinstance(function, nn.Module):
             function = copy.deepcopy(function)
             for parameter in function.parameters():
-                parameter.data = nudge(parameter.data, source)
-        args, kwargs = tree_map(lambda value, source=source: nudge(value, source), (call.args, dict(call.kwargs)))
+                parameter.data = nudge(parameter.data, seed)
+        args, kwargs = tree_map(lambda value, seed=seed: nudge(value, seed), (call.args, dict(call.kwargs)))
         inputs = named_inputs(lowered, function, args, kwargs)
-        moved = [None if item is None else nudge(item, source) for item in tangents]
+        moved = [None if item is None else nudge(item, seed) for item in tangents]
         nudged.append(run_eager(lowered, function, args, kwargs, inputs, moved)[0])
-
-    def exact() -> Mapping[str, Tensor]:
-        double = torch.float64
-        try:
-            function = widened(lowered.function, double)
-            args, kwargs = widened(call.args, double), widened(dict(call.kwargs), double)
-            inputs = named_inputs(lowered, function, args, kwargs)
-            return run_eager(lowered, function, args, kwargs, inputs, [widened(item, double) for item in tangents])[0]
-        except (RuntimeError, TypeError):  # the program has another dtype inside
-            return {}
-
-    return Case(size, named, tuple(tangents), results, reference, tuple(nudged), exact)
+    exact: dict[str, Tensor] = {}
+    with contextlib.suppress(RuntimeError, TypeError):  # the program has another dtype inside
+        function = widened(lowered.function)
+        args, kwargs = widened(call.args), widened(dict(call.kwargs))
+        inputs = named_inputs(lowered, function, args, kwargs)
+        wide = [widened(item) for item in tangents]
+        exact = run_eager(lowered, function, args, kwargs, inputs, wide)[0]
+    return Case(size, named, tuple(tangents), results, tuple(nudged), exact)
 
 
-def sources(count: int) -> Iterator[torch.Generator]:
-    """Yield the generators of nudges."""
-    return (torch.Generator().manual_seed(seed) for seed in range(count))
-
-
-def nudge(value: Any, source: torch.Generator) -> Any:
-    """Return a float32 or float64 tensor whose elements moved by a last bit, up, down or not; another value as it
-    is."""
-    if not isinstance(value, Tensor) or value.dtype not in TOLERANCE:
+def nudge(value: Any, seed: int) -> Any:
+    """Return a float32 or float64 tensor whose elements moved by up to a last bit; another value as it is."""
+    if not isinstance(value, Tensor) or value.dtype not in (torch.float32, torch.float64):
         return value
-    signs = torch.randint(-1, 2, value.shape, generator=source).to(value.device)
-    moved = value.detach() * (1 + signs * torch.finfo(value.dtype).eps)
-    return moved.to(value.dtype).requires_grad_(value.requires_grad)
+    moved = rounded_again(value.detach(), value.dtype, seed, units=1.0)
+    return moved.requires_grad_(value.requires_grad)
 
 
-def widened(value: Any, dtype: torch.dtype = torch.float32) -> Any:
-    """Return arguments or a module whose halves, and with float64 all floats, are of a wider dtype."""
+def widened(value: Any) -> Any:
+    """Return arguments or a module with all floating-point tensors in float64."""
     if isinstance(value, Tensor):
-        narrow = value.dtype in HALVES or (dtype is torch.float64 and value.is_floating_point())
-        wide = value.detach().to(dtype) if narrow else value.detach().clone()
+        wide = value.detach().to(torch.float64) if value.is_floating_point() else value.detach().clone()
         return wide.requires_grad_(value.requires_grad)
     if isinstance(value, nn.Module):
-        return copy.deepcopy(value).to(dtype)
+        return copy.deepcopy(value).to(torch.float64)
     if isinstance(value, (tuple, list)):
-        return type(value)(widened(item, dtype) for item in value)
-    return {key: widened(item, dtype) for key, item in value.items()} if isinstance(value, dict) else value
+        return type(value)(widened(item) for item in value)
+    return {key: widened(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -320,13 +227,13 @@ def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], g
     nudged = [
         results_of(
             lowered,
-            {name: nudge(value, source) for name, value in values.items()},
-            [nudge(item, source) for item in tangents],
+            {name: nudge(value, seed) for name, value in values.items()},
+            [nudge(item, seed) for item in tangents],
         )
-        for source in sources(NUDGES)
+        for seed in range(NUDGES)
     ]
     given = {name: values[name] for name in face.inputs}
-    return Case(size, given, tangents, results_of(lowered, values, tangents), {}, tuple(nudged))
+    return Case(size, given, tangents, results_of(lowered, values, tangents), tuple(nudged))
 
 
 def _results_of_program(
@@ -420,7 +327,7 @@ def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[d
         try:
             answers = [_answer_to(child, case, face.gradients) for case in cases]
         except ChildDied as error:
-            raise RefusedError(f"{lowered.name}: its file: {error}\n{error.end.printed[-2000:]}") from None
+            raise RefusedError(f"{lowered.name}: its file: {error}\n{error.end.printed[-2000:]}".rstrip()) from None
         finally:
             child.close()
     outputs = [f"output {name}" for name in face.outputs]

@@ -25,12 +25,12 @@ from backprint.graph.operators import operators
 from backprint.graph.steps import behind, mapped, used
 from backprint.graph.text import show_step
 from backprint.graph.verdicts import GOOD
+from backprint.judge.closeness import TOLERANCE, distance, same_bits
 from backprint.prove.draws import draw_from_recipes
 from backprint.prove.results import compare
 from backprint.prove.run import perform_steps, subgraphs
 from backprint.prove.whole import CaptureRun, PairRun, sum_in_order
 from backprint.tools.parts.cuts import ForwardPart, Piece, forwards, homes
-from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.settings import RandomStates, random_states, set_random_states
 
 # ---- Borders: the values that cross between parts, and their names

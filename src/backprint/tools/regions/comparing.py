@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.graph.verdicts import GOOD, REFUTED, PortVerdict
+from backprint.judge.closeness import NOTHING, distance
 from backprint.prove.results import compare, verdict_of_error
 from backprint.tools.regions.dumps import read_passes
 from backprint.tools.regions.nouns import Flowed, Pass
-from backprint.values.closeness import NOTHING, distance
 from backprint.values.statistics import Stats
 from backprint.values.tree import strided_parts
 
@@ -135,7 +135,11 @@ def _compare_flowed(name: str, role: str, left: Flowed | None, right: Flowed | N
         detail = f"{left.gradient.layout} in the first, {right.gradient.layout} in the second"
         return PortVerdict(name, role, "wrong", detail)
     if by_values and left.dtype == right.dtype:
-        return compare(name, role, right.gradient, left.gradient)
+        port = compare(name, role, right.gradient, left.gradient)
+        if not port.error or not math.isfinite(port.error):
+            return port
+        # Neither side can be run again, so what rounding explains is not known.
+        return verdict_of_error(name, role, _distance(right.gradient, left.gradient), left.dtype)
     if by_values:
         port = verdict_of_error(name, role, _distance(right.gradient, left.gradient), left.dtype, right.dtype)
     elif left.stats is not None and right.stats is not None:

@@ -5,7 +5,7 @@ This module is the face: `swap`.
 - `patterns`: which modules a pattern names. `solutions`: how a solution is called. `guards`: what it is for.
 - `places`: one module whose forward is replaced. `swapped`: all of them, put in and taken out.
 - `steps`: a model's step, and the values that it runs on. `watched`: the places during a proof. `proving`: the step
-  before and after, and each place alone. `measures`: how far two results are apart. `proved`: the rows, and their text.
+  before and after, and each place alone. `proved`: the rows, and their text.
 - `gain`: the times of both in turns.
 """
 

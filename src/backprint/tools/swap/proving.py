@@ -19,13 +19,12 @@ from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
 from backprint._torch.operators import schema_of
 from backprint.derive.called import Call, Program, copies_for, in_dtype, in_words, read_check, run_forward, run_on
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
-from backprint.derive.compared import REAL, size_of
 from backprint.derive.hostile import repeated_indices
 from backprint.derive.setting import is_inexact, own_source
 from backprint.derive.unusual import FAIR, MEANS, OF_FLOAT16, SIZES, is_integer
 from backprint.derive.usage import SMALLER
 from backprint.errors import UsageError, is_defect
-from backprint.tools.swap.measures import apart
+from backprint.judge.closeness import REAL, Closeness, compare, same_bits, size_of
 from backprint.tools.swap.places import Place
 from backprint.tools.swap.proved import ALONE, CALLS, GRADIENT, LOSS, SETTINGS, WRITTEN, SwapProof
 from backprint.tools.swap.solutions import name_of
@@ -40,7 +39,7 @@ from backprint.tools.swap.steps import (
     wanted_as_they_are,
     widened,
 )
-from backprint.tools.swap.watched import SeenCall, Watcher, as_they_were, put_in, record, same_bits
+from backprint.tools.swap.watched import SeenCall, Watcher, as_they_were, put_in, record
 from backprint.values.settings import (
     TORCH_RANDOM,
     outside_modes,
@@ -229,13 +228,13 @@ class Pass:
                 yield self.judged(check, prefix + name, None, None, verdict, random, "it has other values")
                 continue
             tensors = mine, exact[name], theirs, moved[name]
-            difference = apart(*tensors, largest, coarser(kind, self.computes_in), self.times)
-            if difference.verdict == WRONG and not self.is_for_all():
-                coarse = apart(*tensors, largest, coarser(self.own_kind, torch.float32), self.times)
-                difference = replace(difference, verdict=WITHIN) if coarse.verdict == OK else difference
-            yield self.judged(
-                check, prefix + name, difference.error, difference.allowed, difference.verdict, random, detail
-            )
+            closeness = _compare_or_zero(*tensors, coarser(kind, self.computes_in), largest, self.times)
+            verdict = _verdict_of(closeness)
+            if verdict == WRONG and not self.is_for_all():
+                coarse = _compare_or_zero(*tensors, coarser(self.own_kind, torch.float32), largest, self.times)
+                verdict = WITHIN if _verdict_of(coarse) == OK else verdict
+            error, allowed = (None, None) if verdict.startswith(NOT_TRIED) else (closeness.error, closeness.allowed)
+            yield self.judged(check, prefix + name, error, allowed, verdict, random, detail or closeness.detail)
 
     def judged(
         self,
@@ -482,6 +481,32 @@ def _with_large_mean(value: Tensor) -> Tensor:
         return value
     deviation = float(value.detach().double().std(correction=0))
     return value + MEANS[value.dtype] * deviation if math.isfinite(deviation) and deviation else value
+
+
+def _compare_or_zero(
+    ours: Tensor | None,
+    exact: Tensor | None,
+    own: Tensor | None,
+    moved: Tensor | None,
+    dtype: torch.dtype,
+    largest: float,
+    times: float,
+) -> Closeness:
+    """Compare a result with that of the untouched program, where None is 0 everywhere."""
+    shape = next((tensor for tensor in (exact, own, ours) if tensor is not None), None)
+    if shape is None:
+        return Closeness("close", 0.0, 0.0)
+    zero = torch.zeros_like(shape)
+    mine, right, eager, again = (zero if tensor is None else tensor for tensor in (ours, exact, own, moved))
+    return compare(mine, right, eager, moved=(again,), dtype=dtype, largest=largest, times=times)
+
+
+def _verdict_of(closeness: Closeness) -> str:
+    """Return the verdict of a row. A proof asks for evidence: what is close and proves little is not tried."""
+    if closeness.word == "wrong":
+        return WRONG
+    reason = closeness.weak or (closeness.detail if closeness.word != "close" else "")
+    return f"{NOT_TRIED}: {reason}" if reason else OK
 
 
 def other_calls(inputs: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from backprint._torch import pytree
 from backprint.derive.called import Call, Program
-from backprint.derive.compared import REAL, rounded_again, size_of
 from backprint.derive.setting import is_inexact, own_source, wide
 from backprint.errors import UsageError
+from backprint.judge.closeness import REAL, rounded_again, size_of
 from backprint.values.results import outputs_of
 from backprint.values.tree import copy_values
 
@@ -121,11 +121,8 @@ def widened(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
     """Return the values in float64, rounded once more as the coarser of their dtype and another rounds."""
-    source = own_source(seed)
     return {
-        name: rounded_again(
-            wide(value), coarser(value.dtype, computes_in) if is_inexact(value) else value.dtype, source
-        )
+        name: rounded_again(wide(value), coarser(value.dtype, computes_in), seed) if is_inexact(value) else value
         for name, value in values.items()
     }
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.derive.called import in_words
+from backprint.judge.closeness import same_bits
 from backprint.tools.swap.guards import arguments_of, flatten, leaf_names, learn, state_of
 from backprint.tools.swap.places import Place
 from backprint.tools.swap.solutions import name_of
@@ -146,13 +147,6 @@ def _same_states(before: RandomStates, after: RandomStates) -> bool:
     """Whether no random number was drawn between two states."""
     pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)
     return len(before.cuda) == len(after.cuda) and all(torch.equal(*pair) for pair in pairs)
-
-
-def same_bits(tensor: Tensor, copy: Tensor) -> bool:
-    """Whether two tensors have equal values, NaN included."""
-    tensor = tensor.detach()
-    equal = (tensor == copy) | ((tensor != tensor) & (copy != copy))
-    return tensor.shape == copy.shape and bool(equal.all())
 
 
 def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:

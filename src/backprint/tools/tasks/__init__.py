@@ -6,7 +6,7 @@ This module is the face: `make`, `check` and `make_set`.
 - `writing`: a task written as a folder. `text`: the texts in it. `folder`: a folder read, which runs nothing of it.
 - `solver`: the process in which a solution works. `relied_on`: what it must not replace there. `solving`: that process
   as a function, seen from the judge.
-- `judge`: every comparison of a solution. `usage`: calls as a model makes them. `rounding`: 16 bits on the whole.
+- `judge`: every comparison of a solution. `usage`: calls as a model makes them.
   `edges`, `sizes`: edge values, other sizes. `timing`: its time.
 - `sets`: a task for each different part of a corpus.
 """

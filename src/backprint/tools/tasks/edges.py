@@ -16,11 +16,12 @@ from torch import Tensor
 
 from backprint.derive.called import run_forward
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
-from backprint.derive.compared import NoReference, Result, Subject, differ, expected_of, precise, size_of
+from backprint.derive.compared import NoReference, Result, Subject, differ, expected_of
 from backprint.derive.otherwise import unless_rounding
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact
 from backprint.derive.unusual import with_inputs
+from backprint.judge.closeness import precise, size_of
 from backprint.tools.tasks.program import ReferenceFailed
 from backprint.tools.tasks.solving import SolutionFailed
 

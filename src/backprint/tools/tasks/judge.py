@@ -25,7 +25,7 @@ from backprint.child.processes import check_platform, prctl
 from backprint.common.memory import available_bytes
 from backprint.derive.called import Call, Program, in_dtype, run_forward
 from backprint.derive.checked import DERIVATIVE, NOT_TRIED, OK, WRONG, CheckRow
-from backprint.derive.compared import NUMBERS, TINY, NoReference, Result, Subject, expected_of, precise
+from backprint.derive.compared import NUMBERS, NoReference, Result, Subject, expected_of
 from backprint.derive.differences import by_differences
 from backprint.derive.function import checks_of
 from backprint.derive.hostile import indices_of
@@ -34,11 +34,11 @@ from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact, wide
 from backprint.derive.unusual import with_inputs
 from backprint.errors import RefusedError
+from backprint.judge.closeness import LEAST, precise
 from backprint.tools.tasks.edges import edge_rows
 from backprint.tools.tasks.folder import ReadTask
 from backprint.tools.tasks.nouns import FirstWrong, SolutionTime, TaskReport
 from backprint.tools.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values
-from backprint.tools.tasks.rounding import rounding_rows
 from backprint.tools.tasks.sizes import other_sizes
 from backprint.tools.tasks.solver import PR_SET_DUMPABLE
 from backprint.tools.tasks.solving import Remote, SolutionFailed, SolutionProcess, SolutionRaised
@@ -179,7 +179,7 @@ class Contents:
     def has_power(self, values: Mapping[str, Tensor]) -> bool:
         """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
         before, now = (self.exact(some) for some in (self.captured, values))
-        least = TINY.get(self.kind, 1e-3)
+        least = LEAST.get(self.kind, 1e-3)
         return any(is_inexact(exact) and apart(exact, before[name]) > least for name, exact in now.items())
 
     def exact(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -283,7 +283,6 @@ class Judging:
         stages: dict[str, Callable[[], Iterator[Result]]] = {
             "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
             "memory": self.memory_rows,
-            "on the whole": lambda: self.on_the_whole(self.subject(values)),
             "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.fresh(51)),
             "further draws": lambda: self.further_draws(values),
             "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.contents.seed),
@@ -342,10 +341,6 @@ class Judging:
             yield from self.compared(name, drawn)
         self.remote.again = False
 
-    def on_the_whole(self, subject: Subject) -> Iterator[Result]:
-        """Yield rows for the norms of what results in 16 bits are off by."""
-        yield from rounding_rows(subject, expected_of(subject, subject.values))
-
     def compared(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield rows for outputs, and gradients for random tangents, with these inputs."""
         subject = self.subject(values)
@@ -357,7 +352,6 @@ class Judging:
         results = with_inputs(subject, check, values, expected)
         for row, fault in unless_rounding(subject, results) if check == LARGER else results:
             yield _refusal_is_wrong(row), fault
-        yield from rounding_rows(subject, expected)
 
     def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
         """Yield rows in another dtype, if the solution takes it."""
@@ -371,7 +365,6 @@ class Judging:
             )
             return
         yield from checks_of(subject, 1, self.indices)
-        yield from self.on_the_whole(subject)
 
     def derivative(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield whether the backward is the derivative of the solution's own forward, if the reference's is."""

@@ -23,8 +23,8 @@ from backprint.child.ends import ChildDied
 from backprint.child.limits import limited
 from backprint.child.processes import kill, prctl, resident_bytes
 from backprint.child.tensors import HeldBudget, SharedMemory, TensorChild, UnsentValue, put_inputs
-from backprint.derive.compared import TINY, precise, size_of
 from backprint.derive.setting import is_inexact
+from backprint.judge.closeness import LEAST, precise, same_bits, size_of
 from backprint.tools.measuring.asking import TOLD, CompilerFailed
 from backprint.tools.measuring.clocks import CheatFound
 from backprint.tools.tasks.program import TaskProgram
@@ -339,13 +339,6 @@ def _digest_of_result(value: Any) -> str:
     return digest([value.contiguous()]) if isinstance(value, Tensor) else ""
 
 
-def same_bits(before: Tensor, after: Tensor) -> bool:
-    """Whether two tensors have the same shape and bits."""
-    if before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    return torch.equal(as_bytes(before.cpu()), as_bytes(after.cpu()))
-
-
 def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> float:
     """Return how far two results are apart, relative to the largest value, which is at least `least`, in units of what
     rounding of their dtype may make; infinite where only one is a number."""
@@ -358,4 +351,4 @@ def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> f
     left, right = precise(before), precise(now)
     apart = torch.where((left == right) | (left.isnan() & right.isnan()), 0.0, (left - right).abs())
     size = max(size_of(before), least)
-    return float(apart.nan_to_num(math.inf, math.inf).max()) / (size or 1.0) / TINY.get(before.dtype, 1e-6)
+    return float(apart.nan_to_num(math.inf, math.inf).max()) / (size or 1.0) / LEAST.get(before.dtype, 1e-6)

@@ -22,10 +22,10 @@ from torch import Tensor
 from backprint.child.ends import ChildDied
 from backprint.child.processes import processor_seconds
 from backprint.child.tensors import put_inputs
-from backprint.derive.compared import TINY, size_of
 from backprint.derive.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
 from backprint.graph.nouns import TensorSpec
+from backprint.judge.closeness import LEAST, size_of
 from backprint.tools.export.rerun import laid
 from backprint.tools.measuring.asking import CompilerFailed
 from backprint.tools.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
@@ -335,7 +335,7 @@ class Rounds:
             if not isinstance(value, Tensor) or (value.shape, value.dtype) != (right.shape, right.dtype):
                 return f"{name} of a timed call is {value if not isinstance(value, Tensor) else list(value.shape)}"
             off = relative(right, value, SMALL * largest)
-            size = max(size_of(right), SMALL * largest) * TINY.get(right.dtype, 1e-6)
+            size = max(size_of(right), SMALL * largest) * LEAST.get(right.dtype, 1e-6)
             most = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
             if off > most and (not is_inexact(right) or bool(right.isfinite().all())):
                 return f"{name} of a timed call is off by {off * size:.3g}, where {most * size:.3g} is allowed"

@@ -17,12 +17,13 @@ from backprint.common.files import write_file
 from backprint.common.folders import unfinished_folder
 from backprint.derive.called import Program, run_forward
 from backprint.derive.check import derivatives_of
-from backprint.derive.compared import Expected, NoReference, Subject, differ, expected_of, item, of_reference, size_of
+from backprint.derive.compared import Expected, NoReference, Subject, differ, expected_of, item, of_reference
 from backprint.derive.setting import drawn_like, is_inexact, wide
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
+from backprint.judge.closeness import size_of
 from backprint.sample.inputs import fit
 from backprint.sample.place import settle
 from backprint.tools.cost.work import Work, least_step_work, least_work

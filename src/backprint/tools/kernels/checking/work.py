@@ -13,7 +13,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from backprint.child.child import line_of
 from backprint.errors import BackprintError, RefusedError, ReplayError
 from backprint.graph.verdicts import GOOD, KERNELS_EAGER, PortVerdict, Verdict, worst
 from backprint.sample.load import load
-from backprint.tools.export.judged import Eager, apart, judged, widen, widened_class
+from backprint.tools.export.judged import Eager, apart, judged
 from backprint.tools.export.rerun import EagerRun
 from backprint.tools.kernels.build_triton import grid_of, kernel_loaded_from
 from backprint.tools.kernels.checking.check import LiftedRun, lifted_run
@@ -44,90 +43,6 @@ from backprint.tools.kernels.extraction import load_wrapper, may_be_workspace, w
 from backprint.tools.kernels.inductor import lowering_for
 from backprint.tools.kernels.nouns import Kernel, LoweredPort, target_named
 from backprint.tools.lowering.subjects import BenchGraph, bench_graphs
-
-# ------------------------------------------------------------------ how far rounding explains a difference
-#
-# The tolerance of a dtype is wide enough for a compiler that reorders a whole graph, and so for an error in a kernel:
-# within that of bfloat16, a row of a gradient may be wrong. So results that are close must also be about as near to
-# float64 as eager's are, in the mean and at most. float32 may also be as far as an eager run whose operators round
-# otherwise.
-
-
-MEAN_TIMES, MOST_TIMES = 2.0, 2.0
-"""How far results may be from float64, as multiples of eager's distance: root mean square, and largest difference."""
-
-WIDER = 1.25, 1.5
-"""The multiples for a saved tensor that has a wider dtype on the target: eager has rounded it, the kernels have not."""
-
-FEW = 256
-"""Of fewer elements, chance decides how far eager is from float64: results may be as far as moved inputs make them."""
-
-LOW = (torch.bfloat16, torch.float16)
-
-
-@dataclass(frozen=True)
-class RoundingBound:
-    """The eager runs by which rounding is known. `kernel_inputs` are the inputs of the kernels on the target."""
-
-    eager: Eager
-    kernel_inputs: Sequence[Any]
-
-    @cached_property
-    def exact(self) -> Any:
-        """The results in float64 on the inputs of the kernels; a text if that run raises."""
-        run = self.eager.run
-        if isinstance(self.eager.wide, str) or len(self.kernel_inputs) != len(run.inputs):
-            return self.eager.wide
-        pairs = zip(
-            self.kernel_inputs, run.inputs, strict=True
-        )  # of a saved tensor with another shape on the target: eager's
-        inputs = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
-        return run.again(widened_class(run.module)(), [widen(value) for value in inputs])
-
-    def complaint(self, place: int, result: Any) -> str:
-        """Return why a result is further from eager's than rounding explains; '' if it is not, or float64 is not
-        known."""
-        wanted = self.eager.run.results[place]
-        if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(self.exact, str):
-            return ""
-        kernel_distance, eager_distance = (
-            distances(result, self.exact[place]),
-            distances(wanted, self.eager.wide[place]),
-        )
-        wider = result.dtype.itemsize > wanted.dtype.itemsize and wanted.numel() >= FEW
-        allowed = (
-            (WIDER[0] * eager_distance[0], WIDER[1] * eager_distance[1])
-            if wider
-            else self.allowed(place, wanted, eager_distance)
-        )
-        if kernel_distance[0] <= allowed[0] and kernel_distance[1] <= allowed[1]:
-            return ""
-        return (
-            f"further from float64 than rounding explains: {kernel_distance[0]:.2g} in the mean and "
-            f"{kernel_distance[1]:.2g} at most, where "
-            f"{allowed[0]:.2g} and {allowed[1]:.2g} are explained"
-        )
-
-    def allowed(self, place: int, wanted: Tensor, own: tuple[float, float]) -> tuple[float, float]:
-        """Return the mean and the largest difference from float64 that rounding explains."""
-        unit = torch.finfo(wanted.dtype).eps
-        sizes = distances(wanted, torch.zeros_like(wanted))
-        low = wanted.dtype in LOW
-        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], 2 * unit * sizes[1])]
-        runs: list[Any] = [] if low else list(self.eager.rounded)
-        if wanted.numel() < FEW:
-            runs += self.eager.nudged
-        floors += [distances(run[place], wanted) for run in runs]
-        mean, most = (max(values) for values in zip(*floors, strict=True))
-        return max(MEAN_TIMES * own[0], mean), max(MOST_TIMES * own[1], most)
-
-
-def distances(left: Tensor, right: Tensor) -> tuple[float, float]:
-    """Return the root mean square and the largest of the differences of two tensors, where both are finite."""
-    difference = (left.double() - right.double()).abs()
-    finite = difference[torch.isfinite(difference)]
-    return (float(finite.square().mean().sqrt()), float(finite.max())) if finite.numel() else (0.0, 0.0)
-
 
 # ------------------------------------------------------------------ a wrapper and its kernels on CPU tensors
 #
@@ -408,8 +323,8 @@ class GraphCheck:
         if tuple(lifted.names) != self.subject.draws:
             raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
         inputs = self.inputs_of_kernels(lifted)
-        bound = RoundingBound(Eager(self.judging_run(lifted, inputs), _refuse_redraw), inputs)
-        return GraphJudge(self.plan, self.folder, bound)
+        eager = Eager(self.judging_run(lifted, inputs), _refuse_redraw)
+        return GraphJudge(self.plan, self.folder, eager, inputs)
 
     def inputs_of_kernels(self, lifted: LiftedRun) -> list[Any]:
         """Return the inputs of the kernels: eager's, and for a backward the tensors that its forward's kernels
@@ -452,12 +367,13 @@ class GraphJudge:
 
     plan: CheckPlan
     folder: Path
-    bound: RoundingBound
+    eager: Eager
+    kernel_inputs: Sequence[Any]
 
     @property
     def run(self) -> EagerRun:
         """The eager run that results are compared with."""
-        return self.bound.eager.run
+        return self.eager.run
 
     def results(self, subject: CheckSubject, place: int = 0) -> tuple[_KernelRuns, list[Any]]:
         """Run the kernels in one of their configurations; return which ran, and the results."""
@@ -465,7 +381,7 @@ class GraphJudge:
         sources.mkdir(exist_ok=True)
         with lowering_for(target_named(self.plan.target), self.plan.threads):
             runnable = _runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
-            return runnable.runs, runnable.run(self.bound.kernel_inputs)
+            return runnable.runs, runnable.run(self.kernel_inputs)
 
     def verdict(self, subject: CheckSubject, runs: _KernelRuns, results: Sequence[Any]) -> Verdict:
         """Compare results with eager's."""
@@ -473,7 +389,7 @@ class GraphJudge:
         if len(results) != len(wanted):
             counts = f"{len(results)} results, and eager gives {len(wanted)}"
             return Verdict("wrong", subject.title, f"the kernels give {counts}")
-        ports = tuple(_port_verdicts(self.bound, subject, results))
+        ports = tuple(_port_verdicts(self.eager, subject, results))
         word = worst(
             [port.verdict for port in ports if not (port.role == "saved" and _others_are_compared(port, ports))]
         )
@@ -494,13 +410,12 @@ class GraphJudge:
 
     def warm(self) -> None:
         """Run eager in all the ways that comparisons may need."""
-        eager = self.bound.eager
-        _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
+        eager = self.eager
+        _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded
 
 
-def _port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
+def _port_verdicts(eager: Eager, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
     """Yield the PortVerdict of each output."""
-    eager = bound.eager
     lowered = {(port.role, port.name): port.shape for port in subject.outputs}
     for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
         result = _as_captured(results[place], wanted) if role == "saved" else results[place]
@@ -513,8 +428,6 @@ def _port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequenc
             yield PortVerdict(name, role, "unproven", detail)
             continue
         word, detail = judged(eager, place, result)
-        if word == "close" and (complaint := bound.complaint(place, results[place])):
-            word, detail = "wrong", f"{detail}; {complaint}"
         error = apart(result, wanted) if word in ("close", "wrong") and same_shape(result, wanted) else 0.0
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 

@@ -142,10 +142,10 @@ class Runs:
         lowered, program = self.lowered, self.program
         args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
         if double:
-            args, kwargs, program = (widened(item, torch.float64) for item in (args, kwargs, program))
+            args, kwargs, program = (widened(item) for item in (args, kwargs, program))
         named = named_inputs(lowered, program, args, kwargs)
         if double:
-            named = {name: x if x.requires_grad else widened(x, torch.float64) for name, x in named.items()}
+            named = {name: x if x.requires_grad else widened(x) for name, x in named.items()}
         results, tangents = run_eager(lowered, program, args, kwargs, named, None)
         keys = zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
         return {key: named[port].detach() for key, port in keys}, results, tangents

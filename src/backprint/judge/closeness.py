@@ -1,0 +1,309 @@
+"""Whether a result is right: as near to the exact one as rounding explains.
+
+Of a result (`ours`), three results of its reference are known, or some of them:
+
+- `exact`: in float64, with which `ours` is compared;
+- `own`: in the dtype of `ours`;
+- `rounded`: in its dtype, with operators that round otherwise, as another order of additions does;
+- `moved`: on inputs that are moved by as much as rounding moves them.
+
+`ours` may be TIMES as far from `exact` as rounding explains: as far as `own` is, as `rounded` are from `own`, as
+`moved` are up to a limit (MOST_MOVED), and a few units in the last place (LEAST). Three measures are compared, because
+each sees what others do not: the largest difference sees one wrong element, the norm sees many that are a little off,
+and the factor sees a result that is 1% too large below rounding that is larger than that.
+
+Exported files (`tools/export/export`) have the functions of it that they need, so it imports only torch and the
+standard library.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+VERSION = 1
+"""The version of the rule. Verdicts carry it: another version may give another word."""
+
+TIMES = 2.0
+"""How many times as far from the exact result as rounding explains a result may be."""
+
+LEAST = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+"""How far off the reference is taken to be at least, relative to the largest value, however exact it is by chance."""
+
+LEAST_OF_ALL = {torch.float64: 5e-12, torch.float32: 2e-6}
+"""The same for the norm and the factor. In other dtypes it is an eighth of the distance between two numbers, because
+what is rounded up and what is rounded down make up for one another."""
+
+OF_NORM = 2.0
+"""How many times more the norm may be off: the reference's largest error is seldom matched, its norm often exceeded by
+another way to compute the same, as flash attention is."""
+
+MOST_MOVED = 8.0
+"""How many times LEAST the movement of a result explains: an ill-conditioned one may move without bound."""
+
+SMALL = 0.1
+"""A result of the reference whose error is more than this part of it is nothing but rounding."""
+
+OF_ROUNDING = 8.0
+"""How many times as far such a result may be off: it is chance how much rounding is left."""
+
+NOISE = 0.01
+"""The part of LEAST, relative to the largest of all results of its kind, that such a result may be off in any case."""
+
+SEEN = 5e-3
+"""A comparison that would let pass a result which is 1% off proves little: half of that is the most it may allow."""
+
+PROVES = 1e-4
+"""A result that is nothing but rounding proves little if more than this part of the largest one is allowed."""
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+NO_ELEMENTS = "it has no elements"
+NOT_FINITE = "the reference has no finite element"
+OWN_NOT_FINITE = "the reference has NaN or Inf in this dtype, and not in float64"
+OTHER_PLACES = "NaN or Inf where the reference has none, or the reverse"
+UNSTEADY = "rounding the inputs once more moves the reference as far, as where a spike flips"
+TOO_COARSE = "the reference is itself so far from float64 that 1% would not be seen"
+ALL_ZERO = "it is 0 everywhere, as all others of its kind, and proves nothing"
+MEASURES = "in the norm", "too large or too small as a whole"
+"""What the two measures beside the largest difference say."""
+
+
+class Off(NamedTuple):
+    """How far a result is from another: the largest difference relative to the largest value, the norm of the
+    difference relative to the norm, and by which part of itself the other would have to grow to be nearest."""
+
+    most: float
+    norm: float
+    factor: float
+
+
+class Closeness(NamedTuple):
+    """The outcome of a comparison.
+
+    `word` is `close`, `wrong`, `unsteady` (the result moves as far if its inputs are rounded once more) or `unknown`
+    (nothing could be compared). `error` and `allowed` are relative to `unit`, the largest value; where the norm or the
+    factor decides, to the norm, and `unit` is 1. `weak` says why a result that is close proves little; '' if it proves
+    what it says.
+    """
+
+    word: str
+    error: float
+    allowed: float
+    detail: str = ""
+    weak: str = ""
+    unit: float = 1.0
+
+
+def compare(
+    ours: Tensor,
+    exact: Tensor,
+    own: Tensor | None = None,
+    *,
+    moved: Sequence[Tensor] = (),
+    rounded: Sequence[Tensor] = (),
+    dtype: torch.dtype | None = None,
+    largest: float = 0.0,
+    times: float = TIMES,
+) -> Closeness:
+    """Compare a result with the exact one.
+
+    `dtype` is the one in which it was computed, if not its own. `largest` is the largest value of all results of its
+    kind: beside it, a result may be nothing but rounding.
+    """
+    if ours.shape != exact.shape:
+        return Closeness("wrong", math.inf, 0.0, f"its shape is {list(ours.shape)}, and {list(exact.shape)} is right")
+    if not exact.numel():
+        return Closeness("unknown", math.nan, math.nan, NO_ELEMENTS)
+    dtype = dtype or ours.dtype
+    result, right = precise(ours).flatten(), precise(exact).flatten()
+    eager = right if own is None else precise(own).flatten()
+    others = [[precise(value).flatten() for value in values] for values in (moved, rounded)]
+    keep = right.isfinite()
+    if not bool(keep.all()):
+        same, eager_same = (_alike(value, right) for value in (result, eager))
+        if bool((~keep & eager_same & ~same).any()):
+            return Closeness("wrong", math.inf, 0.0, OTHER_PLACES)
+        if not bool(keep.any()):
+            return Closeness("unknown", math.nan, math.nan, NOT_FINITE)
+    keep = keep & eager.isfinite()  # what overflows in the reference's own dtype has no right value there
+    if not bool(keep.any()):
+        return Closeness("unknown", math.nan, math.nan, OWN_NOT_FINITE)
+    if not bool(keep.all()):
+        result, right, eager = result[keep], right[keep], eager[keep]
+        others = [[value[keep] for value in values] for values in others]
+    if not bool(result.isfinite().all()):
+        return Closeness("wrong", math.inf, 0.0, OTHER_PLACES)
+    closeness = _compare_finite(result, right, eager, others, REAL.get(dtype, dtype), largest, times, 0.0)
+    # A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
+    # would explain anything elsewhere, so the other elements are compared once more without it.
+    while closeness.word == "close" and (places := _beside_fill(right)) is not None:
+        result, right, eager = result[places], right[places], eager[places]
+        others = [[value[places] for value in values] for values in others]
+        closeness = _compare_finite(result, right, eager, others, REAL.get(dtype, dtype), 0.0, times, 1.0)
+    return closeness
+
+
+def _compare_finite(
+    result: Tensor,
+    right: Tensor,
+    eager: Tensor,
+    others: Sequence[Sequence[Tensor]],
+    dtype: torch.dtype,
+    largest: float,
+    times: float,
+    least: float,
+) -> Closeness:
+    """Compare finite numbers in float64. `least` is the least size that they are taken to have."""
+    eps = torch.finfo(dtype).eps
+    tiny, fine = LEAST.get(dtype, 2 * eps), LEAST_OF_ALL.get(dtype, eps / 8)
+    scale = max(float(right.abs().max()), least)
+    largest = max(largest, scale)
+    unit = scale or largest or 1.0
+    off, own = off_by(result, right, unit), off_by(eager, right, unit)
+    spread, otherwise = (
+        Off(*(max(measure, default=0.0) for measure in zip(*offs, strict=True))) if offs else Off(0.0, 0.0, 0.0)
+        for offs in (
+            [off_by(value, against, unit) for value in values if bool(value.isfinite().all())]
+            for values, against in zip(others, (right, eager), strict=True)
+        )
+    )
+    if own.most > SMALL or scale <= tiny * largest:
+        rounding = max(own.most, min(spread.most, MOST_MOVED * tiny))
+        most = max(times * (OF_ROUNDING * rounding + NOISE * tiny * largest / unit), times * otherwise.most)
+        weak = ALL_ZERO if not largest else TOO_COARSE if most * unit > PROVES * largest else ""
+        return Closeness("close" if off.most <= most else "wrong", off.most, most, "", weak, unit)
+    allowed = Off(
+        times * (max(own.most, min(spread.most, MOST_MOVED * tiny)) + tiny),
+        OF_NORM * times * (max(own.norm, min(spread.norm, MOST_MOVED * fine)) + fine),
+        times * (own.factor + 4 * OF_NORM * own.norm / math.sqrt(right.numel()) + fine),
+    )
+    # Operators that round otherwise move a result further than most other orders of additions do: that far, not TIMES.
+    allowed = Off(*map(max, allowed, otherwise))
+    weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
+    measures = zip(off, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
+    for error, most, detail, of in measures:
+        if error > most:
+            if all(far <= times * max(two) for far, *two in zip(off[:2], own[:2], spread[:2], strict=True)):
+                return Closeness("unsteady", error, most, UNSTEADY, "", of)
+            return Closeness("wrong", error, most, detail, "", of)
+    return Closeness("close", off.most, allowed.most, "", weak, unit)
+
+
+def off_by(result: Tensor, right: Tensor, unit: float) -> Off:
+    """Return how far finite numbers in float64 are from others, whose largest value is `unit`."""
+    difference = result - right
+    norm = float(torch.linalg.vector_norm(right)) or unit
+    product = float(torch.vdot(right, difference).real)
+    most = float(difference.abs().max()) / unit
+    return Off(most, float(torch.linalg.vector_norm(difference)) / norm, abs(product) / norm**2)
+
+
+HUGE = 1e3
+"""A number that masks are filled with is at least as large, and so many times larger than all others of its tensor."""
+
+FEWEST = 8
+"""The fewest elements beside a fill value that are compared alone: of fewer, the reference's error is chance."""
+
+
+def _beside_fill(right: Tensor) -> Tensor | None:
+    """Return a mask of the elements that are smaller by far than a fill value; None if there is no fill value: a number
+    of at least HUGE such that each element is either near it or HUGE times smaller."""
+    sizes = right.abs()
+    largest = float(sizes.max())
+    if largest < HUGE or right.numel() <= FEWEST:
+        return None
+    small = sizes <= largest / HUGE
+    if int(small.sum()) < FEWEST or not bool((small | (sizes >= largest / 2)).all()):
+        return None
+    return small
+
+
+def _alike(left: Tensor, right: Tensor) -> Tensor:
+    """Return where two tensors are equal, NaN to NaN."""
+    return (left == right) | (left.isnan() & right.isnan())
+
+
+def precise(value: Tensor) -> Tensor:
+    """Return a strided tensor, detached, in float64; a complex one in complex128."""
+    value = value.detach()
+    return value.to(torch.complex128) if value.is_complex() else value.to(torch.float64)
+
+
+def size_of(value: Tensor | None) -> float:
+    """Return the largest finite absolute value of a tensor; 0 without any."""
+    if value is None or not value.numel():
+        return 0.0
+    return float(precise(value).abs().nan_to_num(0.0, 0.0, 0.0).max())
+
+
+# ---- Inputs that are moved by a rounding
+
+
+def rounded_again(value: Tensor, dtype: torch.dtype, seed: int, units: float = 0.5) -> Tensor:
+    """Return numbers moved by at most half a unit in the last place of a dtype, as rounding to it moves them, or by so
+    many `units`. Equal numbers stay equal, and zeros stay zeros: how far one moves depends on its bits and the seed."""
+    if not (value.is_floating_point() or value.is_complex()) or value.layout is not torch.strided:
+        return value
+    if value.is_complex():
+        parts = torch.view_as_real(value.resolve_conj())
+        return torch.view_as_complex(rounded_again(parts, REAL.get(dtype, dtype), seed, units).contiguous())
+    mixed = value.double().contiguous().view(torch.int64) + (seed + 1) * 0x1E3779B97F4A7C15
+    for factor in (0x3F58476D1CE4E5B9, 0x14D049BB133111EB):  # as splitmix64 mixes bits
+        mixed = (mixed ^ (mixed >> 29)) * factor
+    part = ((mixed ^ (mixed >> 32)) & 0xFFFFFF).to(torch.float64) / 0x800000 - 1  # from -1 to 1
+    return (value.double() * (1 + torch.finfo(dtype).eps * units * part)).to(value.dtype)
+
+
+# ---- Bits, and differences of results that cannot be run again
+
+TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
+"""How far a port may be from its reference, relative to its largest value, and still be `close`, where neither can be
+run again: results of another stack, digests."""
+
+NOTHING = 1e-30
+"""Errors are relative to this if the largest value is 0."""
+
+NUDGES = 3
+"""How many times a program runs on inputs that are rounded otherwise."""
+
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""The integer dtypes as which floating-point numbers of a size are compared."""
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are equal bit for bit; a NaN equals a NaN in the same place."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if left.is_complex():
+        return same_bits(torch.view_as_real(left), torch.view_as_real(right))
+    if not left.is_floating_point():
+        return bool(torch.equal(left, right))
+    whole = WHOLE.get(left.element_size())
+    if whole is not None and torch.equal(left.contiguous().view(whole), right.contiguous().view(whole)):
+        return True
+    nan = torch.isnan(left) & torch.isnan(right)
+    return bool((((left == right) & (torch.signbit(left) == torch.signbit(right))) | nan).all())
+
+
+def distance(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference over the largest value; infinity if NaN or inf are in different places."""
+    if left.numel() == 0:
+        return 0.0
+    if not (left.is_floating_point() or left.is_complex()):
+        return 0.0 if torch.equal(left, right) else float("inf")
+    if left.is_complex():
+        left, right = (torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (left, right))
+    left, right = left.double(), right.double()
+    odd = ~(torch.isfinite(left) & torch.isfinite(right))
+    if odd.any():
+        matched = (left == right) | (torch.isnan(left) & torch.isnan(right))
+        if not matched[odd].all():
+            return float("inf")
+        left, right = left[~odd], right[~odd]
+        if left.numel() == 0:
+            return 0.0
+    scale = max(float(right.abs().max()), NOTHING)
+    return float((left - right).abs().max()) / scale
