@@ -44,13 +44,10 @@ if TYPE_CHECKING:
     from backprint.child.limits import Limits, limited
     from backprint.child.tensors import SharedMemory, TensorChild, put_results, read_inputs
     from backprint.cli import VERBS, main, say, show
-    from backprint.cli.bench_compare import command as bench_compare_command
-    from backprint.cli.bench_report import command as bench_report_command
     from backprint.cli.bench_report import write_page
     from backprint.cli.capture import command as capture_command
     from backprint.cli.corpus import command as corpus_command
     from backprint.cli.corpus_dedup import command as corpus_dedup_command
-    from backprint.cli.corpus_report import command as corpus_report_command
     from backprint.cli.doctor import CHECKS
     from backprint.cli.doctor import command as doctor_command
     from backprint.cli.lower import command as lower_command
@@ -63,7 +60,7 @@ if TYPE_CHECKING:
     from backprint.common.formats import has_graphnet
     from backprint.common.memory import GIB
     from backprint.common.names import free_name
-    from backprint.common.text import CHOICES, amount, parse_json, printable, spreadsheet_cell
+    from backprint.common.text import CHOICES, amount, parse_json, printable
     from backprint.derive import beside, duals
     from backprint.derive.check import LIMIT, check_pair
     from backprint.derive.forms import OWN, lstm_layer, lstm_layer_backward
@@ -166,6 +163,7 @@ if TYPE_CHECKING:
         scan,
         show_spec,
     )
+    from backprint.graph.together import guard_texts, names_together
     from backprint.graph.verdicts import (
         CANNOT_TELL,
         DERIVATIVE,
@@ -208,6 +206,11 @@ if TYPE_CHECKING:
     from backprint.sample.metadata import read_json
     from backprint.sample.recipes import KINDS, PARTS_OF, from_json, make, make_all, redraw, to_json
     from backprint.sample.redraws import another, disturbed, nudged, units
+    from backprint.table import pictures
+    from backprint.table.files import BATCH, GROUP, batches, csv_lines, format_of, json_lines, write_report
+    from backprint.table.nouns import Picture, Report, Table, cell_text
+    from backprint.table.page import page_of
+    from backprint.table.terminal import print_report, print_table
     from backprint.tools import target, torch_backend
     from backprint.tools.bench.calls import CompiledCalls, changed_places, contents_that_fit
     from backprint.tools.bench.cells import (
@@ -219,13 +222,7 @@ if TYPE_CHECKING:
         BenchOutput,
         cell_from_json,
     )
-    from backprint.tools.bench.compare import (
-        BenchComparison,
-        compare_runs,
-        comparison_report,
-        history_of,
-        history_report,
-    )
+    from backprint.tools.bench.compare import BenchComparison, BenchHistory, compare_runs, history_of, history_report
     from backprint.tools.bench.compilers import xla
     from backprint.tools.bench.compilers.exchange import compile_core, core_of, exchanged
     from backprint.tools.bench.compilers.table import (
@@ -244,9 +241,7 @@ if TYPE_CHECKING:
     from backprint.tools.bench.compilers.timed import CACHE, compile_timed, remarks_on
     from backprint.tools.bench.cuts import ITEM, FaultTrial, RecordedGraph, UnitSearch, eager_run, record_values
     from backprint.tools.bench.judge import movement, notes_of_outputs, outcome_of_outputs, redrawn_graphs
-    from backprint.tools.bench.pictures import pictures
-    from backprint.tools.bench.reports import FIELDS as REPORTS_FIELDS
-    from backprint.tools.bench.reports import bench_report, report_of_logs
+    from backprint.tools.bench.reports import bench_report
     from backprint.tools.bench.runs import read_lines, read_meta, read_run
     from backprint.tools.bench.scored import scored_cell, scored_samples, size_class, write_run_log
     from backprint.tools.bench.shrinking import MinifiedGraph, UnminifiedGraph, minify_graph, shows_fault
@@ -259,8 +254,7 @@ if TYPE_CHECKING:
     from backprint.tools.corpus import duplicates
     from backprint.tools.corpus.duplicates import Dedup, dedup, load_to_compare
     from backprint.tools.corpus.graphs_file import FIELDS as GRAPHS_FILE_FIELDS
-    from backprint.tools.corpus.report import ReportPlan, RunView, report
-    from backprint.tools.corpus.report import against as report_against
+    from backprint.tools.corpus.report import report
     from backprint.tools.cost import costs as cost
     from backprint.tools.cost.costs import (
         FLOPS,
@@ -337,7 +331,6 @@ if TYPE_CHECKING:
         compared_outcome,
         geometric_mean,
         mean_speedup,
-        right_speedups,
         score_curve,
         tolerance_at,
         tolerance_named,
@@ -441,11 +434,6 @@ if TYPE_CHECKING:
         runs_of,
     )
     from backprint.tools.regions.pictures import drawn_pass
-    from backprint.tools.report import formats
-    from backprint.tools.report.formats import GROUP, SCRIPT, STYLE, batches, policy_digest, render_csv, text_of
-    from backprint.tools.report.nouns import Column, Report, cell_text
-    from backprint.tools.report.terminal import on_terminal
-    from backprint.tools.report.together import guard_texts, names_together
     from backprint.tools.target import capture_target, read_target
     from backprint.tools.tasks.folder import read_task
     from backprint.tools.tasks.judge import judge_together

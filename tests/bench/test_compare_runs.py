@@ -9,24 +9,26 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from expecttest import assert_expected_inline
 from runs_made import cell, stopped, timing, varied_cells, write_run
 
 from face import (
     BenchCell,
     BenchComparison,
-    Report,
+    BenchHistory,
+    Table,
     UsageError,
     compare_runs,
-    comparison_report,
-    formats,
     history_of,
     history_report,
+    main,
+    page_of,
     read_run,
 )
-from face import bench_compare_command as command
 
 WRONG = cell(outcome="wrong", reason="output y: wrong")
 REFUSED = stopped("refused", "no such operator")
@@ -43,8 +45,19 @@ def kinds(comparison: BenchComparison) -> dict[str, int]:
     return dict(Counter(change.kind for change in comparison.changes))
 
 
-def titles(made: Report) -> list[str]:
-    return [table.title for table in made.tables]
+def history(place: Path, *runs: list[BenchCell], **meta: object) -> BenchHistory:
+    """Runs from the oldest to the newest, which has the facts that are given."""
+    folders = [write_run(place / f"run{number}", cells) for number, cells in enumerate(runs[:-1])]
+    folders.append(write_run(place / f"run{len(runs) - 1}", runs[-1], **meta))
+    return history_of([read_run(folder) for folder in folders])
+
+
+def reported(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["bench", "report", *map(str, arguments)])
+
+
+def rows(made: Table) -> list[dict[str, Any]]:
+    return [dict(zip(made.columns, row, strict=True)) for row in made.rows]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +85,7 @@ def titles(made: Report) -> list[str]:
 def test_each_change_has_its_name(tmp_path: Path, old: BenchCell, new: BenchCell, kind: str, regressed: bool) -> None:
     comparison = compared(tmp_path, [old], [new])
     assert (kinds(comparison), comparison.regressed) == ({kind: 1}, regressed)
-    assert comparison_report(comparison).answer.startswith("regressed" if regressed else "no regression")
+    assert history_report(history(tmp_path, [old], [new])).answer.startswith("regressed" if regressed else "no regr")
 
 
 def test_intervals_of_both_runs_count(tmp_path: Path) -> None:
@@ -118,7 +131,9 @@ def test_a_process_that_ended_before_any_graph_stopped_them_all(tmp_path: Path) 
 def test_cells_of_one_run_alone_are_listed_and_no_regression(tmp_path: Path) -> None:
     comparison = compared(tmp_path, [cell(), cell("b")], [cell(), cell("c")])
     assert (kinds(comparison), comparison.regressed) == ({"same": 1, "missing": 1, "new": 1}, False)
-    assert "Only in one run" in titles(comparison_report(comparison))
+    made = history_report(history(tmp_path, [cell(), cell("b")], [cell(), cell("c")]))
+    assert made.answer == "no regression: 1 missing since run0"
+    assert [(row["sample"], row["change"]) for row in rows(made.tables[1])] == [("b pair_0 forward", "missing")]
 
 
 def test_runs_without_a_common_cell_are_refused(tmp_path: Path) -> None:
@@ -128,92 +143,107 @@ def test_runs_without_a_common_cell_are_refused(tmp_path: Path) -> None:
         compared(tmp_path / "empty", [], [])
 
 
-def test_compilations_that_take_longer_are_a_note(tmp_path: Path) -> None:
-    old = [cell(cold=4.0, warm=0.1), cell("b", cold=10.0), cell("c", cold=9.0)]
-    new = [cell(cold=8.0, warm=0.5), cell("b", cold=14.0), cell("c", cold=2.0)]
-    comparison = compared(tmp_path, old, new)
-    assert [(each.cell.sample, each.caches, each.new) for each in comparison.compilations] == [
-        ("c", "cold", 2.0),
-        ("vision/a", "cold", 8.0),
-    ]
-    assert not comparison.regressed
-    assert "Compile times that changed" in titles(comparison_report(comparison))
-
-
 def test_what_else_differs_is_said_first(tmp_path: Path) -> None:
-    comparison = compared(tmp_path, [cell()], [cell()], torch="2.14.1", machine={"cpu": "another"})
-    name, said = comparison_report(comparison).facts[0]
-    assert name == "note"
-    assert "torch 2.13.0, now 2.14.1" in said
-    assert "machine cpu 'a cpu', now 'another'" in said
-    assert "note" not in dict(comparison_report(compared(tmp_path / "same", [cell()], [cell()])).facts)
+    facts = history_report(history(tmp_path, [cell()], [cell()], torch="2.14.1", machine={"cpu": "another"})).facts
+    assert next(iter(facts)) == "note"
+    assert "torch 2.13.0, now 2.14.1" in facts["note"]
+    assert "machine cpu 'a cpu', now 'another'" in facts["note"]
+    assert "note" not in history_report(history(tmp_path / "same", [cell()], [cell()])).facts
+
+
+def test_the_report_of_two_runs_as_people_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+    old = [cell("a"), cell("b", load=1.0), cell("c", outcome="wrong"), cell("d"), cell("e")]
+    new = [
+        WRONG,
+        stopped("refused", "no such operator", sample="d"),
+        cell("a", ratio=0.7),
+        cell("b", load=2.0),
+        cell("c"),
+        cell("e", ratio=0.53),
+    ]
+    write_run(Path("monday"), [cell(), *old])
+    write_run(Path("tuesday"), new)
+    done = reported("monday", "tuesday")
+    assert done.exit_code == 1
+    assert_expected_inline(
+        "\n".join(line.rstrip() for line in done.stdout.replace("×", "x").splitlines()),
+        """\
+Bench history
+regressed: 1 wrong now, 1 stopped now, 1 slower since monday
+runs: monday, tuesday
+threshold: a time counts as changed beyond 5.0% and the noise
+
+Runs
+compiler  run      cells  right  wrong  stopped  speedup  started           torch   load
+inductor  monday       6  83.3%      1        0    2.00x  2023-11-14 22:13  2.13.0     1
+inductor  tuesday      6  66.6%      1        1    1.75x  2023-11-14 22:13  2.13.0     2
+
+Changes
+sample                   compiler  change       since   old     new       time    low   high
+vision/a pair_0 forward  inductor  wrong now    monday  faster  wrong
+d pair_0 forward         inductor  stopped now  monday  faster  refused
+a pair_0 forward         inductor  slower       monday  faster  faster   1.40x  1.36x  1.44x
+c pair_0 forward         inductor  right now    monday  wrong   faster
+vision/a pair_0 forward, inductor: output y: wrong
+d pair_0 forward, inductor: no such operator""",
+    )
 
 
 def test_the_command_exits_with_one_on_a_regression(tmp_path: Path) -> None:
-    old, new = str(write_run(tmp_path / "old", [cell()])), str(write_run(tmp_path / "new", [WRONG]))
-    worse, fine = CliRunner().invoke(command, [old, new]), CliRunner().invoke(command, [new, old])
-    assert (worse.exit_code, fine.exit_code) == (1, 0)
-    assert "regressed: 1 wrong now" in worse.stdout
-    assert "output y: wrong" in worse.stdout
-    done = CliRunner().invoke(command, [old, new, "-o", str(tmp_path / "c.csv")])
-    assert done.exit_code == 1
-    assert done.stdout == "regressed: 1 wrong now\n"
-    [row] = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
-    assert (row["change"], row["regression"], row["old_outcome"], row["new_outcome"]) == (
-        "wrong now",
-        "true",
-        "faster",
-        "wrong",
-    )
-    assert CliRunner().invoke(command, [old, old, "--threshold", "0"]).exit_code == 2
+    old, new = write_run(tmp_path / "old", [cell()]), write_run(tmp_path / "new", [WRONG])
+    assert (reported(old, new).exit_code, reported(new, old).exit_code, reported(new).exit_code) == (1, 0, 0)
+    done = reported(old, new, "-o", tmp_path / "c.csv")
+    assert (done.exit_code, done.stdout) == (1, "regressed: 1 wrong now since old\n")
+    first, last = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
+    assert (first["run"], first["outcome"], first["change"], first["regression"]) == ("old", "faster", "", "false")
+    assert (last["run"], last["outcome"], last["change"], last["regression"]) == ("new", "wrong", "wrong now", "true")
+    assert last["reason"] == "output y: wrong"
+
+
+def test_runs_that_have_no_cell_in_common_were_not_looked_at(tmp_path: Path) -> None:
+    old, new = write_run(tmp_path / "old", [cell()]), write_run(tmp_path / "new", [cell(compiler="xla")])
+    done = reported(old, new)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "no cell in common" in done.stderr
+    assert reported(old, old, "--threshold", "0").exit_code == 2
+    assert reported(old, tmp_path).exit_code == 2
+    assert reported(old, new, "--logs", tmp_path / "logs").exit_code == 2
 
 
 # ------------------------------------------------------------------ more than two runs
 
 
-def history_runs(place: Path, *runs: list[BenchCell]) -> list[str]:
-    return [str(write_run(place / f"run{number}", cells)) for number, cells in enumerate(runs)]
-
-
-def test_more_runs_have_a_column_each_and_the_newest_decides(tmp_path: Path) -> None:
+def test_the_newest_of_several_runs_decides(tmp_path: Path) -> None:
     steady = cell("b")
-    runs = history_runs(tmp_path, [cell(), steady], [WRONG, steady], [cell(), steady])
-    done = CliRunner().invoke(command, [*runs, "--format", "markdown"])
-    assert done.exit_code == 0, "the middle run was wrong, and the newest is right again"
-    changed = done.stdout.partition("## Cells that changed")[2]
-    assert "| sample | compiler | run0 | run1 | run2 |" in changed
-    assert "| vision/a pair_0 forward | inductor | faster · 2.00× | wrong | faster · 2.00× |" in changed
-    assert "| b pair\\_0" not in changed
-    assert "| run0 | run1 | 1 |" in done.stdout
-    assert CliRunner().invoke(command, runs[:2]).exit_code == 1
-    worse = CliRunner().invoke(command, [runs[0], runs[2], runs[1]])
-    assert (worse.exit_code, "newest against the one before**: 1 wrong now" in worse.stdout) == (1, True)
+    runs = [write_run(tmp_path / f"run{n}", [own, steady]) for n, own in enumerate((cell(), WRONG, cell()))]
+    assert reported(*runs).exit_code == 0, "the middle run was wrong, and the newest is right again"
+    worse = reported(runs[0], runs[2], runs[1])
+    assert worse.exit_code == 1
+    assert worse.stdout.splitlines()[1] == "regressed: 1 wrong now since run2; 1 wrong now since run0"
 
 
 def test_small_steps_add_up(tmp_path: Path) -> None:
     """No run is certainly slower than the one before it; the newest is slower than the oldest."""
     slower = [[replace(cell(), timing=timing(0.5 * 1.04**step, 0.005))] for step in range(4)]
-    runs = history_runs(tmp_path, *slower)
-    done = CliRunner().invoke(command, [*runs, "-o", str(tmp_path / "h.csv")])
-    assert done.exit_code == 1
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "h.csv").read_text())))
-    assert [row["run"] for row in rows] == ["run0", "run1", "run2", "run3"]
-    assert "slower" not in [row["change"] for row in rows]
+    found = history(tmp_path, *slower)
+    made = history_report(found)
+    assert found.regressed
+    assert made.answer == "regressed: nothing became worse since run2; 1 slower since run0"
+    assert [row["run"] for row in rows(made.rows)] == ["run0", "run1", "run2", "run3"]
+    assert "slower" not in [row["change"] for row in rows(made.rows)]
 
 
 def test_speedups_of_runs_are_of_the_cells_that_all_have(tmp_path: Path) -> None:
-    runs = history_runs(tmp_path, [cell(), cell("b", ratio=0.1)], [cell()], [cell(), cell("c", ratio=0.01)])
-    history = history_of([read_run(run) for run in runs])
-    made = history_report(history)
-    [table] = [table for table in made.tables if table.title == "Runs"]
-    place = [column.name for column in table.columns].index("speedup")
-    assert [row[place] for row in table.rows] == pytest.approx([2.0, 2.0, 2.0])
-    assert [figure.title for figure in made.figures] == ["Speedup by run"]
-    assert "</html>" in "".join(formats.html_render(made))
+    made = history_report(history(tmp_path, [cell(), cell("b", ratio=0.1)], [cell()], [cell(), cell("c", ratio=0.01)]))
+    assert [row["speedup"] for row in rows(made.tables[0])] == pytest.approx([2.0, 2.0, 2.0])
+    [picture] = made.pictures
+    assert picture.names == ("run0", "run1", "run2")
+    assert picture.series["inductor"] == pytest.approx([2.0, 2.0, 2.0])
+    assert "Speedup by run" in "".join(page_of(made))
 
 
-def test_one_run_is_no_comparison(tmp_path: Path) -> None:
-    [run] = history_runs(tmp_path, [cell()])
-    done = CliRunner().invoke(command, [run])
-    assert isinstance(done.exception, UsageError)
-    assert "two runs or more" in str(done.exception)
+def test_one_run_is_no_history(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two runs or more"):
+        history_of([read_run(write_run(tmp_path / "run", [cell()]))])

@@ -26,9 +26,10 @@ from face import (
     bench_report,
     cell_from_json,
     compare_runs,
-    comparison_report,
     compiler_named,
     derivative_of,
+    history_of,
+    history_report,
     in_child,
     read_cells,
     read_run,
@@ -216,12 +217,16 @@ def test_reports_and_comparisons_have_it(tmp_path: Path) -> None:
     assert cell_from_json(wrong.to_json()) == wrong
     old, new = (read_run(write_run(tmp_path / name, [cell])) for name, cell in (("old", right), ("new", wrong)))
     report = bench_report(new)
-    (row,) = report.rows()
+    [values] = report.rows.rows
+    row = dict(zip(report.rows.columns, values, strict=True))
     assert (row["derivative"], row["derivative_gap"]) == ("not the derivative", 0.5)
-    assert {"Compiled backwards", "Compiled backwards that differ"} <= {table.title for table in report.tables}
+    assert "1 not the derivative" in report.answer
+    [(_, _, outcome, _, reason)] = report.tables[1].rows
+    assert (outcome, reason) == ("not the derivative", "not the derivative: it differs")
     comparison = compare_runs(old, new)
     assert [change.kind for change in comparison.changes] == ["not the derivative now"]
     assert comparison.regressed
     assert not compare_runs(new, old).regressed
-    (row,) = comparison_report(comparison).rows()
-    assert (row["old_derivative"], row["new_derivative"]) == ("derivative", "not the derivative")
+    changes = history_report(history_of([old, new])).tables[1]
+    [values] = changes.rows
+    assert dict(zip(changes.columns, values, strict=True))["change"] == "not the derivative now"

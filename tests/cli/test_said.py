@@ -36,8 +36,6 @@ from face import (
     parse_json,
     printable,
     say,
-    spreadsheet_cell,
-    text_of,
 )
 
 SOURCE = Path(bp.__file__).parent
@@ -137,15 +135,6 @@ def test_a_folders_name_and_a_verbs_words_are_printed_as_text(tmp_path: Path) ->
         show(Written({"id": "a", "verdict": "failed", "cause": ESCAPES, "detail": ESCAPES}))
     assert "\x1b" not in file.getvalue()
     assert file.getvalue().count("\n") == 3
-
-
-@pytest.mark.parametrize("start", ["=", "-", "\t", "\uff1d"])
-def test_a_spreadsheet_computes_no_cell(start: str) -> None:
-    text = f"{start}cmd|'/c calc'!A0"
-    assert text_of(text) == spreadsheet_cell(text)
-    assert spreadsheet_cell(text)[0] == "'"
-    assert spreadsheet_cell(text) == "'" + printable(text)
-    assert (text_of(-5), text_of(-0.5), text_of("a-b"), text_of("x\x1b")) == (-5, -0.5, "a-b", "x\\u001b")
 
 
 # ------------------------------------------------------------------ what is refused

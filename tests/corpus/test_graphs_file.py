@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from subjects.ledgers import ledger
 
 import backprint as bp
+from face import BATCH, GROUP, RefusedError, UsageError, batches, main, sample_row
 from face import GRAPHS_FILE_FIELDS as FIELDS
-from face import GROUP, RefusedError, UsageError, batches, main, sample_row
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is an extra")
 
@@ -143,9 +143,8 @@ def test_samples_that_a_run_has_left_where_they_are_are_read_there(tmp_path: Pat
 
 
 def test_row_groups_are_bounded_by_rows_and_by_text() -> None:
-    rows = [{"text": "x" * (GROUP // 2), "steps": 1} for _ in range(5)]
-    assert [len(batch) for batch in batches(iter(rows), 100)] == [2, 2, 1]
-    assert [len(batch) for batch in batches(iter([{"steps": 1}] * 5), 2)] == [2, 2, 1]
+    assert [len(batch) for batch in batches(("x" * (GROUP // 2), 1) for _ in range(5))] == [2, 2, 1]
+    assert [len(batch) for batch in batches((1,) for _ in range(2 * BATCH + 1))] == [BATCH, BATCH, 1]
 
 
 def test_without_pyarrow_it_says_what_to_install(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

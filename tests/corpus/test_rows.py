@@ -29,15 +29,14 @@ from face import (
     RunPlan,
     UsageError,
     check_row,
+    csv_lines,
     find,
     main,
-    render_csv,
     report,
     row_or_failure,
     run_plan,
     source_hash,
 )
-from face import RunView as Reading
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -67,8 +66,7 @@ def test_odd_rows_cost_themselves_and_reports_read_the_others(tmp_path: Path) ->
     assert {(row["verdict"], row["cause"]) for row in found.values()} == {("failed", "no row")}
     assert "vacuous 7" in found["forged"]["detail"]
     assert worked(source, tmp_path / "out", "odd_row") == rows(tmp_path / "out")
-    made = report(Reading(tmp_path / "out"))
-    assert len(list(render_csv(made))) == len(ODD) + 3
+    assert len(list(csv_lines(report(tmp_path / "out").rows))) == len(ODD) + 3
     for verb in ("status", "report"):
         done = CliRunner().invoke(main, ["corpus", verb, str(tmp_path / "out")])
         assert (done.exit_code, "no row" in done.output) == (0, True)

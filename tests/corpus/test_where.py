@@ -14,7 +14,6 @@ from subjects.ledgers import ledger
 from face import (
     NAME,
     Ledger,
-    RunView,
     SampleError,
     UsageError,
     main,
@@ -87,8 +86,9 @@ def test_status_and_report_are_of_these_samples(out: Path) -> None:
     assert done.stdout.splitlines()[0] == (
         "2 of 2 samples that meet seconds < 10 and flops > 0 are done; 1 bitwise, 1 wrong"
     )
-    facts = dict(report(RunView(out, ("family = 'nets'",))).facts)
-    assert (facts["where"], facts["samples"], facts["distinct"]) == ("family = 'nets'", "2 of 3 done", "2 of the 2")
+    made = report(out, ("family = 'nets'",))
+    assert made.facts["where"] == "family = 'nets'"
+    assert made.answer.startswith("2 of 3 samples are done, 2 of them distinct.")
     lines = backprint("corpus", "report", out, "--where", "verdict = 'wrong'", "--json").stdout.splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["nets/wrong"]
 

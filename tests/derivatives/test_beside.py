@@ -19,7 +19,6 @@ from face import (
     NOT_THE_DERIVATIVE,
     Derivative,
     Pair,
-    RunView,
     beside,
     derivative_json,
     main,
@@ -141,13 +140,11 @@ def test_a_backward_that_is_not_the_derivative_ends_with_1(wrong: Path) -> None:
 def test_a_corpus_has_a_column_and_its_reports_name_the_wrong_ones(right: Path, wrong: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert bp.corpus.run("verify", str(right.parent), str(out), jobs=1).verdicts == {"bitwise": 2}
-    whole = report(RunView(out))
-    words = {row["id"]: row["derivative"] for row in RunView(out).rows()}
-    assert words == {"right": DERIVATIVE, "wrong": NOT_THE_DERIVATIVE}
-    tables = {table.title: table.rows for table in whole.tables}
-    assert [row[:3] for row in tables["Derivative"]] == [(DERIVATIVE, 1, 0.5), (NOT_THE_DERIVATIVE, 1, 0.5)]
-    [(sample, word, reason)] = tables["Not simply the derivative"]
-    assert (sample, word) == ("wrong", NOT_THE_DERIVATIVE)
+    whole = report(out)
+    place = list(whole.rows.columns).index("derivative")
+    assert {row[0]: row[place] for row in whole.rows.rows} == {"right": DERIVATIVE, "wrong": NOT_THE_DERIVATIVE}
+    [(sample, word, *_, reason)] = whole.tables[1].rows
+    assert (sample, word) == ("wrong", f"bitwise, {NOT_THE_DERIVATIVE}")
     assert "Scaled at" in reason
     status = CliRunner().invoke(main, ["corpus", "status", str(out)]).stdout
     assert "backwards: 1 derivative, 1 not the derivative" in status

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from face import OutputForm, ScoredOutput, ScoredSample, UsageError, geometric_mean, mean_speedup, right_speedups
+from face import UsageError, geometric_mean, mean_speedup
 
 
 def test_the_geometric_mean_of_a_speedup_and_its_inverse_is_one() -> None:
@@ -35,17 +35,6 @@ def test_few_values_have_no_interval() -> None:
     assert mean_speedup([]) == (None, None, None)
     assert mean_speedup([2.0] * 4) == (pytest.approx(2.0), None, None)
     assert mean_speedup([2.0] * 5) == (pytest.approx(2.0), pytest.approx(2.0), pytest.approx(2.0))
-
-
-def test_the_speedups_of_a_mean_are_those_of_right_samples() -> None:
-    right = (ScoredOutput(OutputForm("int64"), equal=True),)
-    samples = [
-        ScoredSample("a", "correct", 8.0, right),
-        ScoredSample("b", "correct", 2.0, right),
-        ScoredSample("d", "accuracy", 99.0, (ScoredOutput(OutputForm("int64")),)),
-        ScoredSample("e", "compile_fail"),
-    ]
-    assert right_speedups(samples) == (2.0, 8.0)
 
 
 def test_values_without_a_logarithm_are_refused() -> None:

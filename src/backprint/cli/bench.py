@@ -1,10 +1,11 @@
-"""`backprint bench SAMPLE... --compiler NAME -o RUN`, `bench report` and `bench compare`."""
+"""`backprint bench SAMPLE... --compiler NAME -o RUN` and `bench report`."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 
 from backprint.cli.groups import RUN, ShortGroup
 from backprint.cli.options import ALLOW, choice, run_options, split_names
-from backprint.cli.say import echo
+from backprint.cli.say import echo, width
 
 if TYPE_CHECKING:
     from backprint.tools.bench.cells import BenchCell
@@ -27,7 +28,7 @@ TIMEOUT = click.option(
 )
 
 
-@click.group("bench", cls=ShortGroup, others=("report", "compare"))
+@click.group("bench", cls=ShortGroup, others=("report",))
 def command() -> None:
     """Run compilers on the forward and backward graphs of samples: are they right, and how fast?
 
@@ -76,8 +77,10 @@ def run_command(
     """
     from backprint.cli.bench_report import write_page
     from backprint.common.text import BENCH_DIRECTIONS
+    from backprint.table.terminal import print_report
     from backprint.tools.bench import run
     from backprint.tools.bench.cells import STOPPED
+    from backprint.tools.bench.reports import bench_report
     from backprint.tools.jobs.progress import display_for
     from backprint.tools.jobs.run import Stopped
 
@@ -89,10 +92,14 @@ def run_command(
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
         raise SystemExit(128 + stopped.number) from None
-    for line in (json.dumps(cell.to_json()) for cell in done.cells) if as_json else closing_lines(done):
+    report = bench_report(done)
+    for line in (json.dumps(cell.to_json()) for cell in done.cells) if as_json else ():
         echo(line)
-    page = write_page(done)
-    echo(f"report: {page}; compare runs with: backprint bench compare OLD NEW", err=True)
+    if not as_json:
+        told = {name: report.facts[name] for name in TOLD if name in report.facts}
+        print_report(replace(report, title="", facts=told), sys.stdout, width())
+    page = write_page(done, report)
+    echo(f"report: {page}; compare runs with: backprint bench report OLD NEW", err=True)
     bad = {"wrong", "unjudged", *STOPPED} - ({"refused"} if allow_refused else set())
     nothing = not_compared(done, ("refused",) if allow_refused else ())
     for name, why in nothing[:SHOWN]:
@@ -102,6 +109,9 @@ def run_command(
     if nothing or any(cell.outcome in bad or cell.not_the_derivative for cell in done.cells):
         raise SystemExit(1)
 
+
+TOLD = ("noise", "load", "not judged")
+"""The facts of a report that are printed at the end of a run."""
 
 SHOWN = 10
 """How many samples of which nothing was compared are named."""
@@ -121,38 +131,3 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
         if all(cell.outcome in (*NOT_JUDGED, "refused") for cell in those)
         and not any(cell.outcome in allowed for cell in those)
     ]
-
-
-def closing_lines(run: BenchRun) -> Iterator[str]:
-    """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
-    from backprint.tools.bench.cells import OUTCOMES
-    from backprint.tools.bench.reports import unjudged_text
-    from backprint.tools.graphnet.scores import geometric_mean
-
-    counts = {compiler.name: Counter(cell.outcome for cell in run.of(compiler.name)) for compiler in run.compilers}
-    shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]
-    rows = []
-    for name, count in counts.items():
-        speedups = [cell.speedup for cell in run.of(name) if cell.right and cell.speedup]
-        mean = f"{geometric_mean(speedups):.2f}x" if speedups else ""
-        rows.append([name, str(count.total()), *(str(count[outcome] or "") for outcome in shown), mean])
-    yield from aligned([["compiler", "graphs", *shown, "speedup"], *rows])
-    if unjudged := unjudged_text(run.cells):
-        yield f"not judged: {unjudged}"
-    for name in counts:
-        words = Counter(cell.derivative.word for cell in run.of(name) if cell.derivative is not None)
-        if words:
-            yield f"derivative: {name}: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}"
-    timings = [cell.timing for cell in run.cells if cell.timing is not None]
-    noise = [(timing.noise_low, timing.noise_high) for timing in timings if timing.noise_low and timing.noise_high]
-    if noise:
-        changed = sum(low > 1.05 or high < 1 / 1.05 for low, high in noise)
-        yield f"eager against eager: {changed} of {len(noise)} more than 5% apart"
-
-
-def aligned(rows: list[list[str]]) -> Iterator[str]:
-    """Yield rows as lines: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *rest in rows:
-        cells = (f"{text:>{width}}" for text, width in zip(rest, widths[1:], strict=True))
-        yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()

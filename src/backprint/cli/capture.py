@@ -32,6 +32,7 @@ from backprint.cli.options import (
 from backprint.cli.say import echo, ending, limits, working
 from backprint.common.formats import CAPTURE, WORLD
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
+from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import (
     REFUTED,
     has_proof,
@@ -44,7 +45,6 @@ from backprint.sample.place import check_place, settle
 from backprint.tools.jobs.apart import run_apart, write_answer
 from backprint.tools.jobs.task import TREE_NAMES, Task, stage
 from backprint.tools.jobs.verbs import load_only
-from backprint.tools.report.together import guard_texts
 
 
 @click.command("capture")

@@ -28,7 +28,7 @@ from backprint.cli.options import (
     requires_grad_of,
     run_options,
 )
-from backprint.cli.say import echo, ending, print_table, table_text, working
+from backprint.cli.say import echo, ending, print_table, working
 from backprint.errors import UsageError
 
 if TYPE_CHECKING:
@@ -271,17 +271,18 @@ class Silent:
 
 def print_parts(rows: list[dict[str, Any]]) -> None:
     """Print the parts of samples as a table."""
-    from rich.table import Table
+    from backprint.table.nouns import Table
 
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("part", "of", "times", "steps", "backward", "verdict", "detail"):
-        shown.add_column(heading, overflow="fold")
-    for row in rows:
-        where = row["part"] or (f"= {row['of']}" if row["of"] else "(not written)")
-        steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
-        times, cells = str(row.get("count", 1)), (row["backward"], row["verdict"], row["detail"])
-        shown.add_row(*map(table_text, (where, row["label"], times, steps, *cells)))
-    print_table(shown)
+    columns = {"part": "name", "of": "text", "times": "count", "steps": "digits", "backward": "text"}
+    cells = [
+        (
+            *(row["part"] or (f"= {row['of']}" if row["of"] else "(not written)"), row["label"], row.get("count", 1)),
+            f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}",
+            *(row["backward"], row["verdict"], row["detail"]),
+        )
+        for row in rows
+    ]
+    print_table(Table("", {**columns, "verdict": "word", "detail": "detail"}, cells))
     copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written, {copies} equal to another")
 

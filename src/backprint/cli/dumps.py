@@ -13,9 +13,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from backprint.cli.say import console, echo, echo_styled, in_a_pipe, print_table, table_text
+from backprint.cli.say import echo, echo_styled, print_table, width
 from backprint.common.formats import has_dump
 from backprint.errors import UsageError
+from backprint.table.nouns import Table
 
 # ---- Options
 
@@ -199,8 +200,6 @@ def _print_comparison(comparison: Any, every: bool, left: Path, right: Path) -> 
 
 # ---- A pass as tables for a terminal
 
-BAD = "bold red"
-
 NARROW, LEAST = 90, 20
 """The columns that a table of nodes takes without code, and the fewest for code."""
 
@@ -258,18 +257,20 @@ def _print_flows(kind: str, rows: Sequence[Any], title: str) -> None:
     watched, marked = any(flow.stats is not None for flow in rows), any(flow.bad for flow in rows)
     numbers = (*(NUMBERS if watched else ()), *(COUNTS if marked else ()))
     heads = (kind, *(() if kind == "root" else ("gradient of",)), "type")
-    shown = _new_table(heads, [words.get(name, name) for name in numbers])
-    for flow in rows:
-        style = BAD if flow.bad else ""
-        texts = (flow.name, *(() if kind == "root" else (flow.tensor,)), _type_text(flow))
-        numbers_of_flow = (_statistic_text(flow.stats, name) for name in numbers)
-        shown.add_row(*(table_text(text, style) for text in (*texts, *numbers_of_flow)))
-    _print_titled(title, shown)
+    columns = dict.fromkeys(heads, "text") | {words.get(name, name): "digits" for name in numbers}
+    cells = [
+        (
+            *(flow.name, *(() if kind == "root" else (flow.tensor,)), _type_text(flow)),
+            *(_statistic_text(flow.stats, name) for name in numbers),
+        )
+        for flow in rows
+    ]
+    print_table(Table(title, columns, cells))
 
 
 def _print_nodes(nodes: Sequence[Any]) -> None:
     """Print a table of nodes with their modules and lines; the code of a line where the terminal has room for it."""
-    room = sys.maxsize if in_a_pipe() else console().width - NARROW
+    room = (width() or sys.maxsize) - NARROW
     lines = [_line_and_code(node) for node in nodes]
     columns = {
         "node": [node.name for node in nodes],
@@ -279,11 +280,8 @@ def _print_nodes(nodes: Sequence[Any]) -> None:
         "code": [code if len(code) <= room else f"{code[: room - 1]}…" for _, code in lines if room >= LEAST],
     }
     filled = {heading: cells for heading, cells in columns.items() if any(cells)}
-    shown = _new_table(tuple(filled), ())
-    for row in zip(*filled.values(), strict=True):
-        shown.add_row(*map(table_text, row))
     if filled:
-        _print_titled("nodes", shown)
+        print_table(Table("nodes", dict.fromkeys(filled, "text"), list(zip(*filled.values(), strict=True))))
 
 
 def _line_and_code(node: Any) -> tuple[str, str]:
@@ -292,24 +290,6 @@ def _line_and_code(node: Any) -> tuple[str, str]:
         return "leaf" if node.leaf else "outside", ""
     line, _, code = str(node.line).partition(": ")
     return line, code
-
-
-def _print_titled(title: str, shown: Any) -> None:
-    """Print a table under its title."""
-    console().print(f"\n[bold]{title}[/bold]" if title else "")
-    print_table(shown)
-
-
-def _new_table(texts: Sequence[str], numbers: Sequence[str]) -> Any:
-    """Return a table with these headings, those of numbers on the right."""
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in texts:
-        shown.add_column(heading, overflow="fold")
-    for heading in numbers:
-        shown.add_column(heading, justify="right", no_wrap=True)
-    return shown
 
 
 def _type_text(flow: Any) -> str:

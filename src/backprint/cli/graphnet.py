@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from backprint.cli.say import echo, print_table, table_text
+from backprint.cli.say import echo, print_table
 
 
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
@@ -69,27 +69,18 @@ def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
 
 def print_sample(row: dict[str, Any]) -> None:
     """Print the numbers."""
-    from rich.table import Table
-
     from backprint.common.text import amount
+    from backprint.table.nouns import Table
 
     echo(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}")
     for key, value in row["facts"].items():
         echo(f"{key}: {json.dumps(value) if not isinstance(value, str) else value}")
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("input", "role", "spec", "gradient", "why"):
-        shown.add_column(heading, overflow="fold")
-    for row_of_input in row["inputs"]:
-        spec = f"{row_of_input['dtype']}{row_of_input['shape'] or ''}"
-        cells = (
-            row_of_input["name"],
-            row_of_input["role"],
-            spec,
-            "yes" if row_of_input["asks"] else "",
-            row_of_input["why"],
-        )
-        shown.add_row(*map(table_text, cells))
-    print_table(shown)
+    rows = [
+        (one["name"], one["role"], f"{one['dtype']}{one['shape'] or ''}", "yes" if one["asks"] else "", one["why"])
+        for one in row["inputs"]
+    ]
+    columns = {"input": "name", "role": "text", "spec": "text", "gradient": "text", "why": "text"}
+    print_table(Table("", columns, rows))
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
     echo(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}")
     for text in row["notes"]:

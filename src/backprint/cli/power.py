@@ -121,7 +121,7 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
 
 def print_power(row: dict[str, Any], most: int | None) -> None:
     """Print whether a check of a sample sees everything, and its power in each of the first redraws."""
-    from rich.table import Table
+    from backprint.table.nouns import Table
 
     out = console()
     head = table_text(f"{row['sample']} · {row['name']}", "bold")
@@ -131,13 +131,9 @@ def print_power(row: dict[str, Any], most: int | None) -> None:
         return
     out.print(head.append(printable(f": {verdict(row)}"), "not bold"), soft_wrap=True)
     echo(f"{row['tried']} of {row['of']} inputs redrawn alone")
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("redrawn", "ports", "least", "of", "most", ""):
-        shown.add_column(heading, overflow="fold")
     trials = list(row["redrawn"].items())
-    for name, trial in trials[:most]:
-        shown.add_row(table_text(name), *map(table_text, cells(trial)))
-    print_table(shown)
+    columns = {"redrawn": "name", "ports": "digits", "least": "digits", "of": "text", "most": "digits", "": "text"}
+    print_table(Table("", columns, [(name, *cells(trial)) for name, trial in trials[:most]]))
     if most is not None and len(trials) > most:
         echo(f"… {len(trials) - most} more; --all")
 

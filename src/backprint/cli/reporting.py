@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from backprint.cli.options import F, all_of
-from backprint.cli.say import console, echo
+from backprint.cli.say import echo, width, wipe
 
 if TYPE_CHECKING:
-    from backprint.tools.report.nouns import Report
+    from backprint.table.nouns import Report
 
 
 def report_options(row: str) -> Callable[[F], F]:
@@ -22,8 +22,8 @@ def report_options(row: str) -> Callable[[F], F]:
         click.option(
             "--format",
             "format",
-            type=click.Choice(["markdown", "html", "csv", "parquet"]),
-            help=f"What to write; else what FILE's ending says, else markdown. CSV and Parquet have a row a {row}.",
+            type=click.Choice(["html", "csv", "json", "parquet"]),
+            help=f"What to write; else what FILE's ending says. CSV, JSON lines and Parquet have a row a {row}.",
         ),
         click.option(
             "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to; else to the terminal."
@@ -35,31 +35,27 @@ def report_options(row: str) -> Callable[[F], F]:
 
 def write_or_print(
     make: Callable[[], Report], format: str | None, output: Path | None, as_json: bool, title: str
-) -> None:
-    """Make a report, and write it to a file or print it."""
+) -> Report:
+    """Make a report, and write it to a file or print it; return it."""
     from backprint.errors import UsageError
-    from backprint.tools.report.formats import FORMATS, format_of, json_lines, write_report
+    from backprint.table.files import FORMATS, format_of, write_report
+    from backprint.table.terminal import print_report
 
     if as_json and (format or output):
         raise UsageError("--json prints to the terminal: pass either it, or --format and -o")
-    chosen = format_of(format, output)
-    if not (as_json or output or FORMATS[chosen].text):
-        raise UsageError(f"--format {chosen} is not text, which a terminal could show: write it to a file, -o FILE")
+    if format == "parquet" and output is None:
+        raise UsageError("--format parquet is not text, which a terminal could show: write it to a file, -o FILE")
+    chosen = "json" if as_json else format or (format_of(output) if output is not None else None)
     report = make()
-    if as_json:
-        for line in json_lines(report):
-            echo(line.rstrip("\n"))
-    elif output is not None:
+    wipe()
+    if output is not None and chosen is not None:
         write_report(report, chosen, output)
-        if report.answer:
-            echo(report.answer)
+        echo(report.answer)
         echo(f"{chosen} {title} in {output}", err=True)
-    elif format is None and sys.stdout.isatty():
-        from backprint.tools.report.terminal import on_terminal
-
-        terminal = console()
-        for shown in on_terminal(report, terminal.width):
-            terminal.print(shown)
-    else:
-        FORMATS[chosen].write(report, sys.stdout.buffer)
+    elif chosen is not None:
+        for piece in FORMATS[chosen](report):
+            sys.stdout.buffer.write(piece.encode())
         sys.stdout.flush()
+    else:
+        print_report(report, sys.stdout, width())
+    return report

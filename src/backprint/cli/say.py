@@ -21,9 +21,10 @@ from backprint.cli.options import GIB
 from backprint.common.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+    from rich.console import Console
     from rich.text import Text
+
+    from backprint.table.nouns import Table
 
 EVERY = 15.0
 """Seconds between two lines without a terminal."""
@@ -60,24 +61,18 @@ def in_a_pipe() -> bool:
     return not (sys.stdout.isatty() or os.environ.get("COLUMNS"))
 
 
+def width() -> int | None:
+    """Return the width of the terminal; None in a pipe."""
+    return None if in_a_pipe() else console().width
+
+
 def print_table(table: Table) -> None:
     """Print a table that fits the terminal. In a pipe, print a line a row with tabs between its cells, so that nothing
     is wrapped, padded or cut."""
-    if not in_a_pipe():
-        console().print(table, soft_wrap=False)
-        return
-    rows = list(zip(*(column.cells for column in table.columns), strict=True))
-    if table.show_header:
-        rows.insert(0, tuple(column.header for column in table.columns))
-    for row in rows:
-        echo("\t".join(plain_text(cell) for cell in row), lines=True)
+    from backprint.table.terminal import print_table as print_rows
 
-
-def plain_text(cell: RenderableType) -> str:
-    """Return a cell of a table without its style."""
-    from rich.text import Text
-
-    return cell.plain if isinstance(cell, Text) else Text.from_markup(str(cell)).plain
+    wipe()
+    print_rows(table, sys.stdout, width())
 
 
 def table_text(text: str, style: str = "") -> Text:

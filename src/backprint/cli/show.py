@@ -15,9 +15,9 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
+from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reasons_of_derivative, verdict_text
 from backprint.tools.cost.traffic import traffic_texts
-from backprint.tools.report.together import guard_texts
 
 
 @click.command("show")
@@ -181,55 +181,46 @@ def print_pair(capture: Any, index: int, summary: Any, most: int | None) -> None
 
 def print_parts(pair: Any) -> None:
     """Print what each layer costs, and how often it is there."""
-    from rich.table import Table
-
+    from backprint.table.nouns import Table
     from backprint.tools.cost.stretches import part_costs
 
     parts = part_costs(pair)
     if not parts:
         return
-    out = console()
-    out.print("\n[bold]what repeats, and what one iteration costs[/bold]")
-    rows = Table(box=None, show_header=False, pad_edge=False)
+    rows = []
     for part in parts:
-        size = f"{part.steps // part.count} steps"
+        size, flops = f"{part.steps // part.count} steps", f"{short(part.flops // part.count)} FLOPs"
         saved = f"{amount(part.saved_bytes // part.count)} saved" if part.saved_bytes else ""
-        name = table_text(part.name or "a loop")
-        rows.add_row(part.direction, f"{part.count} ×", name, size, f"{short(part.flops // part.count)} FLOPs", saved)
-    print_table(rows)
+        rows.append((part.direction, f"{part.count} ×", part.name or "a loop", size, flops, saved))
+    columns = {"direction": "text", "times": "digits", "part": "text", "steps": "digits", "flops": "digits"}
+    title = "what repeats, and what one iteration costs"
+    print_table(Table(title, {**columns, "saved": "digits"}, rows, heads=False))
 
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
     """Print the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
-    from rich.table import Table
+    from backprint.table.nouns import Table
 
-    backward = pair.backward
-    facts = Table(box=None, show_header=False, pad_edge=False)
-    facts.add_row("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})")
-    facts.add_row(
-        "steps",
-        f"{len(pair.forward.steps)} forward" + (f", {len(backward.steps)} backward" if backward else ", no backward"),
-    )
-    for name, value in cost_rows(summary):
-        facts.add_row(name, value)
-    facts.add_row(
-        "saved",
-        f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs kept",
-    )
-    facts.add_row(
-        "hash", f"{pair.forward.hash()[:16]} forward" + (f", {backward.hash()[:16]} backward" if backward else "")
-    )
-    for group, text in traffic_texts(capture) if index == 0 else ():
-        facts.add_row(table_text(group), table_text(text))
-    for text in taken_texts([link for link in capture.links if link.target == index]):
-        facts.add_row("takes", table_text(text))
-    for text in guard_texts(capture.guards) if index == 0 else ():
-        facts.add_row("guard", table_text(text))
-    for edge in capture.opaque if index == 0 else ():
-        facts.add_row("opaque", table_text(edge.text))
-    for reason in reasons_of_derivative((capture.verdict or {}).get("derivative")) if index == 0 else ():
-        facts.add_row("derivative", table_text(reason))
-    print_table(facts)
+    forward, backward = pair.forward, pair.backward
+    rows = [
+        ("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})"),
+        ("steps", f"{len(forward.steps)} forward, {f'{len(backward.steps)} backward' if backward else 'no backward'}"),
+        *cost_rows(summary),
+        (
+            "saved",
+            f"{amount(summary.saved_bytes)} of intermediates, {amount(summary.kept_bytes)} of parameters and inputs "
+            "kept",
+        ),
+        ("hash", f"{forward.hash()[:16]} forward" + (f", {backward.hash()[:16]} backward" if backward else "")),
+        *(traffic_texts(capture) if index == 0 else ()),
+        *(("takes", text) for text in taken_texts([link for link in capture.links if link.target == index])),
+    ]
+    if index == 0:  # what is known of the whole Capture
+        reasons = reasons_of_derivative((capture.verdict or {}).get("derivative"))
+        rows += [("guard", text) for text in guard_texts(capture.guards)]
+        rows += [("opaque", edge.text) for edge in capture.opaque]
+        rows += [("derivative", reason) for reason in reasons]
+    print_table(Table("", {"fact": "text", "value": "text"}, rows, heads=False))
 
 
 def taken_texts(links: Sequence[Any]) -> Iterator[str]:
@@ -253,14 +244,12 @@ def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
 
 def print_saved(summary: Any, most: int | None) -> None:
     """Print the lines that save most for the backward."""
-    from rich.table import Table
+    from backprint.table.nouns import Table
 
-    out = console()
-    out.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
-    rows = Table(box=None, show_header=False, pad_edge=False)
-    for line in summary.saved[:most]:
-        rows.add_row(amount(line.bytes), table_text(line.line))
-    print_table(rows)
+    rows = [(line.bytes, line.line) for line in summary.saved[:most]]
+    if rows:
+        title = "saved for backward, by the line that saves it"
+        print_table(Table(title, {"bytes": "bytes", "line": "text"}, rows, heads=False))
     print_rest("line", summary.saved, most)
 
 
@@ -272,20 +261,13 @@ def print_rest(noun: str, rows: Sequence[Any], most: int | None) -> None:
 
 def print_operators(summary: Any, most: int | None) -> None:
     """Print what the operators of each direction cost, and how often each is called."""
-    from rich.table import Table
+    from backprint.table.nouns import Table
 
-    out = console()
+    columns = {"operator": "text", "calls": "count", "FLOPs": "digits", "read": "bytes", "written": "bytes"}
     for title, kinds in (("forward", summary.forward_kinds), ("backward", summary.backward_kinds)):
         if not kinds:
             continue
-        out.print(f"\n[bold]{title}, by operator[/bold]")
-        rows = Table(box=None, pad_edge=False)
-        rows.add_column("")
-        for head in ("calls", "FLOPs", "read", "written"):
-            rows.add_column(head, justify="right")
-        for kind in kinds[:most]:
-            cost = kind.cost
-            numbers = (f"{kind.calls:,}", short(cost.flops), amount(cost.read), amount(cost.written))
-            rows.add_row(table_text(kind.operator.removeprefix("aten.")), *numbers)
-        print_table(rows)
+        costs = [(kind.operator.removeprefix("aten."), kind.calls, kind.cost) for kind in kinds[:most]]
+        rows = [(name, calls, short(cost.flops), cost.read, cost.written) for name, calls, cost in costs]
+        print_table(Table(f"{title}, by operator", columns, rows))
         print_rest("operator", kinds, most)

@@ -11,12 +11,11 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
-from backprint.cli.say import echo, echo_styled, ending, limits, print_table, table_text, working
+from backprint.cli.say import echo, echo_styled, ending, limits, print_table, working
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.verdicts import (
     GOOD,
     NOT_THE_DERIVATIVE,
-    WORDS,
     derivative_json,
     proved_ports,
     reasons_of_derivative,
@@ -230,18 +229,14 @@ def first_three(names: Sequence[str]) -> str:
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table, and below it a line for each row that there is more to say of."""
-    from rich.table import Table
+    from backprint.table.nouns import Table
 
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("sample", "name", "verdict", "power"):
-        shown.add_column(heading, overflow="fold")
-    details = []
+    shown, details = [], []
     for row in rows:
-        power = "" if row["power"] is None else f"{float(row['power']):.3g}"
         derivative = row.get("derivative")
         words = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
-        verdict = table_text(words, WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
-        shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power)
+        power = None if row["power"] is None else float(row["power"])
+        shown.append((row["sample"], row["name"], words, power))
         name = f" · {row['name']}" if row["name"] != Path(row["sample"]).name else ""
         details += [
             f"{row['sample']}{name}: {text}" for text in (row["detail"], *reasons_of_derivative(derivative)) if text
@@ -249,7 +244,7 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["nonfinite"]:
             echo_styled("", f"{row['sample']}: {row['nonfinite']}", fg="yellow")
-    print_table(shown)
+    print_table(Table("", {"sample": "name", "name": "text", "verdict": "word", "power": "number"}, shown))
     for line in details:
         echo(line)
     counts: dict[str, int] = {}

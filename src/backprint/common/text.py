@@ -38,6 +38,16 @@ def escape_character(letter: str) -> str:
     return SHORT.get(letter) or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
+def one_line(text: str) -> str:
+    """Return a text as one line of printable characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def encodable(text: object) -> str:
+    """Return a text that can be encoded: JSON can hold lone surrogates."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
 FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 """The first character of a cell that spreadsheets take for a formula (OWASP, CSV injection)."""
 

@@ -60,5 +60,6 @@ Begin with `nouns`, then `text`:
 - `operators`: the operators that a graph may call, from `operators.txt`.
 - `steps`, `depends`, `links`, `sizes`: questions about steps, about what depends on what, about links between Pairs,
   about symbolic sizes.
-- `folding/`: repeated structure, found once. `fx/`: a Graph as a torch.fx graph, and back.
+- `folding/`: repeated structure, found once. `together`: names and guards that differ in numbers alone, as one.
+- `fx/`: a Graph as a torch.fx graph, and back.
 """

@@ -8,6 +8,7 @@ and one row group.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,17 +17,17 @@ from typing import Any
 
 from backprint.common.files import whole_file
 from backprint.common.formats import CAPTURE
+from backprint.common.text import encodable, one_line
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.graph.nouns import Graph, Port, TensorSpec
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.text import show_spec
 from backprint.graph.verdicts import VERDICTS, has_proof
+from backprint.table.files import write_parquet
 from backprint.tools.corpus.duplicates import load_to_compare
 from backprint.tools.cost.costs import step_costs, total_cost
 from backprint.tools.jobs.ledger import Ledger, place_of, source_of
 from backprint.tools.jobs.verbs import joined_hash, nbytes
-from backprint.tools.report.formats import escaped, write_parquet_rows
-from backprint.tools.report.nouns import encodable
 
 GRAPHS, CARD = "graphs.parquet", "README.md"
 """The files of a data set."""
@@ -64,9 +65,6 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("notes", "texts", "what else has to be known: changed calls, resampled constants"),
 )
 """The columns, the kind of their values, and what they are."""
-
-GROUP_ROWS = 256
-"""The most graphs of a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +107,10 @@ def export(
         if (out / name).exists():
             raise UsageError(f"{out / name} exists: choose another folder, or replace it with --overwrite")
     tally = Tally()
-    kinds = [(name, kind) for name, kind, _ in FIELDS]
+    kinds = {name: kind for name, kind, _ in FIELDS}
     with whole_file(out / GRAPHS) as graphs, whole_file(out / CARD) as card:
-        write_parquet_rows(kinds, _rows_of_run(run, where, license, tally, watch), graphs, GROUP_ROWS)
+        rows = _rows_of_run(run, where, license, tally, watch)
+        write_parquet(kinds, (tuple(row[name] for name in kinds) for row in rows), graphs)
         if not tally.samples:
             why = f": {tally.left_out[0][0]}: {tally.left_out[0][1]}" if tally.left_out else ""
             raise UsageError(f"{run}: no sample with graphs to write{why}")
@@ -226,6 +225,15 @@ def count(tally: Tally, row: Mapping[str, Any], rows: list[dict[str, Any]]) -> N
 
 
 # ------------------------------------------------------------------ the card
+
+SPECIAL = re.compile(r"[\\`*<>|~&]|(?<![^\W_])_+|_+(?![^\W_])|!(?=\[)|\](?=[(\[:])|(?<![\w/])[@#](?=\w)")
+"""Letters that mean something in Markdown: markup, entities, links, images, mentions, table borders."""
+
+
+def escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is, in one line."""
+    return SPECIAL.sub(lambda match: "".join(f"\\{letter}" for letter in match[0]), one_line(text))
+
 
 CATEGORIES = ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
 """Hugging Face's words for the number of rows."""

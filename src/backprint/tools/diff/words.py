@@ -16,10 +16,10 @@ from backprint.graph.keys import number_of
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
+from backprint.graph.together import guard_texts, names_together
 from backprint.tools.cost.traffic import bytes_by_group, traffic_of
 from backprint.tools.diff.matching import subgraphs_of
 from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, PortChange, StepChange
-from backprint.tools.report.together import guard_texts, names_together
 
 # ---- Differences beside the graphs: engine, versions, guards, notes
 

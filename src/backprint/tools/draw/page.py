@@ -22,13 +22,13 @@ from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import specs_of
 from backprint.graph.text import emit_class, show, show_spec
+from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import nonfinite_of, reasons_of_derivative, verdict_text
 from backprint.tools.cost.costs import LiveSpan, is_view, memory_line, storages_of
 from backprint.tools.cost.fits import needs_of
 from backprint.tools.cost.traffic import traffic_texts
 from backprint.tools.draw.layout import DrawnPair, FlowLine, Layout, drawn_pair
 from backprint.tools.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
-from backprint.tools.report.together import guard_texts
 
 if TYPE_CHECKING:
     from backprint.values.statistics import Stats

@@ -190,16 +190,6 @@ def _student_quantile(share: float, degrees: int) -> float:
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def right_and_timed(sample: ScoredSample) -> bool:
-    """Whether a sample is right at level 0 and has a speedup above 0."""
-    return sample.measured and sample.right_at(0) and bool(sample.speedup)
-
-
-def right_speedups(samples: Sequence[ScoredSample]) -> tuple[float, ...]:
-    """Return the speedups of the samples that are right at level 0, in ascending order."""
-    return tuple(sorted(sample.speedup for sample in samples if right_and_timed(sample) and sample.speedup))
-
-
 # ------------------------------------------------------------------ scores S(t) and ES(t)
 #
 # S(t) is the geometric mean over all samples of: the speedup where every output is within level t, raised to 1 + p

@@ -1,0 +1,137 @@
+"""A table on a terminal: columns that fit its width. In a pipe: a line a row, with tabs between its cells.
+
+Nothing is cut: texts are folded, and what has no room is named. Control characters are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import IO, Any
+
+from backprint.common.text import printable
+from backprint.table.nouns import KINDS, Report, Table, cell_text, count_rows, tone
+
+MOST_ROWS = 12
+"""The most rows of a report's table on a terminal."""
+
+GAP = 2
+"""Blanks between two columns."""
+
+NARROW, NARROW_FIRST = 12, 24
+"""A column of texts is no narrower than this, or than its longest cell; the first column has the names of rows."""
+
+STYLES = {"good": "green", "fair": "cyan", "quiet": "dim", "warn": "yellow", "bad": "red", "": ""}
+
+
+def print_report(report: Report, file: IO[str], width: int | None) -> None:
+    """Print the answer, the facts and the tables of a report; without a width, for a pipe. All rows are for files."""
+    print_texts([(text, style) for text, style in ((report.title, "bold"), (report.answer, "")) if text], file, width)
+    print_texts([(f"{name}: {value}", "dim") for name, value in report.facts.items()], file, width)
+    for table in filter(count_rows, report.tables):
+        print_table(table, file, width, MOST_ROWS)
+
+
+def print_table(table: Table, file: IO[str], width: int | None, most: int | None = None) -> None:
+    """Print a table under its title, of at most so many rows; in a pipe, of all."""
+    if table.title:
+        print_texts([("", ""), (table.title, "bold")], file, width)
+    if width is None:
+        file.writelines(f"{line}\n" for line in lines_with_tabs(table))
+    else:
+        _print_grid(table, file, width, most)
+
+
+def print_texts(texts: Sequence[tuple[str, str]], file: IO[str], width: int | None) -> None:
+    """Print texts, each with its style; a terminal wraps them at its width."""
+    if width is None:  # rich would write tabs as blanks
+        file.writelines(f"{line_text(text)}\n" for text, _ in texts)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, width=width)
+    for text, style in texts:
+        console.print(Text(line_text(text), style))
+
+
+def lines_with_tabs(table: Table) -> Iterator[str]:
+    """Yield the headings, then a line a row."""
+    kinds, places = list(table.columns.values()), table.places()
+    names = list(table.columns)
+    if table.heads:
+        yield "\t".join(line_text(names[place]) for place in places)
+    for row in table.rows:
+        yield "\t".join(line_text(cell_text(row[place], kinds[place])) for place in places)
+
+
+def _print_grid(table: Table, file: IO[str], width: int, most: int | None) -> None:
+    """Print the columns that say something and fit, then the reasons, a line a row, and what was left out."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    names, kinds = list(table.columns), list(table.columns.values())
+    rows, count = list(islice(table.rows, most)), count_rows(table)
+    zero = [
+        place
+        for place in table.places()
+        if most is not None and kinds[place] == "count" and not any(row[place] for row in rows)
+    ]
+    texts = [[line_text(cell_text(cell, kind)) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
+    blank = {place for place in table.places() if rows and not any(row[place] for row in texts)}
+    asked = [place for place in table.places() if place not in {*zero, *blank} and kinds[place] != "detail"]
+    widths = fitted(table.columns, texts, asked, width)
+    grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=table.heads, padding=(0, GAP, 0, 0))
+    for place, cells in widths.items():
+        right = KINDS[kinds[place]].number
+        heading = Text(line_text(names[place].replace("_", " ")))
+        grid.add_column(heading, justify="right" if right else "left", overflow="fold", width=cells)
+    for row in texts:
+        grid.add_row(
+            *(Text(row[place], STYLES[tone(row[place])] if kinds[place] == "word" else "") for place in widths)
+        )
+    Console(file=file, highlight=False, width=width).print(grid)
+    print_texts([(text, "") for text in _reasons(table, rows)], file, width)
+    left_out = {
+        "0 in each row: ": ", ".join(names[place] for place in zero if rows),
+        "not shown, for want of width: ": ", ".join(names[place] for place in asked if place not in widths),
+        "and ": f"{count - len(rows):,} more rows; -o FILE.html has all" if count > len(rows) else "",
+    }
+    print_texts([(head + rest.replace("_", " "), "dim") for head, rest in left_out.items() if rest], file, width)
+
+
+def _reasons(table: Table, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield the reasons of rows, each after the names of its row."""
+    for row in rows:
+        cells = [(kind, str(cell)) for kind, cell in zip(table.columns.values(), row, strict=True) if cell]
+        names = ", ".join(text for kind, text in cells if kind == "name")
+        yield from (f"{names}: {text}" for kind, text in cells if kind == "detail")
+
+
+def fitted(columns: Mapping[str, str], rows: Sequence[Sequence[str]], shown: list[int], width: int) -> dict[int, int]:
+    """Return the columns that fit, with their widths. Numbers are never broken; texts share what is left. Where that
+    is too little, the last columns are left out, those of names after all others."""
+    from rich.cells import cell_len
+
+    names, kinds = list(columns), list(columns.values())
+    whole = {
+        place: max(cell_len(text) for text in (*names[place].split("_"), *(row[place] for row in rows)))
+        for place in shown
+    }
+    most = {place: NARROW_FIRST if place == shown[0] else NARROW for place in shown}
+    least = {place: cells if KINDS[kinds[place]].number else min(cells, most[place]) for place, cells in whole.items()}
+    for place in sorted(shown[1:], key=lambda place: (kinds[place] == "name", -place)):
+        if sum(least.values()) + GAP * (len(least) - 1) <= width:
+            break
+        del least[place]
+    free = width - sum(least.values()) - GAP * (len(least) - 1)
+    for place in least:
+        more = max(0, min(free, whole[place] - least[place]))
+        least[place], free = least[place] + more, free - more
+    return least
+
+
+def line_text(text: str) -> str:
+    """Return a text in one line, in which a control character is spelled out."""
+    return printable(" ".join(text.split()))
