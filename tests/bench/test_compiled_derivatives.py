@@ -88,7 +88,7 @@ def judged(tmp_path: Path) -> Callable[[str, str], BenchDerivative]:
     def derivative(model: str, compiler: str) -> BenchDerivative:
         given = captured(model), "pair_0 step", compiler_named(name_of(compiler)), tmp_path / "caches"
         end = in_child(lambda: asdict(derivative_of(*given)), 300.0)
-        return BenchDerivative(**end.value) if end.ended_well else BenchDerivative("cannot tell", end.detail)
+        return BenchDerivative(**end.value) if end.ended_well else BenchDerivative("cannot tell", f"{end}")
 
     return derivative
 

@@ -41,7 +41,7 @@ ENDS: dict[str, tuple[Callable[[], Any], str]] = {
     "exits": (lambda: os._exit(3), "exit 3: ended before it was done"),
     "hangs": (lambda: time.sleep(60), "timeout: still at work after 1 s (--timeout)"),
     "closes its files": (lambda: os.closerange(3, 1024), "exit 70: ended before it was done"),
-    "uses memory": (lambda: [bytearray(400 << 20), time.sleep(60)], "out of memory: "),
+    "uses memory": (lambda: [bytearray(2 << 30), time.sleep(60)], "out of memory: "),
 }
 
 

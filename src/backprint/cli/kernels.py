@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 @click.command("kernels")
 @click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", "out", required=True, metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The folder to write kernels and kernels.jsonl to.",
+)
 @click.option(
     "--target",
     "targets",

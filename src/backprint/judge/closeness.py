@@ -40,6 +40,10 @@ OF_NORM = 2.0
 """How many times more the norm may be off: the reference's largest error is seldom matched, its norm often exceeded by
 another way to compute the same, as flash attention is."""
 
+CHANCE = 4.0
+"""How many times the norm over the root of the count the factor may be off by: the fewer elements there are, the more
+often all of them are off in one direction by chance."""
+
 MOST_MOVED = 8.0
 """How many times LEAST the movement of a result explains: an ill-conditioned one may move without bound."""
 
@@ -178,10 +182,11 @@ def _compare_finite(
     allowed = Off(
         times * (max(own.most, min(spread.most, MOST_MOVED * tiny)) + tiny),
         OF_NORM * times * (max(own.norm, min(spread.norm, MOST_MOVED * fine)) + fine),
-        times * (own.factor + 4 * OF_NORM * own.norm / math.sqrt(right.numel()) + fine),
+        times * (own.factor + CHANCE * OF_NORM * own.norm / math.sqrt(right.numel()) + fine),
     )
     # Operators that round otherwise move a result further than most other orders of additions do: that far, not TIMES.
-    allowed = Off(*map(max, allowed, otherwise))
+    by_chance = CHANCE * otherwise.norm / math.sqrt(right.numel())
+    allowed = Off(*map(max, allowed, otherwise._replace(factor=max(otherwise.factor, by_chance))))
     weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
     measures = zip(off, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
     for error, most, detail, of in measures:
@@ -198,7 +203,7 @@ def off_by(result: Tensor, right: Tensor, unit: float) -> Off:
     norm = float(torch.linalg.vector_norm(right)) or unit
     product = float(torch.vdot(right, difference).real)
     most = float(difference.abs().max()) / unit
-    return Off(most, float(torch.linalg.vector_norm(difference)) / norm, abs(product) / norm**2)
+    return Off(most, float(torch.linalg.vector_norm(difference)) / norm, abs(product) / norm / norm)
 
 
 HUGE = 1e3
