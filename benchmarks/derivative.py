@@ -48,8 +48,7 @@ from torch import nn
 import backprint as bp
 from backprint.derive import check
 from backprint.derive.check import SCALE
-from backprint.derive.locate import Search
-from backprint.derive.marks import mark_of
+from backprint.derive.locate import Search, is_gradient, is_rearranged, names_in
 from backprint.derive.setting import CannotTell, Setting, drawn_like, make_setting, returned_by, rounded, values_of
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Step, TensorSpec
@@ -344,19 +343,12 @@ def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
     consumers: dict[str, set[str]] = {}
     local_of_port = {port.name: port.local for port in pair.forward.inputs}
     for step in pair.forward.steps:
-        for name in names_taken(step):
+        for name in names_in(step):
             consumers.setdefault(name, set()).add(step.name)
     for swap in swaps_of(graph):
         ports = graph.outputs[swap.early], graph.outputs[swap.late]
         steps = frozenset(s for p in ports for s in consumers.get(local_of_port.get(p.name, ""), ()))
         yield Fault("swapped results", swap.make, steps)
-
-
-def names_taken(step: Step) -> list[str]:
-    """Return the names of the values that a step takes."""
-    from backprint.derive.echoes import names_in
-
-    return names_in(step)
 
 
 def belonging(pair: Pair, step: Step) -> frozenset[str]:
@@ -366,13 +358,13 @@ def belonging(pair: Pair, step: Step) -> frozenset[str]:
     assert graph is not None
     if step.echo is not None and step.echo.kind == "sum of gradients of":
         values = set(step.echo.names)
-        return frozenset({*values, *(other.name for other in pair.forward.steps if values & set(names_taken(other)))})
+        return frozenset({*values, *(other.name for other in pair.forward.steps if values & set(names_in(other)))})
     if step.echo is not None:
         return frozenset(step.echo.names)
     names: set[str] = set()
-    taken = set(names_taken(step))
+    taken = set(names_in(step))
     for other in graph.steps:
-        if other.echo is not None and (other.name in taken or step.name in names_taken(other)):
+        if other.echo is not None and (other.name in taken or step.name in names_in(other)):
             names.update(other.echo.names)
     return frozenset(names)
 
@@ -391,15 +383,23 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
     if not unknown:
         return {}
     right = search.right_gradients([])
+    gradients = {name: value for name, value in search.backward_values.items() if is_gradient(value)}
     owners: dict[str, set[str]] = {}
+
+    def names_like(gradient: torch.Tensor) -> list[str]:
+        """Return the values of the backward that are this gradient, if it is more than zeros."""
+        if not search.is_gradient_left(gradient):
+            return []
+        return [name for name, value in gradients.items() if is_rearranged(value, gradient, search.largest)]
+
     for step in search.step_of.values():
-        for share in search.shares(step, right).values():
-            for name in search.marked.names_like(share) if not mark_of(share).is_zero else ():
+        for share in (search.shares([step], right) or {}).values():
+            for name in names_like(share):
                 owners.setdefault(name, set()).add(step.name)
     for value, gradient in right.items():
         takers = {step.name for step in search.consumers.get(value, ())}
-        if len(takers) > 1 and not mark_of(gradient).is_zero:
-            for name in search.marked.names_like(gradient):
+        if len(takers) > 1:
+            for name in names_like(gradient):
                 owners.setdefault(name, set()).update(takers)
     of_echo: dict[Any, set[str]] = {}
     for step in unknown:
@@ -411,8 +411,8 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
 
 def beside(graph: Graph, names: Collection[str]) -> set[str]:
     """Return the steps that make what the named steps take, or take what they make."""
-    taken = {name for step in graph.steps if step.name in names for name in names_taken(step)}
-    return taken | {step.name for step in graph.steps if set(names) & set(names_taken(step))}
+    taken = {name for step in graph.steps if step.name in names for name in names_in(step)}
+    return taken | {step.name for step in graph.steps if set(names) & set(names_in(step))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,8 @@ def test_a_wrong_function_is_named_with_its_line(engine: str) -> None:
     (place,) = answer.wrong
     assert place.function == "RowLoss"
     if engine == "eager":  # AOTAutograd gives a backward the lines of its forward
-        assert place.lines == (f"derivatives/test_derivative.py:{line_of('wrong')}",) or place.lines == (
-            f"test_derivative.py:{line_of('wrong')}",
-        )
+        assert any(line.endswith(f"test_derivative.py:{line_of('wrong')}") for line in place.lines)
+        assert len(place.lines) <= 2  # of the three lines of its backward
 
 
 def test_the_modules_with_a_wrong_function_are_named() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import backprint as bp
@@ -128,6 +129,13 @@ def straight_through(x: Tensor) -> Tensor:
     return (x + ((x * 4).round() / 4 - x).detach()).square().sum()
 
 
+def rounded_without_gradients(x: Tensor) -> Tensor:
+    y = x * 3
+    with torch.no_grad():
+        rest = y.round() - y
+    return (y + rest).tanh() * y
+
+
 def clipped(x: Tensor) -> Tensor:
     y = x.sin()
     y.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
@@ -173,6 +181,7 @@ def with_rounded() -> Any:
 
 MEANT: dict[str, tuple[Any, str]] = {
     "a straight-through estimator": (lambda: straight_through, "detach"),
+    "an estimator under no_grad": (lambda: rounded_without_gradients, "no_grad"),
     "a clipped gradient": (lambda: clipped, "hook"),
     "a hook of a module": (with_hook_of_module, "hook"),
     "a hook of a parameter": (with_hook_of_parameter, "hook"),
@@ -190,6 +199,32 @@ def test_what_is_meant_to_differ_is_named(case: str) -> None:
     assert {place.function for place in answer.wrong} == {name}
     (answer,) = bp.derivative(bp.capture(program, leaf(3, 4), meant=(name,)))
     assert answer.word == f"derivative but for {name}"
+
+
+def test_a_fault_beside_what_is_meant_is_no_part_of_it() -> None:
+    """The input's other way has a wrong share: what the estimator returned must not make up for it."""
+    cap = bp.capture(lambda x, w: Rounded.apply(x * 3) + (x @ w).exp(), leaf(4, 4), leaf(4, 4), meant=("Rounded",))
+    (answer,) = bp.derivative(cap)
+    assert answer.word == "derivative but for Rounded"
+    _, step = (s for s in backward_of(cap).steps if s.target == "aten.mm.default" and s.echo and "mm" in s.echo.names)
+    wrong = spoiled(cap, step.name, args=(step.args[0], step.args[0]))
+    (answer,) = bp.derivative(wrong, hostile=False)  # the program itself is right
+    assert answer.word == "not the derivative"
+    assert ("mm",) in [place.names for place in answer.wrong]
+
+
+def test_a_right_residual_with_three_takers_hides_no_place() -> None:
+    """Autograd adds three gradients up in turns, and echoes name the first sums after what was computed before."""
+
+    def gated(x: Tensor) -> Tensor:
+        for _ in range(3):
+            y = F.layer_norm(x, (4,))
+            x = x + 0.1 * (x * (x + y).exp().tanh()) + y.sigmoid()
+        return x
+
+    cap = bp.capture(gated, leaf(3, 4))
+    step = [s for s in backward_of(cap).steps if s.echo and s.echo.names == ("sigmoid_1",)][-1]
+    assert first_place(spoiled(cap, step.name, args=(step.args[0], step.args[0]))) == ("sigmoid_1",)
 
 
 class Norm(torch.autograd.Function):

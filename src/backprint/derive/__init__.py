@@ -29,8 +29,8 @@ captured inputs, so that what is left over is a fault and not rounding.
 >>> answer.word, [place.function for place in answer.wrong]
 ('not the derivative', ['Square'])
 
-A number for the whole is not enough for a person: where is it wrong? `locate` asks each step of the backward by itself,
-and names the Function and the line. One tangent is not enough either: a backward may be right for ones and wrong for
+A number for the whole is not enough for a person: where is it wrong? `locate` asks each call of the forward by itself,
+and names the Function and the lines. One tangent is not enough either: a backward may be right for ones and wrong for
 the tangents of a scaled loss, or right in the first call and wrong in the second. `live`, `usage` and `unusual` call
 the program in the ways that training does.
 
@@ -40,10 +40,10 @@ a kink or with results that are random, the answer is `cannot tell`, with the re
 
 - `duals`: the derivative of a graph along a direction, by forward-mode AD of its own steps, in float64.
 - `setting`: a Pair in float64 on inputs near the captured ones, and the two products that must agree.
-- `check`: the verdict of a whole Capture. `locate`: where a backward is wrong. `echoes`: the first steps for which it
-  goes wrong, by its echoes. `marks`: gradients that are equal in any layout. `hostile`: tangents of other kinds, and
-  inputs at which a backward may go wrong. `live`: the program itself with other tangents, and called again. `alone`:
-  each custom Function by itself. `reads`: numbers that a program reads out of its inputs. `kept`: the word of a sample.
+- `check`: the verdict of a whole Capture. `locate`: the calls whose gradients are wrong. `hostile`: tangents of other
+  kinds, and inputs at which a backward may go wrong. `live`: the program itself with other tangents, and called again.
+  `alone`: each custom Function by itself. `reads`: numbers that a program reads out of its inputs. `kept`: the word of
+  a sample.
 - `beside`: its word beside that of a Verdict. `forms`: operators written with common ones.
 - `function`: a function alone against a reference (`bp.check`). `called`: its call, run on other values. `compared`:
   its results beside the reference's. `otherwise`: how far other rounding moves the reference's. `unusual`: other

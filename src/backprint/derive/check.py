@@ -18,20 +18,20 @@ from torch import Tensor
 
 from backprint.derive.alone import REST_IS_RIGHT, but_for_meant, is_cleared, may_be_what_is_meant, program_tries
 from backprint.derive.duals import CORRECTED
-from backprint.derive.echoes import names_in
 from backprint.derive.hostile import InputFault, input_faults
 from backprint.derive.kept import with_kept
 from backprint.derive.live import Try, faults_of
 from backprint.derive.locate import (
     DETACH,
+    NEAR,
     Located,
     WrongPlace,
     differing_from_autograd,
     locate,
     locate_formulas,
+    names_in,
     run_backward,
 )
-from backprint.derive.marks import NEAR
 from backprint.derive.reads import with_reads
 from backprint.derive.setting import (
     OF_ANOTHER_FORWARD,
@@ -878,7 +878,8 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     if place.steps[0].target == DETACH:
         return "detach"
     cuts = _cuts_before(setting, opaque)
-    kinds = [cuts[name] for name in missing]
+    # What is cut off lies before a place, or at it.
+    kinds = [cuts[name] or cuts[place.steps[-1].name] for name in missing]
     if kinds and all(kind == {"detach"} for kind in kinds):
         return "detach"
     is_hook = any(edge.is_hook for edge in opaque) and _has_step_of_hook(place, setting)

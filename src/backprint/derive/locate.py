@@ -1,37 +1,35 @@
-"""Where a backward is not the derivative of its forward: the first operators whose gradients are wrong.
+"""Where a backward is not the derivative of its forward: the calls of the forward whose gradients are wrong.
 
-Autograd of the captured forward, in float64, has the right gradient of every value, and each step's share of it. The
-values of the backward are compared with these. What may be wrong is tried in this order, nearest to the results first:
+A capture notes for each step of a backward whose gradient it computes: its *echo*, `gradient of mm_3`. So the steps of
+the backward fall into groups, one for each *call* of the forward: a call of a custom autograd.Function, all of whose
+steps are one call, or an operator. A step without an echo, as a hook makes, is in the group of what takes its value.
+Each group is asked alone. Autograd of the captured forward, in float64, has the right gradient of every value, and from
+the gradients of what a call makes, the right *share* of the call in the gradient of each value that it takes. What a
+group hands on, an *end*, must be one of these shares, or the sum of all shares of a value. The first group of the
+backward that hands on something else, though nothing that it takes is wrong, is a wrong place. An example:
 
-- a call of a custom autograd.Function for which the backward, by its echoes, computes other gradients than the right
-  ones, or the last steps of the call, if the others explain the rest;
-- a step for which the backward, by its echoes, computes none of the right shares, from values that are right;
-- an input whose right gradient the backward has, and for which it returns another;
-- a step whose result has a right gradient in the backward and whose share is nowhere in it, and a value whose shares it
-  has and adds up wrongly;
-- several steps, before whose results no gradient is right, as those of a custom autograd.Function whose backward
-  computes their gradients at once.
+    forward    mul = x * 2;                  y = Reversed.apply(mul)      one call is mul, one is that of Reversed
+    backward   mul_1 = tangent * -0.5        gradient of y                hands on mul_1, which is not 1 * tangent
+               grad_x = mul_1 * 2            gradient of mul              is wrong, and takes what is wrong already
 
-What the backward returned there is taken for given; if then more gradients are right, this is a wrong place. What
-remains is searched in the same way, so several wrong places are found one after the other.
+What the backward returned at a wrong place is then taken for given: right gradients are computed again with it, and the
+next place is looked for, until all other gradients are right. A place that makes no further gradient right explains
+nothing and is not named. Nothing is searched for: a value that no group hands on is no candidate for anything.
 
-Words of this file. A *place* is a WrongPlace: some steps of the forward. The *share* of a step is its part of the
-gradient of a value that it takes; the gradient of the value is the sum of the shares of all steps that take it. An
-*echo* is what a capture notes of a step of the backward: the forward's steps whose gradient it computes. Parameters and
-locals with these names mean the same in every function:
+A *place* is a WrongPlace: some steps of the forward. Parameters and locals with these names mean the same in every
+function:
 
 - `right`: the right gradient of each value of the forward, by the value's name, as autograd computes it;
-- `matched`: the names of the values of the forward whose right gradient is a value of the backward;
-- `given`: the names of the steps of places that were found before: what the backward returned there is taken for right;
-- `wrong`: the input ports whose returned gradient is wrong.
+- `wrong`: the input ports whose returned gradient is wrong;
+- `places`: the wrong places that were found before, where what the backward returned is taken for right.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -39,8 +37,6 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from backprint.derive.duals import DualRun, may_have_tangent, unpacked
-from backprint.derive.echoes import Group, groups_that_go_wrong, names_in
-from backprint.derive.marks import NEAR, Marked, distance, error_of, mark_of
 from backprint.derive.setting import (
     Setting,
     backward_product,
@@ -55,38 +51,17 @@ from backprint.derive.setting import (
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
+from backprint.graph.steps import behind, used
 from backprint.values.tree import plain_leaves
 
 MOST_PLACES = 64
 """How many wrong places are looked for."""
 
-MOST_CANDIDATES = 5
-"""How many values of the backward are tried as the gradient of one input of a wrong place."""
+NEAR = 1e-9
+"""The relative difference up to which two gradients are the same: both are rounded in float64."""
 
-MOST_INPUTS = 6
-"""The most inputs of a wrong place whose gradients are not known to be right."""
-
-MOST_TRIED = 24
-"""How many combinations of candidates for the gradients of the inputs are tried for one place."""
-
-MOST_COMBINED = 600
-"""How many combinations of candidates are sorted, to choose those that are tried."""
-
-MOST_KNOWN = 8
-"""For how many lists of wrong places the right gradients are cached."""
-
-MOST_STEPS = 12
-"""The most steps of a wrong place."""
-
-
-MOST_BETWEEN = 3
-"""How many steps of the backward may lie between the gradient of a result and that of an input."""
-
-
-NOTHING, RIGHT, RETURNED = "", "right ", "returned "
-"""Names of candidates for a gradient that are no names of values of the backward: no gradient, or, before the name of a
-value of the forward, its right gradient, and the one that the backward returned for it."""
-
+LEFT = 1e-13
+"""The share of the largest gradient that may be left where a gradient is 0 but for rounding."""
 
 DETACH = "aten.detach.default"
 
@@ -137,19 +112,14 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
     """
     search = Search(setting, functions, cut)
     places: list[WrongPlace] = []
-    wrong = search.wrong_ports(places)
-    first_wrong = wrong
-    # Calls of `detach` first: the values of the backward do not show them (see `detached`).
-    cuts = search.detached() if wrong else []
-    if cuts and len(still := search.wrong_ports(cuts)) < len(wrong):
-        places, wrong = cuts, still
-    while wrong and len(places) < MOST_PLACES:
-        place = search.next_place(places, wrong)
-        if place is None:
+    state = search.state(places)
+    first_wrong = state.wrong
+    while state.wrong and len(places) < MOST_PLACES:
+        found = search.next_places(places, state)
+        if found is None:
             break
-        wrong = search.wrong_ports([*places, place])
-        places.append(search.with_way(place, places))
-    return Located(tuple(places), not wrong, tuple(first_wrong))
+        places, state = found
+    return Located(tuple(places), not state.wrong, tuple(first_wrong))
 
 
 def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
@@ -203,7 +173,7 @@ def locate_formulas(setting: Setting) -> Located:
         if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
             undecided.add(step.target)
             continue
-        steps = search.with_parts(step)
+        steps = (step, *(part for part in search.parts(step) if part is not step))
         returned = search.contributions(steps, inputs, right)
         places.append(
             WrongPlace(
@@ -211,7 +181,7 @@ def locate_formulas(setting: Setting) -> Located:
                 inputs=tuple(inputs),
                 returned=tuple(returned.get(name) for name in inputs),
                 errors=tuple(1.0 for _ in inputs),  # how wrong each is was not measured: all count as wrong
-                backward_steps=search.backward_steps(steps, chosen=()),
+                backward_steps=tuple(search.call_of[step.name].backward),
             )
         )
     return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
@@ -294,71 +264,59 @@ def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
     return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
-class _FunctionCall(NamedTuple):
-    """The steps of one call of a custom autograd.Function, which has this place in `Search.functions`."""
+@dataclass(eq=False, slots=True)
+class _Call:
+    """Steps of the forward that are asked as one: those of a call of the custom autograd.Function with this place in
+    `Search.functions`, or an operator. `backward` are the steps that compute its gradients. If there is a `summed`,
+    they add up the gradients of this value, and `steps` are those that take it."""
 
-    function: int
     steps: list[Step]
+    function: int | None = None
+    summed: str = ""
+    backward: list[Step] = field(default_factory=list)
 
 
-class Explanation(NamedTuple):
-    """What the best of some proposed wrong places explains.
+class State(NamedTuple):
+    """What is right and wrong if what the backward returned at some places is taken for given: the right gradients, the
+    input ports with wrong gradients, the calls to blame in the order of the backward, and all ends that are wrong."""
 
-    `progress` has how many more ports, and how many more values of the forward, have right gradients if what the
-    backward returned at `place` is taken for given. `is_right` says that at one of the proposed places the backward has
-    the right gradients.
-    """
-
-    progress: tuple[int, int] = (0, 0)
-    place: WrongPlace | None = None
-    is_right: bool = False
+    right: Mapping[str, Tensor]
+    wrong: list[str]
+    to_blame: list[_Call]
+    wrong_ends: frozenset[str]
 
 
 class Search:
-    """The search of one Setting: the values of its backward, and the right gradients of its forward's values.
+    """The calls of one Setting's forward with their steps of the backward, the values of both, and right gradients.
 
     `depending` has the values of the forward that depend on an input with a gradient, `reaching` those that a result
-    with a tangent depends on, `consumers` the steps that take a value, `marked` the values of the backward to look a
-    gradient up in. Ports have the program's names; `local_of_port` has their names among the graph's values.
+    with a tangent depends on, `consumers` the steps that take a value, and `takers_behind` those of the backward.
+    Ports have the program's names; `local_of_port` has their names among the graph's values.
     """
 
     def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
         self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
         self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
-        self.index = {step.name: index for index, step in enumerate(self.graph.steps)}
-        self.consumers: dict[str, list[Step]] = {}
-        for step in self.step_of.values():
-            for name in names_in(step):
-                self.consumers.setdefault(name, []).append(step)
+        self.consumers = takers_by_name(self.step_of.values())
+        self.takers_behind = takers_by_name(setting.backward.steps)
         self.depending = self.depending_values()
         self.with_tangent = self.values_with_tangent()
         self.reaching = self.reaching_values()
         self.backward_values = run_backward(setting)
-        self.backward_step_of = {step.name: step for step in setting.backward.steps}
-        inexact = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v) and v.numel()}
-        self.marked = Marked(inexact.values(), inexact)
         self.forward_values, self.states = forward_values(setting)
         sizes = [float(gradient.abs().max()) for gradient in setting.gradients.values() if gradient.numel()]
         self.largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
         """The size of the largest element of a gradient that the backward returned."""
-        self.without_place: list[str] = []
-        """Values of the backward that are wrong, and that no echo connects with a step of the forward."""
-        # Caches. `known_right`: the right gradients for each list of given places, under the ids of these. And for the
-        # last mapping of right gradients that was asked about (`shares_for`, `all_right_for`): the right shares of each
-        # step, and all right gradients and shares together.
-        self.known_right: dict[tuple[int, ...], tuple[list[WrongPlace], dict[str, Tensor]]] = {}
-        self.shares_for: Mapping[str, Tensor] | None = None
-        self.known_shares: dict[str, dict[str, Tensor]] = {}
-        self.all_right_for: Mapping[str, Tensor] | None = None
-        self.all_right = Marked(())
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
-        # For a candidate RETURNED + value of the forward: the value of the backward that is returned as its gradient.
-        self.returned_by = {
-            RETURNED + self.local_of_port[port.name]: name
-            for port, result in zip(setting.backward.outputs, setting.backward.results, strict=True)
-            for name in refs(result)
-            if port.name in self.local_of_port
-        }
+        # Caches: what each value comes from, and the shares of steps for the right gradients that were asked about
+        # last.
+        self.known_origins: dict[str, set[str]] = {}
+        self.shares_for: Mapping[str, Tensor] | None = None
+        self.known_shares: dict[tuple[str, ...], dict[str, Tensor] | None] = {}
+        self.calls: list[_Call] = []
+        self.call_of = self.calls_of_forward()
+        self.call_behind = self.calls_of_backward()
+        self.ends, self.leads = self.handed_on()
 
     def depending_values(self) -> set[str]:
         """Return the values that depend on an input with a gradient."""
@@ -389,17 +347,6 @@ class Search:
     # ---- The right gradients
 
     def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
-        """Return the right gradient of every value of the forward, if what the backward returned at some places is
-        taken for given."""
-        # An id is a key only while its object lives, so the cache has the places too.
-        key = tuple(map(id, places))
-        if key not in self.known_right:
-            while len(self.known_right) >= MOST_KNOWN:
-                self.known_right.pop(next(iter(self.known_right)))
-            self.known_right[key] = list(places), self.compute_right_gradients(places)
-        return self.known_right[key][1]
-
-    def compute_right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Run the forward under autograd, and return the gradient of each of its values. The steps of `places` are
         constant: what the backward returned for them enters instead, as if it were right."""
         constant = {step.name for place in places for step in place.steps}
@@ -440,180 +387,416 @@ class Search:
         starts = [(value, gradient) for value, gradient in starts if isinstance(value, Tensor) and value.requires_grad]
         return [value for value, _ in starts], [gradient for _, gradient in starts]
 
-    def wrong_ports(self, places: Sequence[WrongPlace]) -> list[str]:
-        """Return the ports with wrong gradients, if what the backward returned at some places is taken for given."""
-        return self.wrong_among(self.right_gradients(places))
-
     def error_of(self, gradient: Tensor | None, right: Tensor | None) -> float:
         """Return the relative difference of a gradient from the right one."""
         return error_of(gradient, right, self.largest)
 
-    def wrong_among(self, right: Mapping[str, Tensor]) -> list[str]:
-        """Return the ports whose returned gradient is not the one in `right`."""
-        wrong = []
-        for name, gradient in self.setting.gradients.items():
-            expected = right.get(self.local_of_port[name])
-            expected = torch.zeros_like(gradient) if expected is None else expected
-            if distance(gradient, expected, self.largest) > NEAR:
-                wrong.append(name)
-        return wrong
+    def is_one_of(self, value: Tensor, gradients: Sequence[Tensor]) -> bool:
+        """Whether a value is one of these gradients, in any layout. A value of zeros also matches if there are none."""
+        if not value.numel() or not self.is_gradient_left(value):
+            return not gradients or not all(map(self.is_gradient_left, gradients))
+        return any(is_rearranged(value, gradient, self.largest) for gradient in gradients)
 
-    # ---- The next wrong place
+    def is_gradient_left(self, value: Tensor) -> bool:
+        """Whether a gradient is more than zeros."""
+        return self.error_of(value, None) > 0
 
-    def detached(self) -> list[WrongPlace]:
-        """Return the calls of `detach` as wrong places that return no gradient, except those in lines of a custom
-        autograd.Function, whose forward may detach what its backward handles.
+    # ---- What belongs together
 
-        The argument and the result of `detach` have the same right gradient. So if the backward has this gradient, its
-        values do not show that it passes none on.
-        """
+    def calls_of_forward(self) -> dict[str, _Call]:
+        """Enter the calls of the forward in its order, and return the call of each step by the step's name."""
+        call_of: dict[str, _Call] = {}
+        open_call: _Call | None = None  # the call of the Function that the step before belongs to
+        for step in self.step_of.values():
+            whole = call_of.get(names_in(step)[0]) if step.target == "operator.getitem" else None
+            line = "" if step.source is None else step.source.at
+            function = next((number for number, lines in enumerate(self.functions) if line in lines), None)
+            # Steps of one Function without another step between them are one call.
+            if whole is None and function is not None and open_call is not None and open_call.function == function:
+                whole = open_call
+            if whole is None:
+                whole = _Call([], function)
+                self.calls.append(whole)
+            whole.steps.append(step)
+            call_of[step.name] = whole
+            if line:
+                open_call = whole if function is not None else None
+        return call_of
+
+    def calls_of_backward(self) -> dict[str, _Call]:
+        """Put the steps of the backward to the calls whose gradients they compute, by their echoes, and return the call
+        of each step by the step's name. A sum of gradients is a call of its own."""
+        backward = self.setting.backward
+        call_behind: dict[str, _Call] = {}
+        sums: dict[str, _Call] = {}
+        several: dict[tuple[str, ...], _Call] = {}
+        nameless = set[str]()
+        for step in backward.steps:
+            if step.is_guard or (step.echo is not None and step.echo.kind == "recomputes"):
+                continue
+            names = () if step.echo is None else tuple(filter(self.has_gradient, step.echo.names))
+            is_sum = step.echo is not None and step.echo.kind == "sum of gradients of"
+            terms = [call_behind.get(name) for name in names_in(step)]
+            echoed = dict.fromkeys(self.call_of[name] for name in names if name in self.call_of)
+            call: _Call | None
+            taking = {self.call_of[taker.name] for name in names[:1] if is_sum for taker in self.takers_of(name)}
+            if len(taking) == 1 and names[0] not in self.with_tangent:
+                (call,) = taking  # it adds no gradients of others, as a Function whose backward adds
+            elif is_sum and len(terms) > 1 and None not in terms and len(set(terms)) == 1:
+                call = terms[0]
+            elif is_sum and names:
+                call = sums.setdefault(names[0], _Call(self.outer_takers(names[0]), summed=names[0]))
+            elif len(echoed) > 1:  # one step of a compiled backward computes the gradients of several operators
+                steps = [step for call in echoed for step in call.steps]
+                call = several.setdefault(names, _Call(steps))
+            else:
+                call = next(iter(echoed), None) or self.call_at(step)
+                # Autograd adds to what a call computes what others do, and the echo is that of the call.
+                if call is not None and call.function is None and (name := self.added_up(step, terms, call)):
+                    call = sums.setdefault(name, _Call(self.outer_takers(name), summed=name))
+            if call is None:
+                nameless.add(step.name)
+                continue
+            call_behind[step.name] = call
+        # A step without an echo, as of a hook, is with the only call that takes the input whose gradient it computes,
+        # with the step that takes its value, or with the one whose value it takes.
+        for port, result in zip(backward.outputs, backward.results, strict=True):
+            taking = {self.call_of[step.name] for step in self.takers_of(self.local_of_port.get(port.name, ""))}
+            call_behind |= {name: next(iter(taking)) for name in refs(result) if name in nameless and len(taking) == 1}
+        after = [
+            (step, [taker.name for taker in self.takers_behind.get(step.name, ())]) for step in reversed(backward.steps)
+        ]
+        for step, others in (*after, *((step, names_in(step)) for step in backward.steps)):
+            known = [call_behind[name] for name in others if name in call_behind]
+            if step.name in nameless - call_behind.keys() and known:
+                call_behind[step.name] = known[0]
+        for step in backward.steps:
+            if step.name in call_behind:
+                call_behind[step.name].backward.append(step)
+        return call_behind
+
+    def added_up(self, step: Step, terms: Sequence[_Call | None], call: _Call) -> str:
+        """Return the value whose gradients a step adds up: one that a call takes, and others do; '' if it adds none of
+        others."""
+        tangents = {port.local for port in self.setting.backward.by_role("tangent")}
+        known = [term is not None or name in tangents for name, term in zip(names_in(step), terms, strict=True)]
+        if step.target != "aten.add.Tensor" or known != [True, True] or terms == [call, call]:
+            return ""
+        shape = getattr(self.backward_values.get(step.name), "shape", None)
+        shared = [
+            name
+            for name in self.inputs_of(call.steps)
+            if getattr(self.forward_values[name], "shape", None) == shape
+            and (name in self.with_tangent or any(taker not in call.steps for taker in self.takers_of(name)))
+        ]
+        # Where the sum goes, and other sums that it is a part of, tell of which value it is.
+        beside = {term.summed for term in terms if term is not None}
+        for taker in self.takers_behind.get(step.name, ()):
+            names = () if taker.echo is None else taker.echo.names
+            calls = [self.call_of[name] for name in names if name in self.call_of]
+            beside |= {*names, *(step.name for call in calls for step in call.steps)}
+        return next((name for name in shared if name in beside), next(iter(shared), ""))
+
+    def call_at(self, step: Step) -> _Call | None:
+        """Return the only call of the custom autograd.Function that has the line of a step; None if there are more."""
+        line = "" if step.source is None else step.source.at
+        calls = [c for c in self.calls if c.function is not None and line in self.functions[c.function]]
+        return calls[0] if len(calls) == 1 else None
+
+    def has_gradient(self, name: str) -> bool:
+        """Whether a value of the forward has a gradient; an input, which no step computes, may have one."""
+        steps = self.call_of[name].steps if name in self.call_of else ()
+        return name not in self.step_of or any(s.name in self.reaching and s.name in self.depending for s in steps)
+
+    def handed_on(self) -> tuple[dict[str, None], dict[str, set[str]]]:
+        """Return the values of the backward that a call hands on to others or returns, and for each of these the values
+        of the forward whose gradient others take it for."""
+        leads: dict[str, set[str]] = {}
+        ports = {port.name: port.local for port in self.graph.inputs}
+        for port, result in zip(self.setting.backward.outputs, self.setting.backward.results, strict=True):
+            for name in refs(result):
+                leads.setdefault(name, set()).add(ports.get(port.name, ""))
+        for step in self.setting.backward.steps:
+            call = self.call_behind.get(step.name)
+            for name in names_in(step):
+                if call is not self.call_behind.get(name):
+                    own = [] if call is None else [call.summed] if call.summed else [s.name for s in call.steps]
+                    leads.setdefault(name, set()).update(own)
+        ends = {
+            name: None
+            for name in (step.name for step in self.setting.backward.steps)
+            if name in leads and name in self.call_behind and is_gradient(self.backward_values.get(name))
+        }
+        return ends, leads
+
+    # ---- What is wrong
+
+    def state(self, places: Sequence[WrongPlace]) -> State:
+        """Return what is right and wrong if what the backward returned at `places` is taken for given."""
+        right = self.right_gradients(places)
+        given = {step.name for place in places for step in place.steps}
+        wrong = [
+            name
+            for name, gradient in self.setting.gradients.items()
+            if distance(gradient, right.get(self.local_of_port[name], torch.zeros_like(gradient)), self.largest) > NEAR
+        ]
+        wrong_ends, with_wrong_end, tainted = set[str](), set[_Call](), set[_Call]()
+        expected_of: dict[_Call, dict[str, list[Tensor]] | None] = {}
+        to_blame: list[_Call] = []
+        for step in self.setting.backward.steps:
+            call = self.call_behind.get(step.name)
+            if call is None or not given.isdisjoint(s.name for s in call.steps):
+                continue  # what was returned there is given, so it is not wrong
+            if any(name in wrong_ends and self.call_behind[name] is not call for name in names_in(step)):
+                tainted.add(call)
+            if call not in expected_of:
+                expected_of[call] = self.expected_of(call, right)
+            expected = expected_of[call]
+            if expected is None:
+                continue
+            is_wrong = step.name in self.ends and not self.is_expected(step.name, expected)
+            if is_wrong and not self.is_misused(step, call, right):
+                wrong_ends.add(step.name)
+                with_wrong_end.add(call)
+            is_last = step is call.backward[-1]
+            if is_last and call not in tainted and (call in with_wrong_end or self.misses_a_share(call, right)):
+                to_blame.append(call)
+        return State(right, wrong, to_blame, frozenset(wrong_ends))
+
+    def expected_of(self, call: _Call, right: Mapping[str, Tensor]) -> dict[str, list[Tensor]] | None:
+        """Return what a call may hand on as the gradient of each value that it takes: its right share, or the right sum
+        of all shares; None if these are not known."""
+        if call.summed:
+            return {call.summed: [self.from_others(call.summed, right)] if call.summed in right else []}
+        shares = self.shares(call.steps, right)
+        return shares and {n: [share, right[n]] if n in right else [share] for n, share in shares.items()}
+
+    def is_expected(self, end: str, expected: Mapping[str, list[Tensor]]) -> bool:
+        """Whether what a call hands on is a gradient of a value that others take it for, or, if they take it for that
+        of none of these values, of any."""
+        names = expected.keys() & self.leads[end] or expected.keys()
+        return self.is_one_of(self.backward_values[end], [gradient for name in names for gradient in expected[name]])
+
+    def shares(self, steps: Sequence[Step], right: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+        """Return the right share of some steps in the gradient of each value that they take, by its name; None if they
+        take several results of a step."""
+        if self.shares_for is not right:
+            self.shares_for, self.known_shares = right, {}
+        key = tuple(step.name for step in steps)
+        if key not in self.known_shares:
+            inputs = self.inputs_of(steps)
+            known = all(map(self.is_tensor, inputs))
+            self.known_shares[key] = self.contributions(tuple(steps), inputs, right) if known else None
+        return self.known_shares[key]
+
+    def is_misused(self, end: Step, call: _Call, right: Mapping[str, Tensor]) -> bool:
+        """Whether a call that computes with an end itself has all right shares without it: then what takes the end
+        elsewhere should take another value."""
+        if call.summed or not any(end.name in names_in(step) for step in call.backward):
+            return False
+        return not self.misses_a_share(call, right)
+
+    def misses_a_share(self, call: _Call, right: Mapping[str, Tensor]) -> bool:
+        """Whether the backward has the right share of a call in the gradient of a value nowhere."""
+        shares = {} if call.summed else self.shares(call.steps, right) or {}
+        return not all(self.has_share(call, name, right) for name in shares)
+
+    def has_share(self, call: _Call, name: str, right: Mapping[str, Tensor]) -> bool:
+        """Whether the backward has the right share of a call in the gradient of a value, or the right sum of all
+        shares, in a step for the call or in what such a step takes; or whether this share is 0."""
+        share = (self.shares(call.steps, right) or {}).get(name)
+        if share is None or not self.is_gradient_left(share):
+            return True
+        own = [step.name for step in call.backward]
+        handed = [name for name in own if name in self.ends]
+        names = dict.fromkeys([*handed, *own, *(name for step in call.backward for name in names_in(step))])
+        values = [value for name in names if is_gradient(value := self.backward_values.get(name))]
+        # A call without steps hands on what it takes, which leads to it.
+        values += [
+            self.backward_values[n] for n, led in self.leads.items() if not own and name in led and n in self.ends
+        ]
+        wanted = [share, right[name]] if name in right else [share]
+        return any(self.is_one_of(value, wanted) for value in values)
+
+    # ---- The next wrong places
+
+    def next_places(self, places: Sequence[WrongPlace], state: State) -> tuple[list[WrongPlace], State] | None:
+        """Return `places` with a further one, or with several, and the State with these; None if no place explains a
+        wrong gradient."""
+        if not places and (cuts := self.cuts(state.right)):
+            after = self.state(cuts)
+            if len(after.wrong) < len(state.wrong):
+                return cuts, after
+        of_function = None
+        for place in itertools.chain(self.calls_without_steps(state.right), self.by_call(state), self.by_port(state)):
+            after = self.state([*places, place])
+            own = {step.name for step in place.backward_steps}
+            if len(after.wrong) < len(state.wrong) or len(after.wrong_ends - own) < len(state.wrong_ends - own):
+                return [*places, place], after
+            # Behind a wrong Function another one may hide what the first explains.
+            if of_function is None and place.backward_steps and self.call_of[place.steps[0].name].function is not None:
+                of_function = [*places, place], after
+        return of_function
+
+    def cuts(self, right: Mapping[str, Tensor]) -> list[WrongPlace]:
+        """Return the steps at which the program cuts a gradient off, by `detach` or `no_grad`, as wrong places that
+        return none; not those in a custom autograd.Function, whose forward may detach what its backward handles."""
         inside = set[str]().union(*self.functions)
-        right = self.right_gradients([])
         places = []
         for step in self.step_of.values():
             line = "" if step.source is None else step.source.at
-            if step.target == DETACH and step.name in self.reaching and line not in inside:
-                taken = names_in(step)[0]
-                if taken in right and not mark_of(right[taken]).is_zero:
-                    places.append(
-                        WrongPlace((step,), inputs=(taken,), returned=(None,), errors=(1.0,), backward_steps=())
-                    )
+            if step.name not in self.cut or step.name not in self.reaching or line in inside:
+                continue
+            taken = [name for name in self.inputs_of([step]) if name not in self.cut and self.is_tensor(name)]
+            shares = self.contributions((step,), taken, right) if taken else {}
+            taken = [name for name in taken if name in shares and self.is_gradient_left(shares[name])]
+            if taken:
+                nothing = (None,) * len(taken)
+                places.append(WrongPlace((step,), tuple(taken), nothing, (1.0,) * len(taken), backward_steps=()))
         return places
 
-    def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
-        """Return the wrong place nearest to the results; None if no place explains a wrong gradient."""
-        right = self.right_gradients(places)
-        matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
-        matched -= {self.local_of_port[name] for name in wrong}
-        given = {step.name for place in places for step in place.steps}
-        for steps in self.function_calls(given):
-            # A Function through which no gradient should pass, and one does.
-            if self.is_flat(steps, right, matched):
-                best = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
-                if best.place is not None:
-                    return best.place
-        # A whole call of a Function, or its last steps.
-        for proposals in self.by_function(right, matched, given):
-            best = self.best_of(proposals, places, matched, wrong)
-            if best.place is not None:
-                return self.narrowed(best.place, right)
-        ends, inside = self.ways(matched, wrong, given)
-        # Single steps, by echoes, by returned gradients, and by values. One that explains all wrong ports is returned
-        # at once.
-        firsts: list[WrongPlace | None] = []
-        for suspects in (
-            self.by_echo(right, matched, given),
-            self.returned_wrongly(right, wrong, given),
-            self.by_value(right, matched, inside, wrong, given),
-        ):
-            first: WrongPlace | None = None
-            for proposals in suspects:
-                best = self.best_of(proposals, places, matched, wrong)
-                if best.place is not None and best.progress[0] == len(wrong):
-                    return best.place
-                first = first or best.place
-            firsts.append(first)
-            # It explains a part of what is wrong, so there are several places. A place by values alone, the third kind
-            # of suspect, is less sure than several steps at once: it is returned only if these explain nothing.
-            if first is not None and len(firsts) < 3:
-                return first
-        # Several steps whose gradients the backward computes at once.
-        for last in ends:
-            for steps in self.regions(last, inside):
-                best = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
-                if best.place is not None:
-                    return best.place
-                if best.is_right:  # the gradients before these steps are right, so the wrong ones come by others
-                    break
-        for steps in self.function_calls(given):
-            best = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
-            if best.place is not None:
-                return best.place
-        return firsts[-1]
+    def calls_without_steps(self, right: Mapping[str, Tensor]) -> Iterator[WrongPlace]:
+        """Yield the calls of custom autograd.Functions that have no steps in the backward, the last ones first: their
+        backward returns the gradient of a result as it is, or none."""
+        for call in reversed(self.calls):
+            results = [
+                step.name for step in call.steps if step.name in right and self.is_used_elsewhere(step, call.steps)
+            ]
+            shares = None if call.function is None or call.backward or not results else self.shares(call.steps, right)
+            for passed in (*(right[name] for name in results), None) if shares else ():
+                inputs = self.inputs_of(call.steps)
+                returned = [
+                    passed.reshape(self.forward_values[name].shape)
+                    if passed is not None and passed.numel() == self.forward_values[name].numel()
+                    else None
+                    for name in inputs
+                ]
+                yield from self.wrong_place(call.steps, dict(zip(inputs, returned, strict=True)), shares or {}, ())
 
-    def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
-        """Whether the right gradients by these steps of one Function are 0, as by `round`, and the backward has the
-        right gradients of their results.
-
-        If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0
-        are not looked for among the values of a backward.
-        """
-        own = {step.name for step in steps}
-        results = [n for n in own if any(step.name not in own for step in self.consumers.get(n, ())) and n in right]
-        if not results or any(n not in matched or mark_of(right[n]).is_zero for n in results):
-            return False
-        inputs = self.inputs_of(steps)
-        if not all(map(self.is_tensor, inputs)):
-            return False
-        shares = self.contributions(steps, inputs, right)
-        return all(mark_of(share).is_zero for share in shares.values())
-
-    # ---- What may be a wrong place with nothing before it
-
-    def by_function(
-        self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
-    ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield the calls of custom autograd.Functions of whose results the backward has the right gradients, and for
-        which it computes other gradients than the right ones, the last calls first."""
-        for steps in self.function_calls(given):
-            results = {step.name for step in steps if step.name in right and self.is_used_elsewhere(step, steps)}
-            inputs = self.inputs_of(steps)
-            # A call whose results have wrong gradients already is not the first place to look at.
-            if not results or not results <= matched or not all(map(self.is_tensor, inputs)):
+    def by_call(self, state: State) -> Iterator[WrongPlace]:
+        """Yield the calls to blame, in the order of the backward, each with what the backward returned for it."""
+        for call in state.to_blame:
+            wrong = [step.name for step in call.backward if step.name in state.wrong_ends]
+            if call.summed:
+                yield from self.sums(
+                    call.summed, state.right, self.backward_values[wrong[-1]], self.way_to(wrong, call)
+                )
                 continue
-            shares = self.contributions(steps, inputs, right).values()
-            ends = self.ends_of_steps(self.backward_of_call(steps))
-            ends += [name for result in results for name in self.marked.names_like(right[result])]
-            computed = Marked(self.backward_values[name] for name in ends)
-            if not all(computed.has(share) for share in shares):
-                wrong = [n for n in ends if not Marked(shares).has(self.backward_values[n])]
-                group = Group(names=(), is_sum=False, ends=tuple(wrong), all_ends=tuple(ends))
-                yield self.proposals(steps, right, matched, group)
+            shares = self.shares(call.steps, state.right) or {}
+            returned = self.returned_by(call, shares, wrong, state.right)
+            yield from self.wrong_place(call.steps, returned, shares, self.way_to(wrong, call) or call.backward)
 
-    def narrowed(self, call: WrongPlace, right: Mapping[str, Tensor]) -> WrongPlace:
-        """Return the last steps of `call`, a wrong place that is a whole call of a custom autograd.Function, as a wrong
-        place: as few steps as explain what the backward returned for the call if the call's other steps have right
-        gradients; `call` itself if no such steps do. `right` has the right gradient of each value of the forward."""
-        of_call = {step.name for step in self.backward_of_call(call.steps)}
-        # What the backward computes for the call: candidates for the gradients between its first and its last steps.
-        values: dict[str, Tensor] = {
-            name: value
-            for name, value in self.backward_values.items()
-            if name in of_call and may_have_tangent(value) and is_inexact(value)
-        }
-        # The last step alone, then one more each time. The call's first steps must turn the gradients before the last
-        # steps into the gradients that the backward returned for the call.
-        for count in range(1, len(call.steps)):
-            first, last = call.steps[:-count], call.steps[-count:]
-            inputs = self.inputs_of(last)
-            before = [name for name in inputs if any(step.name == name for step in first)]
-            if not before or not all(map(self.is_tensor, inputs)):
+    def by_port(self, state: State) -> Iterator[WrongPlace]:
+        """Yield, for each port with a wrong gradient, the steps that take the port, if the backward hands its right
+        gradient on, though it returns another."""
+        handed = [self.backward_values[name] for name in self.ends]
+        for port in state.wrong:
+            name = self.local_of_port[port]
+            right = state.right.get(name)
+            if right is not None and self.is_gradient_left(right) and self.is_one_of(right, handed):
+                yield from self.sums(name, state.right, self.setting.gradients[port], ())
+
+    def returned_by(
+        self, call: _Call, shares: Mapping[str, Tensor], wrong: list[str], right: Mapping[str, Tensor]
+    ) -> dict[str, Tensor | None]:
+        """Return what the backward returned for each value that a call takes, by its name: the right share if this is
+        handed on to where the value comes from, else what is. Of what the call hands on, these values are `wrong`."""
+        returned: dict[str, Tensor | None] = {}
+        left = list(wrong)
+        for name in self.inputs_of(call.steps):
+            share, origins = shares.get(name), self.origins(name)
+            led = [n for n, names in self.leads.items() if origins & names and is_gradient(self.backward_values.get(n))]
+            own = [end for end in led if end in left]
+            is_carried = any(share is not None and self.is_one_of(self.backward_values[n], [share]) for n in led)
+            if share is not None and (is_carried or not (own or self.is_gradient_left(share))):
+                returned[name] = share
                 continue
-            shares = self.contributions(last, inputs, right)
-            shapes = [self.forward_values[name].shape for name in before]
-            alike = [[value for value in values.values() if value.shape == shape] for shape in shapes]
-            for computed in itertools.islice(itertools.product(*alike), MOST_TRIED):
-                returned = dict(shares) | dict(zip(before, computed, strict=True))
-                errors = [self.error_of(returned.get(name), shares.get(name)) for name in inputs]
-                if max(errors) > NEAR and self.passes_on(first, returned, call):
-                    names = [name for name, value in values.items() if any(value is other for other in computed)]
-                    gradients = tuple(returned.get(name) for name in inputs)
-                    # No forward steps, so no echo counts: the backward of a Function is one autograd node, and its
-                    # echoes name one step for the whole call. They do not tell which steps belong to `last`.
-                    backward_steps = self.backward_steps((), chosen=names)
-                    return WrongPlace(last, tuple(inputs), gradients, tuple(errors), backward_steps)
-        return call
+            size = self.forward_values[name].numel()
+            own = own or [end for end in left if self.backward_values[end].numel() == size]
+            rest = self.rest_of_port(name, call, right)
+            if rest is not None:
+                returned[name] = rest
+            elif own and name not in self.cut and self.backward_values[own[0]].numel() == size:
+                returned[name] = self.placed(self.backward_values[own[0]], name)
+            else:
+                returned[name] = None
+            left = [end for end in left if end not in own[:1]]
+        return returned
 
-    def passes_on(self, steps: tuple[Step, ...], gradients: Mapping[str, Tensor], call: WrongPlace) -> bool:
-        """Whether `steps`, the first ones of a call, turn `gradients` of the values after them into what the backward
-        returned for the call."""
-        passed = self.contributions(steps, call.inputs, gradients)
-        for name, returned in zip(call.inputs, call.returned, strict=True):
-            # The call's last steps may take the value too; their share is in `gradients` already.
-            shares = [share for share in (passed.get(name), gradients.get(name)) if share is not None]
-            if self.error_of(sum(shares) if shares else None, returned) > NEAR:
-                return False
-        return True
+    def origins(self, name: str) -> set[str]:
+        """Return a value with those that it comes from through steps that have no steps in the backward: their gradient
+        is that of the value, as of `add` and `view`."""
+        if name not in self.known_origins:
+            self.known_origins[name] = set(
+                behind([name], self.step_of, lambda n: n in self.call_of and bool(self.call_of[n].backward))
+            )
+        return self.known_origins[name]
+
+    def rearranging(self, name: str) -> Iterator[tuple[str, list[Step]]]:
+        """Yield a value without steps, then the values that it is rearranged from, as `weight` of `weight.t()`, each
+        with the steps that do so; none of them has steps in the backward."""
+        steps: list[Step] = []
+        yield name, steps
+        while name in self.step_of and self.step_of[name].target in REARRANGING and not self.call_of[name].backward:
+            steps = [self.step_of[name], *steps]
+            (name, *_) = names_in(self.step_of[name])
+            yield name, steps
+
+    def placed(self, gradient: Tensor, name: str) -> Tensor:
+        """Return a gradient of a value, or of what this value is rearranged from, in the shape of the value."""
+        for origin, steps in self.rearranging(name):
+            if steps and self.forward_values[origin].shape == gradient.shape:
+                return DualRun(self.graph).continued(steps, {**self.forward_values, origin: gradient})[name]
+        return gradient.reshape(self.forward_values[name].shape)
+
+    def rest_of_port(self, name: str, call: _Call, right: Mapping[str, Tensor]) -> Tensor | None:
+        """Return what the backward returned for an input of the forward, less the right shares of all other calls, in
+        the order of the value `name`, which is this input, rearranged or not; None if it is none, or if the backward
+        has not computed one of these shares."""
+        ports = {self.local_of_port[port]: gradient for port, gradient in self.setting.gradients.items()}
+        for origin, steps in self.rearranging(name):
+            if origin in ports:
+                others = [s for s in self.takers_of(origin) if s not in steps and self.call_of[s.name] is not call]
+                gradient = ports[origin]
+                for other in dict.fromkeys(self.call_of[s.name] for s in others):
+                    share = (self.shares(other.steps, right) or {}).get(origin)
+                    if not self.has_share(other, origin, right):
+                        return None  # another call is wrong too
+                    gradient = gradient if share is None else gradient - share
+                return self.placed(gradient, name)
+        return None
+
+    def way_to(self, ends: Sequence[str], call: _Call) -> list[Step]:
+        """Return the steps of the backward of a call that compute these ends."""
+        own = {step.name: step for step in call.backward}
+        return [step for step in call.backward if step.name in set(behind(ends, own))]
+
+    def wrong_place(
+        self,
+        steps: Sequence[Step],
+        returned: Mapping[str, Tensor | None],
+        shares: Mapping[str, Tensor],
+        backward_steps: Sequence[Step],
+    ) -> Iterator[WrongPlace]:
+        """Yield these steps as a wrong place, if what the backward returned for them differs from their shares."""
+        errors = tuple(self.error_of(gradient, shares.get(name)) for name, gradient in returned.items())
+        if max(errors, default=0.0) > NEAR:
+            yield WrongPlace(tuple(steps), tuple(returned), tuple(returned.values()), errors, tuple(backward_steps))
+
+    def sums(
+        self, name: str, right: Mapping[str, Tensor], value: Tensor, backward_steps: Sequence[Step]
+    ) -> Iterator[WrongPlace]:
+        """Yield the steps that take the value `name` as a wrong place, where the backward has `value` for the sum of
+        their shares."""
+        steps = self.outer_takers(name)
+        shares = self.shares(steps, right)
+        if shares is None or name not in shares or value.numel() != right[name].numel():
+            return
+        sum_ = self.from_others(name, right)
+        returned = {**shares, name: shares[name] + value.reshape(sum_.shape) - sum_}
+        yield from self.wrong_place(steps, returned, shares, backward_steps)
+
+    # ---- Of the forward
 
     def is_used_elsewhere(self, step: Step, steps: Sequence[Step]) -> bool:
         """Whether a step that is none of `steps` takes the result of `step`, or the forward returns this result."""
@@ -624,190 +807,23 @@ class Search:
         """Whether a value is one tensor, not several results of one step."""
         return isinstance(self.forward_values[name], Tensor)
 
-    def backward_of_call(self, steps: Sequence[Step]) -> list[Step]:
-        """Return the steps of the backward that compute the gradients of a call, by their echoes."""
-        own = {step.name for step in steps}
-        echoing = (step for step in self.setting.backward.steps if step.echo is not None and own & set(step.echo.names))
-        return [step for step in echoing if step.echo is not None and step.echo.kind == "gradient of"]
+    def outer_takers(self, name: str) -> list[Step]:
+        """Return the steps that take a value, but for those of the call that makes it, with their parts."""
+        call = self.call_of.get(name)
+        takers = [step for step in self.takers_of(name) if call is None or step not in call.steps]
+        return list(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
 
-    def ends_of_steps(self, steps: Sequence[Step]) -> list[str]:
-        """Return the results of these steps of the backward that other steps take, or that the backward returns."""
-        own = {step.name for step in steps}
-        taken = {name for result in self.setting.backward.results for name in refs(result)}
-        for step in self.setting.backward.steps:
-            if step.name not in own:
-                taken.update(names_in(step))
-        values = {name: value for name, value in self.backward_values.items() if name in own & taken}
-        return [name for name, value in values.items() if may_have_tangent(value) and is_inexact(value)]
-
-    def by_echo(
-        self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
-    ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield, as wrong places, the steps for which the backward goes wrong first, by its echoes (`echoes`), in the
-        order of the backward."""
-        self.without_place = []
-
-        def expected(name: str) -> dict[str, Tensor] | None:
-            """Return the right shares of the step of this name; None if they are not known."""
-            step = self.whole(name)
-            return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
-
-        def has_gradient(name: str) -> bool:
-            # An echo may also name an input, which no step computes.
-            return (name in self.reaching and name in self.depending) or name not in self.step_of
-
-        for group in groups_that_go_wrong(
-            self.setting.backward,
-            self.backward_values,
-            right,
-            given,
-            expected,
-            lambda value: self.is_right_somewhere(value, right),
-            has_gradient,
-        ):
-            if not group.names:
-                self.without_place += group.ends
-                continue
-            whole = [step for name in group.names if (step := self.whole(name)) is not None]
-            if group.is_sum:
-                name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
-                takers = self.takers_of(name)
-                # The backward may have the right sum, under an echo that does not name the sum.
-                has_right_sum = name in matched and all(
-                    not mark_of(end).is_zero and self.is_right_somewhere(end, right) for end in ends
-                )
-                known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
-                if known and not has_right_sum:
-                    yield self.sums(name, takers, right, ends)
-            elif whole and all(step.name not in given and self.is_known(step, right, matched) for step in whole):
-                yield self.proposals(self.with_parts(*whole), right, matched, group)
-
-    def is_right_somewhere(self, value: Tensor, right: Mapping[str, Tensor]) -> bool:
-        """Whether a value is the right gradient of some value of the forward, or a right share of one."""
-        if self.all_right_for is not right:
-            self.all_right_for = right
-            shares = [self.shares(step, right).values() for step in self.step_of.values() if step.name in self.reaching]
-            self.all_right = Marked(itertools.chain(right.values(), *shares))
-        return self.all_right.has(value)
-
-    def is_known(self, step: Step, right: Mapping[str, Tensor], matched: set[str]) -> bool:
-        """Whether the values of the backward have the right gradient of each result of a step."""
-        return {part.name for part in self.parts(step)} & right.keys() <= matched
-
-    def whole(self, name: str) -> Step | None:
-        """Return the step of this name; if it takes one of several results of another step, that other step."""
-        step = self.step_of.get(name)
-        while step is not None and step.target == "operator.getitem":
-            step = self.step_of.get(names_in(step)[0])
-        return step
-
-    def shares(self, step: Step, right: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the right share of a step in the gradient of each value that it takes, by the value's name."""
-        if self.shares_for is not right:
-            self.shares_for, self.known_shares = right, {}
-        if step.name not in self.known_shares:
-            inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
-            known = inputs and self.takes_tensors(step)
-            self.known_shares[step.name] = self.contributions(self.with_parts(step), inputs, right) if known else {}
-        return self.known_shares[step.name]
-
-    def takes_tensors(self, step: Step) -> bool:
-        """Whether each value that a step takes and that may have a gradient is one tensor, not the several results of
-        another step."""
-        return all(self.is_tensor(name) for name in names_in(step) if self.may_have_gradient(name))
-
-    def returned_wrongly(
-        self, right: Mapping[str, Tensor], wrong: Sequence[str], given: set[str]
-    ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield the steps that take an input whose right gradient the backward has, though it returns another."""
-        for name in (self.local_of_port[port] for port in wrong):
-            takers = self.takers_of(name)
-            if name not in right or mark_of(right[name]).is_zero or any(step.name in given for step in takers):
-                continue
-            if self.is_in_backward(right[name]):
-                yield self.sums(name, takers, right, self.wrong_sums(name, right, []))
-
-    def by_value(
-        self,
-        right: Mapping[str, Tensor],
-        matched: set[str],
-        inside: set[str],
-        wrong: Sequence[str],
-        given: set[str],
-    ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield the places that may be wrong by the values of the backward alone, the nearest to the results first.
-
-        A step may be wrong if the backward has the right gradient of its result, and does not have the right share of
-        the step in the gradient of a value that it takes. A sum may be wrong if the gradient of a value is, though the
-        backward has the right share of each step that takes the value. `inside` are the values without a right gradient
-        on the ways from wrong ports to the results (`ways`).
-        """
-
-        def is_carried(step: Step, name: str) -> bool:
-            """Whether the backward has the right share of a step in the gradient of the value `name`, or there is
-            none."""
-            share = self.shares(step, right).get(name)
-            return share is None or self.is_in_backward(share)
-
-        ports = [self.local_of_port[name] for name in wrong]
-        for name in [*sorted(inside - set(ports), key=lambda name: -self.index.get(name, -1)), *ports]:
-            takers = self.takers_of(name)
-            if name not in right or any(step.name in given for step in takers):
-                continue
-            known = [step for step in takers if self.is_known(step, right, matched)]
-            for step in sorted(known, key=lambda step: -self.index[step.name]):
-                if not is_carried(step, name):
-                    yield self.proposals(self.with_parts(step), right, matched)
-            if takers and len(known) == len(takers) and all(is_carried(step, name) for step in takers):
-                shares = [self.shares(step, right).get(name) for step in takers]
-                values = self.wrong_sums(name, right, [share for share in shares if share is not None])
-                yield self.sums(name, takers, right, values)
-
-    def sums(
-        self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], values: Sequence[Tensor]
-    ) -> Iterator[WrongPlace]:
-        """Yield `takers`, the steps that take the value `name`, as a wrong place, once for each of `values`: the
-        backward may have this one for the sum of their shares, and it is another tensor than the right sum."""
-        others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
-        others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
-        if name not in right or not all(map(self.is_tensor, others)):
-            return
-        steps = self.with_parts(*takers)
-        theirs = self.contributions(steps, others, right)
-        for value in values:
-            if value.shape != right[name].shape:
-                continue
-            error = self.error_of(value, right[name])
-            if error > NEAR:
-                computed = [n for n, v in self.backward_values.items() if v is value] or [RETURNED + name]
-                # By an echo, all steps that compute the shares would be listed, which are right.
-                backward_steps = self.backward_steps((), chosen=computed)
-                yield WrongPlace(
-                    steps,
-                    inputs=(name, *others),
-                    returned=(value, *(theirs.get(n) for n in others)),
-                    errors=(error, *(0.0 for _ in others)),
-                    backward_steps=backward_steps,
-                )
-
-    def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
-        """Return the values of the backward that may stand for the gradient of a value.
-
-        For an input, it is the returned gradient. Otherwise they are, in this order, sums of its gradients by their
-        echoes, values of its shape that are computed from one of `shares`, the right ones, and these shares themselves.
-        """
-        returned = [self.setting.gradients[n] for n in self.setting.gradients if self.local_of_port[n] == name]
-        if returned:
-            return returned
-        shape = right[name].shape
-        tensors = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v)}
-        alike = {n: v for n, v in tensors.items() if v.shape == shape}
-        carried = {n for n, v in alike.items() if any(distance(v, s, 0.0) <= NEAR for s in shares if s.shape == shape)}
-        steps = [step for step in self.setting.backward.steps if step.name in alike]
-        by_echo = [s for s in steps if s.echo and s.echo.kind == "sum of gradients of" and name in s.echo.names]
-        from_share = [step for step in steps if carried & set(names_in(step))]
-        from_share = [*(s for s in from_share if s.name not in carried), *(s for s in from_share if s.name in carried)]
-        return [alike[n] for n in dict.fromkeys([*(s.name for s in (*by_echo, *reversed(from_share))), *carried])]
+    def from_others(self, name: str, right: Mapping[str, Tensor], own: Collection[Step] = ()) -> Tensor:
+        """Return the right gradient of a value less the shares of the steps in `own`, or else of those of the call that
+        makes it."""
+        call = self.call_of.get(name)
+        own = own or (call.steps if call is not None else ())
+        gradient = right[name]
+        for step in self.takers_of(name):
+            if step in own:
+                shares = self.shares(list(dict.fromkeys((step, *self.parts(step)))), right) or {}
+                gradient = gradient - shares[name] if name in shares else gradient
+        return gradient
 
     def parts(self, step: Step) -> list[Step]:
         """Return the steps whose results are the tensors that a step makes: itself, or, if it has several results, the
@@ -815,10 +831,6 @@ class Search:
         if isinstance(self.forward_values[step.name], Tensor):
             return [step]
         return [taker for taker in self.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
-
-    def with_parts(self, *steps: Step) -> tuple[Step, ...]:
-        """Return steps, with the steps that take one of the several results of one of them."""
-        return tuple(dict.fromkeys(part for step in steps for part in (step, *self.parts(step))))
 
     def inputs_of(self, steps: Sequence[Step]) -> list[str]:
         """Return the values that these steps take from others and that may have a gradient, each once."""
@@ -829,141 +841,6 @@ class Search:
     def takers_of(self, name: str) -> list[Step]:
         """Return the steps that take a value, and on which a result with a tangent depends."""
         return [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
-
-    def function_calls(self, given: set[str]) -> Iterator[tuple[Step, ...]]:
-        """Yield the steps of each call of a custom autograd.Function, the last calls first."""
-        calls: list[_FunctionCall] = []
-        last: Step | None = None
-        for step in self.step_of.values():
-            before, last = last, step
-            line = "" if step.source is None else step.source.at
-            number = next((number for number, lines in enumerate(self.functions) if line in lines), None)
-            if number is None or step.name in given:
-                continue
-            # Steps of one Function without another step between them count as one call.
-            if calls and calls[-1].function == number and calls[-1].steps[-1] is before:
-                calls[-1].steps.append(step)
-            else:
-                calls.append(_FunctionCall(number, [step]))
-        for call in reversed(calls):
-            if any(step.name in self.reaching for step in call.steps):
-                yield tuple(call.steps)
-
-    def best_of(
-        self,
-        proposals: Iterator[WrongPlace],
-        places: Sequence[WrongPlace],
-        matched: set[str],
-        wrong: Sequence[str],
-    ) -> Explanation:
-        """Return the Explanation by the proposal that explains most wrong gradients, beside the `places` found before;
-        one without a place if none explains any. A proposal for which the backward has all right gradients ends the
-        search."""
-        best = Explanation()
-        for place in itertools.islice(proposals, MOST_TRIED):
-            if max(place.errors) <= NEAR:
-                if None not in place.returned:
-                    return Explanation(is_right=True)
-                continue  # no gradient where the right one is 0: this is not wrong, and shows nothing
-            progress = self.progress([*places, place], place, matched, wrong)
-            if progress > best.progress:
-                best = Explanation(progress, place)
-            if progress[0] == len(wrong):
-                break
-        return best
-
-    def progress(
-        self, places: Sequence[WrongPlace], place: WrongPlace, matched: set[str], wrong: Sequence[str]
-    ) -> tuple[int, int]:
-        """Return how many more ports, and how many more values of the forward, have right gradients if what the
-        backward returned at `places`, of which `place` is the last, is taken for given. What it returned at `place`
-        itself does not count: it is then right by definition."""
-        right = self.right_gradients(places)
-        returned = [mark_of(gradient) for gradient in place.returned if gradient is not None]
-        newly = 0
-        for name, gradient in right.items():
-            if name not in matched and gradient.numel() and self.is_in_backward(gradient):
-                mark = mark_of(gradient)
-                newly += not mark.is_zero and not any(mark.is_near(other) for other in returned)
-        return len(wrong) - len(self.wrong_among(right)), newly
-
-    def ways(self, matched: set[str], wrong: Sequence[str], given: set[str]) -> tuple[list[Step], set[str]]:
-        """Return the steps of `matched` on the ways from wrong ports to the results of the forward, those nearest to
-        the results first, and the values on these ways that are not matched, whose gradients are wrong or not found."""
-        queue = [self.local_of_port[name] for name in wrong]
-        on_ways = set(queue)
-        while queue:
-            for step in self.consumers.get(queue.pop(), ()):
-                if step.name not in on_ways and step.name in self.reaching and step.name not in given:
-                    on_ways.add(step.name)
-                    queue.append(step.name)
-        ends = [self.step_of[name] for name in on_ways & self.step_of.keys() & matched]
-        return sorted(ends, key=lambda step: -self.index[step.name]), on_ways - matched
-
-    def regions(self, last: Step, inside: set[str]) -> Iterator[tuple[Step, ...]]:
-        """Yield the steps that a wrong place with `last` as its last step may have: `last` alone, then one more step
-        before it each time. The added steps are in `inside`, the values without a right gradient (`ways`)."""
-        region = [last]
-        yield tuple(region)
-        while len(region) < MOST_STEPS:
-            names = {name for step in region for name in names_in(step)} & self.step_of.keys()
-            before = [self.step_of[name] for name in names if self.step_of[name] not in region]
-            # An `operator.getitem` step comes with the step of several results that it takes one of.
-            several = [step for step in before if not isinstance(self.forward_values[step.name], Tensor)]
-            before = several or [step for step in before if step.name in inside]
-            if not before:
-                return
-            region.insert(0, max(before, key=lambda step: self.index[step.name]))
-            yield tuple(sorted(region, key=lambda step: self.index[step.name]))
-
-    def proposals(
-        self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str], group: Group | None = None
-    ) -> Iterator[WrongPlace]:
-        """Yield these steps as a wrong place, once for each combination of values of the backward that may be the
-        gradients of their inputs. If there is a `group`, the steps of the backward whose echo names these steps, its
-        ends are the candidates; else any value of the right shape may be one."""
-        inputs = self.inputs_of(steps)
-        if not all(map(self.is_tensor, inputs)):
-            return  # a place that takes several results of a step has that step in it
-        if not inputs or (group is None and sum(name not in matched for name in inputs) > MOST_INPUTS):
-            return
-        contributions = self.contributions(steps, inputs, right)
-        values = dict(self.backward_values)
-        choices = []
-        for name in inputs:
-            if group is not None and name in contributions and name not in self.cut:
-                choices.append(self.ends_of(group, name, steps, contributions[name], right, matched, values))
-            elif name in matched and name in contributions:
-                values[RIGHT + name] = contributions[name]
-                choices.append([RIGHT + name])
-            elif name in self.cut:
-                choices.append([NOTHING])
-            else:
-                choices.append(self.candidates(name, steps, contributions.get(name), right, values))
-        values[NOTHING] = None
-        for chosen in self.most_right_first(choices, [contributions.get(name) for name in inputs], values):
-            returned = tuple(values[name] for name in chosen)
-            errors = tuple(
-                self.error_of(gradient, contributions.get(name))
-                for name, gradient in zip(inputs, returned, strict=True)
-            )
-            if group is None or max(errors) > NEAR:
-                yield WrongPlace(steps, tuple(inputs), returned, errors, self.backward_steps(steps, chosen))
-
-    def most_right_first(
-        self, choices: Sequence[Sequence[str]], contributions: Sequence[Tensor | None], values: Mapping[str, Any]
-    ) -> list[tuple[str, ...]]:
-        """Return the combinations of candidates to try, first those with the most right gradients. `choices` has the
-        names of the candidates for each input, `values` their values, `contributions` the right gradients."""
-        combinations = itertools.islice(itertools.product(*choices), MOST_COMBINED)
-
-        def count_of_wrong(chosen: tuple[str, ...]) -> int:
-            """Return how many of the chosen candidates are not the right gradient."""
-            return sum(
-                self.error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True)
-            )
-
-        return sorted(combinations, key=count_of_wrong)[:MOST_TRIED]
 
     def may_have_gradient(self, name: str) -> bool:
         """Whether a value depends on an input with a gradient, and has a dtype that can have one; if it is several
@@ -985,170 +862,16 @@ class Search:
         DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
         # Gradients enter where other steps use a result. A result that only these steps use has none from outside.
         ends = [
-            (env[name], right[name])
-            for name in own & right.keys()
-            if not all(step.name in own for step in self.consumers.get(name, ())) or not self.consumers.get(name)
+            (env[step.name], self.from_others(step.name, right, steps))
+            for step in steps
+            if step.name in right and self.is_used_elsewhere(step, steps) and env[step.name].requires_grad
         ]
-        ends = [(value, gradient) for value, gradient in ends if value.requires_grad]
         if not ends or not leaves:
             return {}
         gradients = torch.autograd.grad(
             [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
         )
         return {name: dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
-
-    def ends_of(
-        self,
-        group: Group,
-        name: str,
-        steps: tuple[Step, ...],
-        contribution: Tensor,
-        right: Mapping[str, Tensor],
-        matched: set[str],
-        values: dict[str, Any],
-    ) -> list[str]:
-        """Return the names of the candidates for the gradient of the input `name` among the values that a group of
-        steps of the backward computes: the right gradient, `contribution`, alone if it is among these, else the wrong
-        ones of its size. The candidates are put into `values`, the wrong ones in the shape of the input."""
-        values[RIGHT + name] = contribution
-        like = set(self.marked.names_like(contribution))  # values of the whole backward that are the right gradient
-        if mark_of(contribution).is_zero or like & set(group.all_ends):
-            return [RIGHT + name]
-        names = []
-        for end in group.ends:
-            value = self.backward_values[end]
-            if value.numel() == contribution.numel():
-                values[f"{end} as {name}"] = value.reshape(contribution.shape)
-                names.append(f"{end} as {name}")
-            # The gradient of a weight may be computed transposed, as by `linear`.
-            if value.dim() > 1 and value.mT.shape == contribution.shape:
-                values[f"{end} as {name} transposed"] = value.mT
-                names.append(f"{end} as {name} transposed")
-        rest = self.rest_of_port(name, {step.name for step in steps}, right)
-        if rest is not None:
-            values[RETURNED + name] = rest
-            names.append(RETURNED + name)
-        return [*names, *([RIGHT + name] if like or name in matched else []), NOTHING]
-
-    def candidates(
-        self,
-        name: str,
-        steps: tuple[Step, ...],
-        contribution: Tensor | None,
-        right: Mapping[str, Tensor],
-        values: dict[str, Any],
-    ) -> list[str]:
-        """Return names of values of the backward that may be the gradient of the input `name` by these steps, the most
-        likely first; '' stands for no gradient.
-
-        They are values that the backward computes for these steps, by its echoes; values that it computes from the
-        gradients of their results; others of the same shape. For an input of the whole forward, what the backward
-        returned less the right shares of other steps comes first; it is put into `values`. `contribution` is the right
-        gradient, if autograd gives one.
-        """
-        shape = tuple(self.forward_values[name].shape)
-        echoes = {step.name for step in steps}
-        alike = [
-            step.name
-            for step in self.setting.backward.steps
-            if isinstance(value := self.backward_values.get(step.name), Tensor)
-            and may_have_tangent(value)
-            and tuple(value.shape) == shape
-            and is_inexact(value)
-        ]
-        alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
-        own = [n for n in alike if self.echo_of(n) & echoes]
-        taking = self.computed_from([right[n] for n in echoes & right.keys()])
-        next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])
-        ranked = [*(n for n in self.without_place if n in alike), *reversed(own[-MOST_CANDIDATES:])]
-        ranked = list(dict.fromkeys([*ranked, *next_[:MOST_CANDIDATES]]))
-        # Others fill up what is left, from the last one computed.
-        ranked += [n for n in reversed(alike) if n not in ranked][: max(0, MOST_CANDIDATES - len(ranked))]
-        if contribution is not None:
-            same = [n for n in alike if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
-            ranked = [*same[:1], *(n for n in ranked if n not in same)]
-        rest = self.rest_of_port(name, echoes, right)
-        step = self.step_of.get(name)
-        # The value may be a rearranged input, as `weight.t()`: then the same step rearranges what the input has left.
-        if rest is None and step is not None and step.target in REARRANGING:
-            port = names_in(step)[0]
-            rest = self.rest_of_port(port, echoes | {name}, right)
-            if rest is not None:
-                rest = DualRun(self.graph).continued([step], {**self.forward_values, port: rest})[name]
-                self.returned_by[RETURNED + name] = self.returned_by[RETURNED + port]
-        if rest is not None:
-            values[RETURNED + name] = rest
-            ranked = [RETURNED + name, *ranked]
-        return [*ranked, NOTHING]
-
-    def rest_of_port(self, name: str, own: set[str], right: Mapping[str, Tensor]) -> Tensor | None:
-        """Return what the backward returned for the input `name` of the forward, less the right shares of all steps
-        that are not in `own`; None if the backward has not computed one of these shares, or `name` is no input."""
-        gradient = next((g for port, g in self.setting.gradients.items() if self.local_of_port[port] == name), None)
-        if gradient is None:
-            return None
-        for step in self.consumers.get(name, ()):
-            if step.name not in own and step.name in self.reaching:
-                share = self.shares(step, right).get(name)
-                if share is not None and not self.is_in_backward(share):
-                    return None
-                gradient = gradient if share is None else gradient - share
-        return gradient
-
-    def tangents(self) -> list[tuple[str, Tensor]]:
-        """Return the tangents that the backward takes, by their names in it."""
-        ports = [port.local for port in self.setting.backward.by_role("tangent")]
-        return [(name, value) for name in ports if may_have_tangent(value := self.backward_values.get(name))]
-
-    def computed_from(self, gradients: Sequence[Tensor]) -> dict[str, int]:
-        """Return the values of the backward that are one of these gradients, or are computed from one in at most
-        MOST_BETWEEN steps, each with the number of steps between."""
-        near = {name: 0 for gradient in gradients for name in self.marked.names_like(gradient)}
-        for step in self.setting.backward.steps:
-            taken = [near[name] for name in names_in(step) if name in near]
-            if taken and step.name not in near and min(taken) < MOST_BETWEEN:
-                near[step.name] = min(taken) + 1
-        return near
-
-    def echo_of(self, name: str) -> set[str]:
-        """Return the names in the echo of a step of the backward; none if it has no echo."""
-        step = self.backward_step_of.get(name)
-        return set(step.echo.names) if step is not None and step.echo is not None else set()
-
-    def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
-        """Return the steps of the backward that compute the gradients of the names in `chosen` (candidates, as of
-        `candidates` and `ends_of`), or whose echo names one of `steps` of the forward; `()` for none of either."""
-        names = {step.name for step in steps}
-        # A candidate `mm_3 as x` is the value `mm_3` in the shape of the input x.
-        chosen = [self.returned_by.get(name, name).partition(" as ")[0] for name in chosen]
-        return tuple(
-            step
-            for step in self.setting.backward.steps
-            if step.name in chosen
-            or (step.echo is not None and step.echo.kind == "gradient of" and names & set(step.echo.names))
-        )
-
-    def with_way(self, place: WrongPlace, places: Sequence[WrongPlace]) -> WrongPlace:
-        """Return a place with all steps of the backward between the last right gradients and what the backward returned
-        at the place. So lines are named of a hook, or of a Function whose forward returns its input, which have no step
-        in the forward, and no echo. `places` are those found before."""
-        right = self.right_gradients(places)
-        own = {step.name for step in place.backward_steps}
-        waiting = list(own)
-        while waiting:
-            step = self.backward_step_of[waiting.pop()]
-            for name in names_in(step):
-                value = self.backward_values.get(name)
-                if name in own or name not in self.backward_step_of or not may_have_tangent(value):
-                    continue
-                if is_inexact(value) and not self.is_right_somewhere(value, right):
-                    own.add(name)
-                    waiting.append(name)
-        return replace(place, backward_steps=tuple(s for s in self.setting.backward.steps if s.name in own))
-
-    def is_in_backward(self, gradient: Tensor) -> bool:
-        """Whether the backward has this gradient, in any layout."""
-        return not gradient.numel() or self.marked.has(gradient)
 
 
 # ---- Values
@@ -1171,3 +894,68 @@ def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]
     torch.manual_seed(setting.chance)
     run = DualRun(setting.forward)
     return run.values(setting.inputs), run.states_seen
+
+
+def names_in(step: Step) -> list[str]:
+    """Return the names of the values that a step takes, each once."""
+    return list(dict.fromkeys(used(step)))
+
+
+def takers_by_name(steps: Iterable[Step]) -> dict[str, list[Step]]:
+    """Return the steps that take each value, by its name."""
+    takers: dict[str, list[Step]] = {}
+    for step in steps:
+        for name in names_in(step):
+            takers.setdefault(name, []).append(step)
+    return takers
+
+
+def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0) -> float:
+    """Return the relative difference of a gradient from the right one; None is a gradient of zeros. With the size of
+    the largest gradient, two that are smaller than its rounding are the same: the gradient of a key's bias is 0 but for
+    rounding."""
+    if gradient is None or right is None:
+        other = right if gradient is None else gradient
+        return 0.0 if other is None or not bool((other.abs() > LEFT * largest).any()) else 1.0
+    # `distance` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts as
+    # NEAR.
+    return distance(gradient, right, LEFT / (1e-6 * NEAR) * largest)
+
+
+def distance(gradient: Tensor, expected: Tensor, largest: float) -> float:
+    """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
+    they have NaN or Inf in different places."""
+    if not gradient.numel():
+        return 0.0
+    if not bool(gradient.isfinite().all()) or not bool(expected.isfinite().all()):
+        finite = gradient.isfinite() & expected.isfinite()
+        if not bool((finite | (gradient == expected) | (gradient.isnan() & expected.isnan())).all()):
+            return 1.0
+        gradient, expected = gradient[finite], expected[finite]
+        if not gradient.numel():
+            return 0.0
+    size = max(float(expected.abs().max()), float(gradient.abs().max()), 1e-6 * largest, 1e-300)
+    return float((gradient - expected).abs().max()) / size
+
+
+def is_rearranged(value: Tensor, other: Tensor, largest: float) -> bool:
+    """Whether two gradients are one, up to rounding, in any layout: with dimensions in another order, or reshaped."""
+    if value.numel() != other.numel():
+        return False
+    if sorted(value.shape) == sorted(other.shape):
+        orders = itertools.islice(itertools.permutations(range(value.dim())), MOST_ORDERS)
+        alike = (value.permute(order) for order in orders)
+        return any(one.shape == other.shape and error_of(one, other, largest) <= NEAR for one in alike)
+    # Of a view, the elements are compared without their places.
+    ordered = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in (value, other)]
+    one, two = (part.flatten().sort().values for part in ordered)
+    return one.shape == two.shape and error_of(one, two, largest) <= NEAR
+
+
+MOST_ORDERS = 24
+"""How many orders of dimensions are compared: all of a tensor with 4 dimensions."""
+
+
+def is_gradient(value: Any) -> bool:
+    """Whether a value of a backward may be a gradient: a dense tensor of floats or complex numbers."""
+    return may_have_tangent(value) and is_inexact(value)

@@ -25,8 +25,7 @@ from torch import Tensor
 from backprint import api
 from backprint.derive.check import CONVENTIONS, DRAWS, LIMIT_BY_DIFFERENCES, described, inputs_of_pairs
 from backprint.derive.duals import DualRun
-from backprint.derive.locate import MOST_PLACES, Search, WrongPlace, locate_formulas
-from backprint.derive.marks import NEAR, Mark, distance, mark_of
+from backprint.derive.locate import MOST_PLACES, NEAR, Search, WrongPlace, distance, locate_formulas
 from backprint.derive.setting import (
     CannotTell,
     NotFinite,
@@ -319,10 +318,14 @@ class _PlaceSearch:
         assert pair.backward is not None
         self.setting, self.forward, self.backward = setting, pair.forward, pair.backward
         self.search = Search(setting, functions)
-        self.marks: dict[Any, list[tuple[str, Tensor, Mark]]] = {}
-        for name, value in self.search.backward_values.items():
+        self.values: dict[Any, list[tuple[str, Tensor]]] = {}
+        values = self.search.backward_values
+        # A gradient is what a step computes, rather than an input of the same numbers.
+        names = dict.fromkeys([*(step.name for step in pair.backward.steps if step.name in values), *values])
+        for name in names:
+            value = values[name]
             if isinstance(value, Tensor) and value.numel() and value.layout is torch.strided and is_inexact(value):
-                self.marks.setdefault((value.shape, value.dtype), []).append((name, value, mark_of(value)))
+                self.values.setdefault((value.shape, value.dtype), []).append((name, value))
         self.order = [step.name for step in self.forward.steps]
         self.step_of = {step.name: step for step in self.forward.steps}
         self.ports = {port.local: port for port in self.forward.inputs}
@@ -344,7 +347,7 @@ class _PlaceSearch:
     def is_wrong(self) -> bool:
         """Whether gradients are not those of the forward: by autograd, or by the formulas of forward-mode AD."""
         gap = gap_of(forward_product(self.setting)[:2], backward_product(self.setting))
-        return gap > LIMIT_BY_DIFFERENCES or bool(self.search.wrong_ports([]))
+        return gap > LIMIT_BY_DIFFERENCES or bool(self.search.state([]).wrong)
 
     def places(self, capture: Capture) -> Iterator[tuple[WrongPlace, list[WrongPlace]]]:
         """Yield the wrong places that the author does not mean, each with those that were found before it.
@@ -369,21 +372,22 @@ class _PlaceSearch:
     def all_places(self) -> Iterator[tuple[WrongPlace, list[WrongPlace], bool]]:
         """Yield the wrong places, those nearest to the results first, each with those before it, and whether autograd
         itself is wrong there."""
-        wrong = self.search.wrong_ports([])
-        if not wrong:
+        state = self.search.state([])
+        if not state.wrong:
             yield from ((place, [], True) for place in locate_formulas(self.setting).places)
             return
         found: list[WrongPlace] = []
-        while wrong and len(found) < MOST_PLACES:
+        while state.wrong and len(found) < MOST_PLACES:
             try:
-                place = self.search.next_place(found, wrong)
+                further = self.search.next_places(found, state)
             except (BackprintError, RuntimeError):  # autograd has no gradient of an operator: no further place is known
                 return
-            if place is None:
+            if further is None:
                 return
-            yield place, list(found), False
-            found.append(place)
-            wrong = self.search.wrong_ports(found)
+            places, state = further
+            for number in range(len(found), len(places)):
+                yield places[number], places[:number], False
+            found = places
 
     def cuts(self, place: WrongPlace, before: Sequence[WrongPlace]) -> Iterator[_PairCut]:
         """Yield parts around a wrong place, the smallest first; `before` are wrong places nearer to the results."""
@@ -555,11 +559,8 @@ class _PlaceSearch:
 
     def value_of_backward(self, gradient: Tensor) -> str | None:
         """Return the first value of the backward that has this gradient, in this shape."""
-        mark = mark_of(gradient) if gradient.numel() else None
-        for name, value, own in self.marks.get((gradient.shape, gradient.dtype), ()):
-            if mark is not None and own.is_near(mark) and distance(value, gradient, 0.0) <= NEAR:
-                return name
-        return None
+        alike = self.values.get((gradient.shape, gradient.dtype), ())
+        return next((name for name, value in alike if distance(value, gradient, 0.0) <= NEAR), None)
 
 
 def is_leaf(value: Any) -> bool:
