@@ -29,7 +29,7 @@ def captured(target: Any, *args: Any, **options: Any) -> Capture:
 
 
 def call(*arguments: Any) -> Any:
-    return CliRunner().invoke(main, [str(each) for each in arguments])
+    return CliRunner().invoke(main, [str(each) for each in arguments], env={"COLUMNS": "200"})
 
 
 def rows(*arguments: Any) -> list[dict[str, Any]]:

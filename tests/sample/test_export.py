@@ -441,6 +441,5 @@ def test_a_lucky_eager_run_is_no_measure_where_its_inputs_move_it_farther() -> N
         moved = max(float((run[0] - wanted).abs()) for run in eager.nudged)
         if moved > 3 * float((wanted - eager.wide[0]).abs()):
             break
-    assert "move eager as far" in judged(eager, 0, wanted + 2.5 * moved)[1]
     assert judged(eager, 0, wanted + 2.5 * moved)[0] == "close"
     assert judged(eager, 0, wanted + 1e-2)[0] == "wrong"

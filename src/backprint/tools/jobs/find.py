@@ -141,8 +141,9 @@ def search(source: Path, below: str = "", without: Path | None = None) -> Iterat
             yield _below(root, here)
         links = folders if names & {CAPTURE, *GRAPHNET_FILES} else [*folders, *files]  # of files, to samples once there
         for place in (os.path.join(here, name) for name in sorted(links, key=os.fsencode) if name[0] != "."):
-            inside = _inside(os.path.realpath(place), root) and os.path.exists(place)
-            if os.path.islink(place) and not os.path.isfile(place) and not inside:
+            if not os.path.islink(place) or os.path.isfile(place) or _is_pair(place, ours):
+                continue
+            if not _inside(os.path.realpath(place), root) or not os.path.exists(place):
                 yield _below(root, place)
         folders[:] = sorted(
             (name for name in folders if _is_searched(os.path.join(here, name), ours, skipped)), key=os.fsencode
@@ -157,9 +158,13 @@ def _below(root: str, place: str) -> str:
 
 def _is_searched(place: str, ours: bool, skipped: str | None) -> bool:
     """Whether samples may be in a folder: not if it is hidden, a link, OUT, or a Pair of a sample of ours."""
-    name = os.path.basename(place)
-    pair = ours and re.fullmatch(r"pair_\d+", name)
-    return not (name.startswith(".") or pair or place == skipped or os.path.islink(place))
+    is_hidden = os.path.basename(place).startswith(".")
+    return not (is_hidden or _is_pair(place, ours) or place == skipped or os.path.islink(place))
+
+
+def _is_pair(place: str, ours: bool) -> bool:
+    """Whether a folder, or a link in its place, is a Pair of a sample of ours, which says itself what is wrong."""
+    return ours and re.fullmatch(r"pair_\d+", os.path.basename(place)) is not None
 
 
 def _holds_samples(names: set[str]) -> bool:
