@@ -179,13 +179,16 @@ def _compare_finite(
         most = max(times * (OF_ROUNDING * rounding + NOISE * tiny * largest / unit), times * otherwise.most)
         weak = ALL_ZERO if not largest else TOO_COARSE if most * unit > PROVES * largest else ""
         return Closeness("close" if off.most <= most else "wrong", off.most, most, "", weak, unit)
+    # Elements that are small beside the others do not count: of one-hot tangents, one row of a gradient is not 0.
+    squares = (right.abs() / (float(right.abs().max()) or 1.0)).square()
+    root = float(squares.sum()) / math.sqrt(float(squares.square().sum()) or 1.0) or 1.0
     allowed = Off(
         times * (max(own.most, min(spread.most, MOST_MOVED * tiny)) + tiny),
         OF_NORM * times * (max(own.norm, min(spread.norm, MOST_MOVED * fine)) + fine),
-        times * (own.factor + CHANCE * OF_NORM * own.norm / math.sqrt(right.numel()) + fine),
+        times * (own.factor + CHANCE * OF_NORM * own.norm / root + fine),
     )
     # Operators that round otherwise move a result further than most other orders of additions do: that far, not TIMES.
-    by_chance = CHANCE * otherwise.norm / math.sqrt(right.numel())
+    by_chance = CHANCE * otherwise.norm / root
     allowed = Off(*map(max, allowed, otherwise._replace(factor=max(otherwise.factor, by_chance))))
     weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
     measures = zip(off, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
