@@ -186,6 +186,7 @@ if TYPE_CHECKING:
         worst_derivative,
     )
     from backprint.judge.closeness import TOLERANCE
+    from backprint.judge.closeness import compare as closeness_of
     from backprint.judge.closeness import same_bits as closeness_same_bits
     from backprint.prove.capturing import OTHER_ENGINE, Candidate, choose, other_engine
     from backprint.prove.draws import Draw, draw_from_recipes

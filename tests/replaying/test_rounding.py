@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch._decomp import core_aten_decompositions
 
 import backprint as bp
-from face import Draw, PortKey, PortVerdict, Results, rounding_forgiven, sizes_of
+from face import Draw, PortKey, PortVerdict, Results, closeness_of, rounding_forgiven, sizes_of
 from face import results_against as against
 
 
@@ -71,3 +71,10 @@ def test_a_program_that_refuses_moved_inputs_is_not_forgiven() -> None:
         return cancelling(x)
 
     assert judged(strict, 1e-6).verdict == "wrong"
+
+
+@pytest.mark.parametrize("size", [1e300, 1.0, 1e-200, 1e-310])
+def test_numbers_of_any_size_are_compared(size: float) -> None:
+    right = torch.linspace(1, 2, 8, dtype=torch.float64) * size
+    assert closeness_of(right * (1 + 1e-13), right).word == "close"
+    assert closeness_of(right * 1.01, right).word == "wrong"

@@ -193,7 +193,7 @@ def _compare_finite(
     weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
     measures = zip(off, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
     for error, most, detail, of in measures:
-        if error > most:
+        if not error <= most:  # of NaN, too
             if all(far <= times * max(two) for far, *two in zip(off[:2], own[:2], spread[:2], strict=True)):
                 return Closeness("unsteady", error, most, UNSTEADY, "", of)
             return Closeness("wrong", error, most, detail, "", of)
@@ -202,10 +202,10 @@ def _compare_finite(
 
 def off_by(result: Tensor, right: Tensor, unit: float) -> Off:
     """Return how far finite numbers in float64 are from others, whose largest value is `unit`."""
-    difference = result - right
-    norm = float(torch.linalg.vector_norm(right)) or unit
+    difference, right = (result - right) / unit, right / unit  # so that no square overflows
+    norm = float(torch.linalg.vector_norm(right)) or 1.0
     product = float(torch.vdot(right, difference).real)
-    most = float(difference.abs().max()) / unit
+    most = float(difference.abs().max())
     return Off(most, float(torch.linalg.vector_norm(difference)) / norm, abs(product) / norm / norm)
 
 
