@@ -6,7 +6,7 @@ on its own inputs and on redrawn ones (`verify`), once more against autograd by 
 once more from disk: it is saved as users save, and a process of its own proves the folder (`disk`).
 
     pip install '.[models]'
-    python benchmarks/architectures.py [--engine auto] [--only NAME] [--set sixty] [--markdown FILE] [--json FILE]
+    python benchmarks/architectures.py [--engine auto] [--only NAME] [--set sixty] [--json FILE]
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from results import Figure, keep
 from torch import Tensor, nn
 
 import backprint as bp
@@ -1064,7 +1065,6 @@ def waited_for(architecture: Architecture, process: Any, answers: Any, limit: fl
 
 
 WIDTHS = (20, 18, 7, 2, 5, 34, 9, 9, 9, 5)
-HEADS = ("architecture", "family", "engine", "pairs", "nodes", "took", "verify", "autograd", "disk", "seconds")
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -1081,13 +1081,6 @@ def cells(row: Row) -> tuple[str, ...]:
         row.disk or "-",
         f"{row.seconds:.1f}",
     )
-
-
-def markdown(found: Sequence[Row]) -> str:
-    """The table for the docs, and how many rows of each outcome there are."""
-    lines = ["| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in found]
-    return "\n".join([*lines, "", summary(found), ""])
 
 
 def summary(found: Sequence[Row]) -> str:
@@ -1110,7 +1103,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--set", choices=SETS, help="these alone; else all")
     parser.add_argument("--only", action="append", metavar="NAME", help="this architecture, or family; may be repeated")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for the docs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, with its details")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for one architecture")
     return parser.parse_args()
@@ -1132,11 +1124,16 @@ def main() -> int:
             if line:
                 print(f"    {line[:400]}", flush=True)
     print(summary(found))
-    if given.markdown:
-        given.markdown.write_text(markdown(found))
     if given.json:
         given.json.write_text("".join(json.dumps(asdict(row)) + "\n" for row in found))
-    return 0 if all(row.good for row in found) else 1
+    figures = [
+        Figure(
+            f"models captured, saved and proved, of {len(found)}", sum(row.good for row in found), at_least=len(found)
+        ),
+        Figure("captured by engine eager", sum(row.engine == "eager" for row in found)),
+        Figure("the slowest", max(row.seconds for row in found), "s"),
+    ]
+    return keep("architectures", figures)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""A hundred forward/backward pairs for `backprint bench`, each saved as a sample.
+"""Compilers on a hundred forward/backward pairs, each saved as a sample: who is right, and how fast.
 
-    python benchmarks/compilers.py OUT [--graphnet GRAPHNET/samples]
-    backprint bench OUT --compiler eager,aot_eager,inductor,xla,onnxruntime,openvino -o RUN
+    python benchmarks/compilers.py OUT --compiler eager,aot_eager,inductor [--graphnet GRAPHNET/samples]
 
 36 are PyTorch's own modules, from its module database, in training; 40 are `transformers` models made from
 configurations (those of `architectures.py`), in training; 24 are samples of GraphNet: of the smallest of each kind,
@@ -14,15 +13,17 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
+import statistics
 import subprocess
 import sys
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from results import Figure, keep
 
 import backprint as bp
 
@@ -120,24 +121,45 @@ def take_quickest(captured: Path, out: Path, count: int) -> None:
         print(f"graphnet/{row['id']}", flush=True)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, help="a folder for samples and run")
+    parser.add_argument("--compiler", default="eager,aot_eager,inductor")
     parser.add_argument("--graphnet", type=Path, help="the samples of a checkout of github.com/PaddlePaddle/GraphNet")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
-    collect(module_programs(), EACH[0], given.out, None)
-    collect(transformer_programs(), EACH[1], given.out, lambda output: output.loss)
+    samples = given.out / "samples"
+    collect(module_programs(), EACH[0], samples, None)
+    collect(transformer_programs(), EACH[1], samples, lambda output: output.loss)
     if given.graphnet is not None:
-        captured = given.out.with_name(f"{given.out.name}-graphnet")
+        captured = given.out / "graphnet"
         listed = captured.with_suffix(".txt")
         listed.write_text("".join(f"{place}\n" for place in graphnet_list(given.graphnet, TRIED)))
         verb = ["corpus", "run", "backward", str(given.graphnet), "-o", str(captured), "--list", str(listed)]
         subprocess.run([sys.executable, "-m", "backprint", *verb, "--timeout", "120"])
-        take_quickest(captured, given.out / "graphnet", EACH[2])
+        take_quickest(captured, samples / "graphnet", EACH[2])
+    run = given.out / "run"
+    command = [sys.executable, "-m", "backprint", "bench", "run", str(samples), "--compiler", given.compiler]
+    subprocess.run([*command, "-o", str(run)])
+    return keep("compilers", list(figures_of(run)))
+
+
+def figures_of(run: Path) -> Iterator[Figure]:
+    """The graphs of each compiler by outcome, and its median speedup."""
+    from backprint.tools.bench.runs import read_run
+
+    cells = defaultdict(list)
+    for cell in read_run(run).cells:
+        cells[cell.compiler].append(cell)
+    for compiler, own in cells.items():
+        for word, count in Counter(cell.outcome for cell in own).most_common():
+            yield Figure(f"{compiler}: graphs that are {word}, of {len(own)}", count)
+        speedups = [cell.speedup for cell in own if cell.speedup is not None]
+        if speedups:
+            yield Figure(f"{compiler}: median speedup over eager", statistics.median(speedups), "×")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

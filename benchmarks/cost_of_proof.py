@@ -1,13 +1,11 @@
 """What a capture of many small layers costs, with its proof: seconds, and the memory of the process, a step of a graph.
 
 The model is BLOCKS of `x + Linear(GELU(Linear(LayerNorm(x))))` on 4 × 64 numbers: 26 steps a block, little arithmetic.
-Each stage has a process of its own with one thread, which does it twice. With `--against` another checkout takes turns
-with this one, so that both are measured on the same machine under the same load.
+Each stage has a process of its own with one thread, which does it twice.
 
-    python benchmarks/cost_of_proof.py [BLOCKS...] [--against CHECKOUT] [--engine auto] [--rounds 1]
+    python benchmarks/cost_of_proof.py [BLOCKS...] [--engine auto]
 
-The least wall clock and CPU seconds over the rounds are shown, and the largest peak of memory. Bars, for 512 blocks:
-4 s for a capture and for `verify`, each the first of its process, and 600 MiB.
+Bars, for 512 blocks: 4 s for a capture and for `verify`, each the first of its process, and 600 MiB.
 """
 
 from __future__ import annotations
@@ -25,70 +23,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from results import Figure, keep
+
 Row = dict[str, Any]
 
-HERE = Path(__file__).resolve().parent.parent
-BARRED_BLOCKS = 512
+BLOCKS = 512
+
 BARS = {"capture": 4.0, "verify": 4.0}
-BAR_MEBIBYTES = 600.0
+"""Seconds, for BLOCKS blocks."""
 
 
-def main() -> None:
-    """All numbers of blocks, all stages, all checkouts in turns; a process each."""
+def main() -> int:
+    """All numbers of blocks, all stages; a process each."""
     if sys.argv[1:2] == ["--stage"]:
         print(json.dumps(measure(sys.argv[2], int(sys.argv[3]), sys.argv[4], Path(sys.argv[5]))))
-        return
+        return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("blocks", nargs="*", type=int, default=[BARRED_BLOCKS])
-    parser.add_argument("--against", type=Path, help="another checkout, which takes turns with this one")
+    parser.add_argument("blocks", nargs="*", type=int, default=[BLOCKS])
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
-    checkouts = {"before": options.against.resolve(), "after": HERE} if options.against else {"": HERE}
-    print("| blocks | steps | stage | checkout | first, wall | CPU | second, wall | CPU | peak memory |")
-    print("|---:|---:|---|---|---:|---:|---:|---:|---:|")
-    missed = []
+    figures = []
     for blocks in options.blocks:
         for stage in STAGES:
-            rows: dict[str, list[Row]] = {name: [] for name in checkouts}
-            for _ in range(options.rounds):
-                for name, checkout in checkouts.items():
-                    rows[name].append(in_process(stage, blocks, options.engine, checkout))
-            for name in checkouts:
-                best = least(rows[name])
-                print(shown(blocks, stage, name, best), flush=True)
-            missed += missed_bars(blocks, stage, best)
-    print("; ".join(missed) or "within the bars, where there are any")
+            row = in_process(stage, blocks, options.engine)
+            print(blocks, stage, row, flush=True)
+            seconds, mebibytes = (BARS.get(stage), 600.0) if blocks == BLOCKS else (None, None)
+            what = f"{stage} of {blocks} blocks, {row['steps']:,} steps"
+            figures.append(Figure(what, row["wall_1"], "s", at_most=seconds))
+            figures.append(Figure("the same, peak memory", row["mebibytes"], "MiB", at_most=mebibytes))
+    return keep("cost_of_proof", figures)
 
 
-def in_process(stage: str, blocks: int, engine: str, checkout: Path) -> Row:
-    """One stage of one checkout, in a process of its own with one thread."""
-    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+def in_process(stage: str, blocks: int, engine: str) -> Row:
+    """One stage, in a process of its own with one thread."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--stage", stage, str(blocks), engine, folder]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
         printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
     row: Row = json.loads(printed.splitlines()[-1])
     return row
-
-
-def least(rows: list[Row]) -> Row:
-    """The least seconds of several rounds, and the largest peak."""
-    best = {key: min(row[key] for row in rows) for key in rows[0]}
-    return best | {"mebibytes": max(row["mebibytes"] for row in rows)}
-
-
-def shown(blocks: int, stage: str, checkout: str, row: Row) -> str:
-    """A row of the table."""
-    seconds = " | ".join(f"{row[key]:.2f} s" for key in ("wall_1", "cpu_1", "wall_2", "cpu_2"))
-    return f"| {blocks} | {row['steps']:,} | {stage} | {checkout} | {seconds} | {row['mebibytes']:.0f} MiB |"
-
-
-def missed_bars(blocks: int, stage: str, row: Row) -> list[str]:
-    """The bars that a stage misses."""
-    if blocks != BARRED_BLOCKS or stage not in BARS:
-        return []
-    misses = [] if row["wall_1"] <= BARS[stage] else [f"{stage} over {BARS[stage]:.0f} s"]
-    return misses + ([] if row["mebibytes"] <= BAR_MEBIBYTES else [f"{stage} over {BAR_MEBIBYTES:.0f} MiB"])
 
 
 # ------------------------------------------------------------------ in the process of a stage
@@ -198,4 +171,4 @@ STAGES: dict[str, Callable[[Any, Any, str, Path], Step]] = {
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,7 +6,6 @@
     python benchmarks/derivative.py architectures               the transformers models of `architectures.py`
     python benchmarks/derivative.py graphnet FOLDER             GraphNet samples: folders with `model.py`, at any depth
     python benchmarks/derivative.py faults [FOLDER]             planted faults, in backwards of all of these
-    python benchmarks/derivative.py scale                       seconds of pairs with hundreds of steps
 
 A backward of an unmodified PyTorch program that is `not the derivative` is a false alarm, unless PyTorch's gradient is
 wrong; one that is `cannot tell` is a gap. Each is printed with its reason. Seconds are those of `bp.derivative` and of
@@ -34,16 +33,17 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from planting import changes_of, swaps_of
-from torch import nn
+from programs import Make, Programs, architectures, graphnet, modules, operators
+from results import Figure, keep
 
 import backprint as bp
 from backprint.derive import check
@@ -51,20 +51,12 @@ from backprint.derive.check import SCALE
 from backprint.derive.locate import Search, is_gradient, is_rearranged, names_in
 from backprint.derive.setting import CannotTell, Setting, drawn_like, make_setting, returned_by, rounded, values_of
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Graph, Pair, Step, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Pair, Step
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
 from backprint.prove.power import widened
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-Make = Callable[[], Capture | None]
-"""Captures a program; None if it has no gradient."""
-
-Programs = Iterator[tuple[str, Make]]
-
-SAMPLES = 12
-"""The first of so many samples of an operator or module that has a gradient is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,114 +76,6 @@ class Row:
     seconds: float = 0.0
     verify: float = 0.0
     verdict: str = ""
-
-
-# ---- Programs
-
-
-def operators(dtype: torch.dtype, samples: int) -> Programs:
-    """Yield PyTorch's operators by their OpInfos: several samples of each, or the first that has a gradient."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    for info in op_db:
-        if info.supports_autograd and dtype in info.supported_dtypes("cpu"):
-            name = " ".join(filter(None, (info.name, info.variant_test_name)))
-            if samples == 1:
-                yield f"{name} {str(dtype)[6:]}", partial(first_with_gradient, operator_calls(info, dtype))
-                continue
-            torch.manual_seed(0)
-            for number, call in enumerate(islice(operator_calls(info, dtype), samples)):
-                yield f"{name} {str(dtype)[6:]} #{number}", partial(first_with_gradient, [call])
-
-
-def operator_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """Yield an operator's samples as functions with their arguments."""
-    for sample in info.sample_inputs("cpu", dtype, requires_grad=True):
-
-        def call(value: Any, *args: Any, sample: Any = sample) -> Any:
-            return info(value, *args, **sample.kwargs)
-
-        yield call, (sample.input, *sample.args)
-
-
-def modules(dtype: torch.dtype) -> Programs:
-    """Yield PyTorch's modules by their ModuleInfos, in training."""
-    from torch.testing._internal.common_modules import module_db
-
-    for info in module_db:
-        if dtype in info.supported_dtypes("cpu"):
-            yield f"{info.name} {str(dtype)[6:]}", partial(first_with_gradient, module_calls(info, dtype))
-
-
-def module_calls(info: Any, dtype: torch.dtype) -> Iterator[tuple[nn.Module, tuple[Any, ...]]]:
-    """Yield a module with its samples."""
-    for sample in info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=True):
-        if sample.forward_input is not None:
-            made = sample.constructor_input
-            module = info.module_cls(*made.args, **made.kwargs).to(dtype).train()
-            args, kwargs = tuple(sample.forward_input.args), sample.forward_input.kwargs
-            if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in module.parameters()):
-                module(*args, **kwargs)
-            yield WithKeywords(module, kwargs) if kwargs else module, args
-
-
-class WithKeywords(nn.Module):
-    """A module with some keywords of its forward."""
-
-    def __init__(self, module: nn.Module, kwargs: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.module, self.kwargs = module, kwargs
-
-    def forward(self, *args: Any) -> Any:
-        return self.module(*args, **self.kwargs)
-
-
-def first_with_gradient(calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Capture | None:
-    """Return a capture of the first call whose backward has steps and a gradient with elements, else of the first with
-    a backward."""
-    without_steps = None
-    for function, args in islice(calls, SAMPLES):
-        capture = bp.capture(function, *args)
-        backwards = [pair.backward for pair in capture.pairs if pair.backward is not None and pair.backward.steps]
-        specs = [port.spec for backward in backwards for port in backward.outputs]
-        if any(isinstance(spec, TensorSpec) and 0 not in spec.shape for spec in specs):
-            return capture
-        if without_steps is None and any(pair.backward is not None for pair in capture.pairs):
-            without_steps = capture
-    return without_steps
-
-
-def architectures() -> Programs:
-    """Yield the transformers models of `architectures.py`."""
-    from architectures import EVERY, loss_of, make, seed_all
-
-    def captured(architecture: Any) -> Capture:
-        seed_all(0)
-        model, inputs = make(architecture)
-        seed_all(0)
-        return bp.capture(model, args=(), kwargs=inputs, loss=loss_of, specialize=True)
-
-    for architecture in EVERY:
-        yield architecture.name, partial(captured, architecture)
-
-
-def graphnet(folder: Path) -> Programs:
-    """Yield the samples of GraphNet in a folder, short programs first."""
-    for model in sorted(folder.rglob("model.py"), key=lambda path: (path.stat().st_size, path)):
-        yield str(model.parent.relative_to(folder)), partial(bp.capture, str(model.parent))
-
-
-def stacks() -> Programs:
-    """Yield networks whose pair has hundreds of steps."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from subjects.faults import gated_stack
-
-    def captured(blocks: int) -> Capture:
-        model, inputs = gated_stack(blocks, 64)
-        return bp.capture(model, inputs.requires_grad_())
-
-    for blocks in (8, 16, 32, 64):
-        yield f"{blocks} blocks", partial(captured, blocks)
 
 
 # ---- Unmodified programs
@@ -590,10 +474,9 @@ def of_parts(options: argparse.Namespace) -> Iterator[tuple[str, str, Make]]:
         every[f"operators {str(dtype)[6:]}"] = partial(operators, dtype, options.samples)
         every[f"modules {str(dtype)[6:]}"] = partial(modules, dtype)
     every["architectures"] = architectures
-    every["scale"] = stacks
     if options.folder is not None:
         every["graphnet"] = partial(graphnet, options.folder)
-    wanted = options.of or ["scale", "modules", "operators", "graphnet"] if options.part == "faults" else [options.part]
+    wanted = options.of or ["modules", "operators", "graphnet"] if options.part == "faults" else [options.part]
     for part, programs in every.items():
         if part.split()[0] in wanted:
             for name, make in programs():
@@ -602,9 +485,7 @@ def of_parts(options: argparse.Namespace) -> Iterator[tuple[str, str, Make]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "part", choices=("operators", "modules", "architectures", "graphnet", "faults", "scale", "show")
-    )
+    parser.add_argument("part", choices=("operators", "modules", "architectures", "graphnet", "faults"))
     parser.add_argument("folder", type=Path, nargs="?", help="with samples of GraphNet")
     parser.add_argument("--dtype", action="append", choices=("float32", "float64"), help="else both")
     parser.add_argument("--only", action="append", metavar="NAME", help="programs whose name begins so")
@@ -628,7 +509,7 @@ def main() -> int:
         rows = [kind(**row) for row in map(json.loads, options.json.read_text().splitlines())]
     present = {(row.part, name) for row in rows for name in (row.name, row.name.rpartition(" ")[0])}
     end = time.perf_counter() + options.seconds
-    for number, (part, name, make) in enumerate(of_parts(options) if options.part != "show" else ()):
+    for number, (part, name, make) in enumerate(of_parts(options)):
         if number % options.every or (options.only and not name.startswith(tuple(options.only))):
             continue
         if (part, name) in present:
@@ -648,7 +529,27 @@ def main() -> int:
             with options.json.open("a") as file:
                 file.writelines(json.dumps(asdict(row)) + "\n" for row in new)
     print(planted_summary(rows) if kind is Planted else summary(rows))
-    return 0
+    return keep(f"derivative_{options.part}", figures_of_faults(rows) if kind is Planted else figures_of(rows))
+
+
+def figures_of(rows: Sequence[Row]) -> list[Figure]:
+    """The counts of unmodified programs by their word, and what the check costs."""
+    answered = [row for row in rows if row.word.startswith((DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL))]
+    words = Counter(row.word.partition(" but")[0] for row in answered)
+    figures = [Figure(f"backwards that are {word}", count) for word, count in words.most_common()]
+    seconds = statistics.median(row.seconds for row in answered)
+    return [*figures, Figure("seconds of the check, median", seconds, "s")]
+
+
+def figures_of_faults(rows: Sequence[Planted]) -> list[Figure]:
+    """What is seen of the planted faults, where, and what alarms without one."""
+    faults, placed_of = (sum(getattr(row, field) for row in rows) for field in ("faults", "placed_of"))
+    seen, placed, alarms = (sum(getattr(row, field) for row in rows) for field in ("seen", "placed", "alarms"))
+    return [
+        Figure(f"planted faults seen, of {faults:,}", seen / max(faults, 1), at_least=0.999),
+        Figure(f"first place right, of {placed_of:,}", placed / max(placed_of, 1)),
+        Figure(f"alarms at {sum(row.same for row in rows):,} changes that change nothing", alarms),
+    ]
 
 
 def planted_rows(part: str, name: str, make: Make, options: argparse.Namespace) -> list[Planted]:

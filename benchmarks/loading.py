@@ -2,7 +2,7 @@
 
 Bars: load and list 1,000 ResNet-18-size samples in <= 2 s; first access to a graph <= 0.2 ms a line.
 
-    python benchmarks/loading.py [samples]
+    python benchmarks/loading.py [SAMPLES]
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from results import Figure, keep
 
 LIST = """
 import json, sys, time
@@ -39,7 +41,7 @@ print(json.dumps({"samples": len(rows), "seconds": listed, "torch": "torch" in s
 """
 
 
-def main() -> None:
+def main() -> int:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     import backprint as bp
     from backprint.examples import resnet18
@@ -52,11 +54,20 @@ def main() -> None:
             shutil.copytree(first, folder / f"{index:04}")
         done = subprocess.run([sys.executable, "-c", LIST, str(folder)], capture_output=True, text=True, check=True)
         row = json.loads(done.stdout)
-        print(f"{row['samples']} ResNet-18 samples loaded and listed in {row['seconds']:.2f} s (bar: 2 s for 1,000)")
-        print(f"torch imported: {row['torch']}; first access to a graph: {row['ms a line']:.3f} ms a line (bar: 0.2)")
+        if row["torch"]:
+            raise SystemExit("listing samples imports torch")
+        return keep(
+            "loading",
+            [
+                Figure(
+                    f"load and list {row['samples']:,} ResNet-18 samples", row["seconds"], "s", at_most=2 * count / 1000
+                ),
+                Figure("first access to a graph, a line", row["ms a line"], "ms", at_most=0.2),
+            ],
+        )
     finally:
         shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,7 +3,6 @@
     pip install '.[models]'                                architectures need it
     python benchmarks/tasks.py architectures               parts of the transformers models of `architectures.py`
     python benchmarks/tasks.py graphnet FOLDER             parts of GraphNet samples: folders with `model.py`
-    python benchmarks/tasks.py summary --json FILE         the counts of a file
 
 Each program is captured and cut (`--by`) in a process of its own, and each different part becomes a task in a folder:
 with `--smallest`, those of the fewest elements first, else in random order, and at most `--parts` of a program. The
@@ -34,9 +33,10 @@ from typing import Any
 
 import torch
 from planting import changes_of, swaps_of, with_step
+from programs import Make, architectures, graphnet
+from results import Figure, keep
 from torch import Tensor
 
-import backprint as bp
 from backprint.derive.called import Program, run_forward
 from backprint.derive.setting import drawn_like, is_inexact, wide
 from backprint.errors import BackprintError
@@ -50,8 +50,6 @@ from backprint.tools.tasks.text import reference_text
 from backprint.tools.tasks.writing import hash_of_program, named, write_task
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-Make = Callable[[], Capture | None]
 
 FACTORS = (1.5, 1.1, 1.01, 1.001)
 
@@ -223,26 +221,6 @@ def row_of_task(row: Row, place: Path, wanted: int) -> Row:
 # ---- Programs
 
 
-def architectures() -> Iterator[tuple[str, Make]]:
-    """Yield the transformers models of `architectures.py`."""
-    from architectures import EVERY, loss_of, make, seed_all
-
-    def captured(architecture: Any) -> Capture:
-        seed_all(0)
-        model, inputs = make(architecture)
-        seed_all(0)
-        return bp.capture(model, args=(), kwargs=inputs, loss=loss_of, specialize=True)
-
-    for architecture in EVERY:
-        yield architecture.name, partial(captured, architecture)
-
-
-def graphnet(folder: Path) -> Iterator[tuple[str, Make]]:
-    """Yield the samples of GraphNet in a folder, short programs first."""
-    for model in sorted(folder.rglob("model.py"), key=lambda path: (path.stat().st_size, path)):
-        yield str(model.parent.relative_to(folder)), partial(bp.capture, str(model.parent))
-
-
 def in_a_process(seconds: float, function: Callable[..., None], *arguments: Any) -> str:
     """Run a function in a process of its own, which begins without the memory of those before it; return how it ended,
     '' if as it should."""
@@ -367,7 +345,7 @@ def read_rows(place: Path | None) -> list[Row]:
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", choices=("architectures", "graphnet", "summary"))
+    parser.add_argument("source", choices=("architectures", "graphnet"))
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--by", default="module")
     parser.add_argument("--faults", type=int, default=20)
@@ -380,32 +358,38 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="Programs, by name.")
     options = parser.parse_args()
     rows = read_rows(options.json)
-    if options.source != "summary":
-        warnings.simplefilter("ignore")
-        logging.disable(logging.ERROR)
-        torch.set_num_threads(1)
-        done, known = {row.program for row in rows if row.word in ("done",)}, {row.hash for row in rows}
-        programs = architectures() if options.source == "architectures" else graphnet(options.folder)
-        count = 0
-        for name, make in programs:
-            if count >= options.programs:
-                break
-            if name in done or (options.only and name not in options.only):
-                continue
-            count += 1
-            for row in rows_of_program(name, make, options, known):
-                rows.append(row)
-                if options.json is not None:
-                    append(options.json, row)
-                if row.word != "done":
-                    missed = f"; missed {', '.join(row.missed)}" if row.missed else ""
-                    print(
-                        f"{row.program} {row.part}: {row.word} {row.detail} {row.caught}/{row.faults} faults, "
-                        f"{row.seconds:.1f} s{missed}",
-                        flush=True,
-                    )
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    done, known = {row.program for row in rows if row.word in ("done",)}, {row.hash for row in rows}
+    programs = architectures() if options.source == "architectures" else graphnet(options.folder)
+    count = 0
+    for name, make in programs:
+        if count >= options.programs:
+            break
+        if name in done or (options.only and name not in options.only):
+            continue
+        count += 1
+        for row in rows_of_program(name, make, options, known):
+            rows.append(row)
+            if options.json is not None:
+                append(options.json, row)
+            if row.word != "done":
+                missed = f"; missed {', '.join(row.missed)}" if row.missed else ""
+                print(
+                    f"{row.program} {row.part}: {row.word} {row.detail} {row.caught}/{row.faults} faults, "
+                    f"{row.seconds:.1f} s{missed}",
+                    flush=True,
+                )
     print(summary(rows))
-    return int(any(row.word == "wrong" for row in rows))
+    right = [row for row in rows if row.word == "right"]
+    tasks = len(right) + sum(row.word == "wrong" for row in rows)
+    faults = sum(row.faults for row in right)
+    figures = [
+        Figure(f"references that pass, of {tasks:,} tasks", len(right), at_least=tasks),
+        Figure(f"planted faults caught, of {faults:,}", sum(row.caught for row in right), at_least=faults),
+    ]
+    return keep(f"tasks_{options.source}", figures)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 The limit is AOTAutograd's joint export and the min-cut partition. Bars: a capture with its witness <= 1.6 of it, with
 a save <= 2.
 
-    python benchmarks/tracing.py [rounds]
+    python benchmarks/tracing.py [ROUNDS]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from results import Figure, keep
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
@@ -55,9 +56,13 @@ def saved(model: Any, args: tuple[Any, ...]) -> None:
 WAYS: dict[str, Callable[..., None]] = {"plain": plain, "capture": captured, "capture + save": saved}
 
 
-def main() -> None:
+BARS = {"capture": 1.6, "capture + save": 2.0}
+
+
+def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {rounds} rounds after one to warm up")
+    figures = []
     for name in MODELS:
         model, args = importlib.import_module(f"backprint.examples.{name}").factory()
         times: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -71,8 +76,13 @@ def main() -> None:
         base = times["plain"]
         for way, found in times.items():
             ratios = [mine / theirs for mine, theirs in zip(found, base, strict=True)]
-            print(f"{name:<10} {way:<15} {statistics.median(found):6.3f} s   ratio {statistics.median(ratios):.2f}")
+            ratio = statistics.median(ratios)
+            print(f"{name:<10} {way:<15} {statistics.median(found):6.3f} s   ratio {ratio:.2f}")
+            if way in BARS:
+                what = f"{way} of {name}, against PyTorch's joint export and partition"
+                figures.append(Figure(what, ratio, "×", at_most=BARS[way]))
+    return keep("tracing", figures)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

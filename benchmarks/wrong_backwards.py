@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from results import Figure, keep
 from torch import Tensor
 from torch._dynamo.testing import reduce_to_scalar_loss
 from torch._dynamo.utils import same
@@ -118,7 +119,7 @@ def print_row(*cells: Any) -> None:
     print(f"| {' | '.join(map(str, cells))} |")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ordinary", action="store_true", help="inputs with which some faults do not show")
     options = parser.parse_args()
@@ -134,6 +135,21 @@ def main() -> None:
     for which, label in (("wrong", "**found**"), ("mended", "**alarms at mended ones**")):
         print_row(label, "", "", *(total([answer[name][which] for _, answer in table]) for name in names))
 
+    def count(name: str, which: str) -> int:
+        return sum(bool(answer[name][which]) for _, answer in table)
+
+    ours = ("bp.derivative", "bp.check")
+    figures = [
+        Figure(
+            f"wrong backwards found by {name}, of {len(ROWS)}",
+            count(name, "wrong"),
+            at_least=len(ROWS) if name in ours and not options.ordinary else None,
+        )
+        for name in names
+    ]
+    figures += [Figure(f"mended backwards that {name} calls wrong", count(name, "mended"), at_most=0) for name in ours]
+    return keep("wrong_backwards", figures)
+
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,5 +1,5 @@
 // Count the faults of a page's layout: `node check.mjs PAGE [FOLDER]` prints them as JSON, and saves pictures in FOLDER.
-// benchmarks/page_layout.py runs it; tests/faults.mjs says what a fault is.
+// tests/faults.mjs says what a fault is.
 import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";

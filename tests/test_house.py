@@ -8,6 +8,8 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -68,6 +70,12 @@ def test_what_scripts_import_of_backprint_is_there(folder: str) -> None:
                 names = [name.name for name in node.names if name.name not in inside]
                 missing += [f"{path.name}: {node.module}.{name}" for name in names if not hasattr(module, name)]
     assert missing == []
+
+
+def test_the_table_of_the_benchmarks_is_made_of_their_results() -> None:
+    script = Path(__file__).resolve().parent.parent / "benchmarks" / "results.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_tests_take_the_inside_of_backprint_from_one_place() -> None:

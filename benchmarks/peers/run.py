@@ -4,7 +4,7 @@
 
 Each tool runs on the three training steps of `programs.py`. What a tool keeps is then run in a process that cannot
 import the programs, and its gradients are compared with theirs. Tools that are not part of PyTorch are installed into
-`build/peers`, beside the packages of this Python. `--write` puts the table into docs/peers.md and benchmarks/README.md.
+`build/peers`, beside the packages of this Python. `--write` puts the table into docs/peers.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torchlens==2.36.1", "depyf==0.20.0", "tlparse==0.4.3", "ai-edge-model-explorer==0.1.34")
-PAGES = (ROOT / "docs" / "peers.md", ROOT / "benchmarks" / "README.md")
+PAGE = ROOT / "docs" / "peers.md"
 PROGRAMS = ("GPT block", "convolutions", "neurons")
 
 ENVIRONMENTS = {
@@ -52,8 +52,7 @@ def main() -> None:
     text = table(rows)
     print(text)
     if options.write:
-        for page in PAGES:
-            write(page, text)
+        write(PAGE, text)
 
 
 def installed(home: Path) -> Path:

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "corpus.py"
+SCRIPT = Path(__file__).with_name("flat_run.py")
 
 
 def test_memory_and_ledger_stay_flat_over_three_hundred_samples() -> None:
-    done = subprocess.run([sys.executable, BENCHMARK, "300", "2"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, SCRIPT, "300", "2"], capture_output=True, text=True, check=True)
     rows = [re.findall(r"[\d.,]+", line) for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
     assert [int(row[0]) for row in rows] == list(range(30, 301, 30))
     memory = [float(row[2]) for row in rows]

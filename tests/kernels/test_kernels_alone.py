@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import kernels_alone
 import pytest
 import torch
 import torch.nn.functional as F
@@ -31,8 +30,6 @@ from face import (
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
-
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "kernels_alone.py"
 
 
 class Embedded(nn.Module):
@@ -77,21 +74,6 @@ def kernels_of(model: str, target: str) -> tuple[Kernel, ...]:
     return tuple(found)
 
 
-@cache
-def benchmark() -> Any:
-    return imported(BENCHMARK)
-
-
-def imported(place: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(place.stem, place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[place.stem] = module  # a dataclass looks its module up
-    spec.loader.exec_module(module)
-    return module
-
-
 def gelu(target: str = "cuda:90") -> Kernel:
     return next(kernel for kernel in kernels_of("mlp", target) if "gelu_0" in kernel.name)
 
@@ -121,7 +103,7 @@ def run_file(place: Path, text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("model", MODELS)
 def test_triton_kernels_alone_give_what_the_wrappers_own_give(model: str) -> None:
     kernels = list(kernels_of(model, "cuda:90"))
-    row = benchmark().checked_alone(model, kernels)
+    row = kernels_alone.checked_alone(kernels)
     assert row.kernels == len(kernels)
     assert row.runs == sum(len(set(kernel.calls)) * len(kernel.configurations) for kernel in kernels)
     assert row.right == row.runs
@@ -130,14 +112,14 @@ def test_triton_kernels_alone_give_what_the_wrappers_own_give(model: str) -> Non
 @pytest.mark.slow
 @needs_triton
 def test_a_file_that_is_wrong_is_seen_to_be(tmp_path: Path) -> None:
-    bench, kernel = benchmark(), gelu()
-    bench.save_kernels([kernel], tmp_path)
+    kernel = gelu()
+    kernels_alone.save_kernels([kernel], tmp_path)
     wrong = replace(kernel, source=kernel.source.replace("0.5, tl.float32", "0.5001, tl.float32"))
     assert wrong.source != kernel.source
     (tmp_path / "kernel_000.py").write_text(alone_text(wrong))
-    bench.run_alone(tmp_path)
-    bench.started(["--reference", str(tmp_path)], {"TRITON_INTERPRET": "1"})
-    [(found, close)] = bench.compared(tmp_path)
+    kernels_alone.run_alone(tmp_path)
+    kernels_alone.started([str(tmp_path)], {"TRITON_INTERPRET": "1"})
+    [(found, close)] = kernels_alone.compared(tmp_path)
     assert found > close
 
 
@@ -160,7 +142,7 @@ def test_a_file_runs_from_the_command_line_and_sees_configurations_that_disagree
 @needs_triton
 def test_the_code_for_a_gpu_is_that_of_the_wrapper() -> None:
     kernels = [one for one in kernels_of("embedding", "cuda:90") if "embedding" in one.name or "softmax" in one.name]
-    count, same = benchmark().same_ptx(kernels)
+    count, same = kernels_alone.same_ptx(kernels)
     assert count == same == sum(len(kernel.configurations) for kernel in kernels) > 3
 
 

@@ -10,15 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernel_models import MODELS
 from test_extract_kernels import HAS_TRITON
 from torch import Tensor, nn
 
 import backprint as bp
 from face import capture_kernels
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-from kernel_models import MODELS  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -86,7 +83,7 @@ def test_other_sizes_count() -> None:
 @pytest.mark.slow
 def test_another_process_has_the_same_hashes() -> None:
     """Its seed of Python's hashes is another one, too: that of this process is random."""
-    path = os.pathsep.join([str(Path(bp.__file__).parents[1]), *map(str, Path(__file__).parents[:2]), str(BENCHMARKS)])
+    path = os.pathsep.join([str(Path(bp.__file__).parents[1]), *map(str, Path(__file__).parents[:2])])
     env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr

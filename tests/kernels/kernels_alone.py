@@ -4,23 +4,19 @@ Every kernel of the models is saved as a file of its own. A process that blocks 
 the arguments of each recorded call, and runs every configuration in Triton's interpreter. Another process runs the
 kernels as the wrapper has them, with Inductor's own decorators and helpers, on the same arguments; libdevice is numpy's
 there. Results are right within 1e-5 of the largest number, 1e-2 in bf16 and fp16.
-
-    python benchmarks/kernels_alone.py [--target cuda:90] [--ptx] [MODEL ...]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,80 +49,22 @@ CLOSE = {torch.float16: 1e-2, torch.bfloat16: 1e-2, torch.float64: 1e-12}
 class AloneRow:
     """What became of the saved kernels of a graph."""
 
-    model: str
-    direction: str
-    target: str
     kernels: int
     runs: int
     """Calls times configurations."""
     right: int
-    worst: float
-    """The largest difference, as a part of the largest number."""
-    seconds: float
 
 
-def main() -> None:
-    """A line for each graph of each model, and the sum."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--target", action="append", default=[])
-    parser.add_argument("--ptx", action="store_true", help="compare the PTX of each file with the wrapper's, too")
-    parser.add_argument("--reference", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.reference:
-        run_reference(Path(asked.reference))
-        return
-    rows: list[AloneRow] = []
-    same = [0, 0]
-    print("| model | direction | target | kernels | runs | right | worst | seconds |")
-    print("|---|---|---|---:|---:|---:|---:|---:|")
-    for name, kernels in model_kernels(asked.models, asked.target or ["cuda:90"]):
-        row = checked_alone(name, kernels)
-        rows.append(row)
-        cells = [f"{value:.2g}" if isinstance(value, float) else str(value) for value in asdict(row).values()]
-        print(f"| {' | '.join(cells)} |", flush=True)
-        if asked.ptx:
-            same = [one + other for one, other in zip(same, same_ptx(kernels), strict=True)]
-    total = [sum(getattr(row, field) for row in rows) for field in ("kernels", "runs", "right")]
-    print(f"\n{len({row.model for row in rows})} models, {total[0]} kernels, {total[1]} runs, {total[2]} right")
-    if asked.ptx:
-        print(f"PTX: {same[1]} of {same[0]} configurations are the wrapper's")
-    raise SystemExit(total[1] != total[2] or same[0] != same[1])
-
-
-def model_kernels(names: Iterable[str], targets: Iterable[str]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the kernels of each graph of the models."""
-    import kernel_models
-
-    import backprint as bp
-    from backprint.tools.kernels.extraction import capture_kernels
-
-    for name, make in kernel_models.MODELS.items():
-        if names and name not in names:
-            continue
-        model, inputs = make()
-        capture = bp.capture(model, *inputs, mode="train")
-        for target in targets:
-            found = capture_kernels(capture, target)
-            for title, reason in found.refused:
-                print(f"{name} {title} {target}: refused: {reason}", file=sys.stderr)
-            yield from ((name, list(graph.kernels)) for graph in found.graphs if graph.kernels)
-
-
-def checked_alone(model: str, kernels: list[Any]) -> AloneRow:
+def checked_alone(kernels: list[Any]) -> AloneRow:
     """Save kernels, run them alone, and compare them with the wrapper's own."""
-    began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         save_kernels(kernels, place)
         run_alone(place)
-        started(["--reference", str(place)], {"TRITON_INTERPRET": "1"})
+        started([str(place)], {"TRITON_INTERPRET": "1"})
         differences = list(compared(place))
     right = sum(found <= close for found, close in differences)
-    worst = max((found for found, _ in differences), default=0.0)
-    seconds = time.perf_counter() - began
-    first = kernels[0]
-    return AloneRow(model, first.direction, first.target, len(kernels), len(differences), right, worst, seconds)
+    return AloneRow(len(kernels), len(differences), right)
 
 
 def save_kernels(kernels: list[Any], folder: Path) -> None:
@@ -359,4 +297,4 @@ def bare(ptx: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_reference(Path(sys.argv[1]))

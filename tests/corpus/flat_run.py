@@ -1,22 +1,17 @@
-"""What a corpus run costs besides its samples: 10,000 synthetic ones with a verb that does next to nothing.
+"""A corpus run of many samples with a verb that does next to nothing: what it costs besides them.
 
-    python benchmarks/corpus.py [COUNT] [JOBS] [--ray]
+    python tests/corpus/flat_run.py [COUNT] [JOBS]
 
-With `--ray`, on a cluster of three nodes of one core each on this machine's loopback address. Prints, for each tenth of
-the way, the samples a second, the parent's memory and the ledger's size. The first two have to stay as they are, the
-last grows by as much each time.
+Prints, for each tenth of the way, the samples a second, the parent's memory and the ledger's size. The first two have
+to stay as they are, the last grows by as much each time.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from backprint.child.limits import Limits, cores
 from backprint.child.processes import status
@@ -32,7 +27,7 @@ def verb(task, options, staging):
 """
 
 
-def main(count: int, jobs: int, ray: bool) -> None:
+def main(count: int, jobs: int) -> None:
     """Make the corpus, run, tell."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -59,28 +54,9 @@ def main(count: int, jobs: int, ray: bool) -> None:
                     last = now
 
         plan = RunPlan(f"{folder / 'verb.py'}:verb", folder / "samples", out)
-        with on_ray(plan.verb) if ray else contextlib.nullcontext() as elsewhere:
-            started = time.perf_counter()
-            run_plan(plan, LIMITS, jobs, watcher=watch, executor=elsewhere)
+        started = time.perf_counter()
+        run_plan(plan, LIMITS, jobs, watcher=watch)
         print(f"{count:,} samples, {jobs} workers: {time.perf_counter() - started:.1f} s with the search")
-
-
-@contextlib.contextmanager
-def on_ray(verb: str) -> Iterator[Any]:
-    """A cluster of three nodes, for as long as it is needed."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    from ray.cluster_utils import Cluster as Nodes
-
-    from backprint.tools.jobs.ray import cluster
-
-    node = {"num_cpus": 1, "object_store_memory": 100 << 20, "memory": 2 * GIB, "node_ip_address": "127.0.0.1"}
-    nodes = Nodes(initialize_head=True, head_node_args=node | {"include_dashboard": False})
-    try:
-        for _ in range(2):
-            nodes.add_node(**node)
-        yield cluster(nodes.address, verb, {}, (LIMITS.timeout, 1.0, None))[1]
-    finally:
-        nodes.shutdown()
 
 
 LIMITS = Limits(memory=GIB)
@@ -89,5 +65,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("count", nargs="?", type=int, default=10_000)
     parser.add_argument("jobs", nargs="?", type=int, default=cores())
-    parser.add_argument("--ray", action="store_true")
     main(**vars(parser.parse_args()))
