@@ -2,7 +2,7 @@
 #   make demo                       on a fresh machine: installs, then shows what Backprint does
 #   make clean test TORCH=2.12.0    another torch, in a new .venv
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
-#   make compat BUILD=2.15.0        the suite on another build of torch, in an environment of its own; without BUILD on all
+#   make compat BUILD=2.15.0        the tests of CI on another build of torch, in an environment of its own; without BUILD on all
 #   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
 #   make page                       builds src/backprint/tools/draw/page.js and page.css from page/
 #   make pictures                   takes the pictures of a page in the docs anew, light and dark
@@ -22,7 +22,7 @@ PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Those of benchmarks/ that need no argument and no extra; benchmarks/README.md has the others.
 BENCHES := tracing step cost_of_proof loading fits wrong_backwards
 
-.PHONY: venv demo test test-all thorough check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check pictures browser
+.PHONY: venv demo test test-all suite nightly check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check pictures browser
 
 venv: $(STAMP)
 
@@ -38,21 +38,23 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/backprint demo
 
+# Three at a time on two cores, as many tests wait for their processes; who has no tests left takes some of another's.
 # Tests start hundreds of processes: each would compile the sources again where PYTHONDONTWRITEBYTECODE is set.
+PYTEST = @$(BIN)/python -m compileall -q src && $(BIN)/python -m pytest -n 3 --dist worksteal
+
 test: $(STAMP)
-	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(PYTEST) --ci -m 'not slow'
 
-# With the tests that are marked slow, as CI runs them: three at a time on two cores, as many wait for their processes.
-# Who has no tests left takes some of another's: some take minutes.
+# What CI runs: tests/ci.txt says which that is.
 test-all: $(STAMP)
-	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(PYTEST) --ci
 
-# With those of tests/thorough.txt, too: variations that take long.
-thorough: $(STAMP)
-	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 --thorough
+suite: $(STAMP)
+	$(PYTEST) --conformance=all
+
+# One that fails does not keep the others from running.
+nightly: $(STAMP)
+	$(MAKE) --keep-going suite truth fuzz plain PLAIN=--every
 
 check: $(STAMP)
 	$(BIN)/ruff check
@@ -104,7 +106,7 @@ tiny: $(STAMP)
 	$(BIN)/python -m pytest tests/test_tiny.py
 
 truth: $(STAMP)
-	$(BIN)/python tests/truth/run.py --jobs 2
+	$(BIN)/python truth/run.py --jobs 2
 
 conformance: $(STAMP)
 	$(BIN)/python -m pytest tests/conformance -n 2 --conformance=all
@@ -123,7 +125,7 @@ compat: $(STAMP)
 	$(BIN)/python scripts/compat.py $(if $(BUILD),"$(BUILD)") $(COMPAT)
 
 plain: $(STAMP)
-	$(BIN)/python scripts/plain_install.py --torch $(TORCH)
+	$(BIN)/python scripts/plain_install.py --torch $(TORCH) $(PLAIN)
 
 smoke: $(STAMP)
 	$(BIN)/python scripts/compat.py --smoke

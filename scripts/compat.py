@@ -1,4 +1,4 @@
-"""The whole suite on every torch that is supported, each in a virtual environment, and the table in README.
+"""The tests of CI on every torch that is supported, each in a virtual environment, and the table in README.
 
     python scripts/compat.py [BUILD...] [--environment BUILD=DIR] [--jobs N] [--keep] [--failed]
     python scripts/compat.py --smoke
@@ -241,7 +241,7 @@ def pipped(command: list[Any], environment: dict[str, str], left: float | None, 
 
 def tested(python: Path, paths: list[str], log: Path, cache: Path, jobs: int) -> Row:
     """Some tests: how many did what."""
-    command = [python, "-m", "pytest", "-n", str(jobs), "-q", "--show-capture=no", "--tb=short"]
+    command = [python, "-m", "pytest", "--ci", "-n", str(jobs), "-q", "--show-capture=no", "--tb=short"]
     command += ["-o", f"cache_dir={cache}", *paths]
     with log.open("a+") as sink:
         begin = sink.tell()

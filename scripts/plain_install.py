@@ -262,8 +262,10 @@ def installed(home: Path, torch: str) -> Path:
     with tempfile.TemporaryDirectory() as copy:  # pip would leave a folder `build` beside the sources
         source = Path(copy) / "backprint"
         shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "node_modules", "__pycache__"))
-        subprocess.run([*pip, "--force-reinstall", "--no-deps", str(source)], check=True)
-        subprocess.run([*pip, str(source)], check=True)
+        subprocess.run([*pip[:-1], "wheel", "--no-deps", "--wheel-dir", copy, str(source)], check=True)
+        (wheel,) = map(str, Path(copy).glob("*.whl"))
+        subprocess.run([*pip, "--force-reinstall", "--no-deps", wheel], check=True)
+        subprocess.run([*pip, wheel], check=True)
     return python
 
 
@@ -299,12 +301,11 @@ def has_code(path: Path) -> bool:
 
 @contextlib.contextmanager
 def pages_served(python: Path, folder: Path) -> Iterator[dict[str, str]]:
-    """Start what the commands of pages are forked from, until the block ends; give the environment variable that says
-    where it is."""
-    environment = environment_of_a_user(python)
-    serving = subprocess.Popen(
-        [python, RUNS_PAGES, "--serve"], cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    """Start what pages and their commands are forked from, until the block ends; give the environment variable that
+    says where it is."""
+    environment, pipe = environment_of_a_user(python), subprocess.PIPE
+    command = [python, *QUIET, RUNS_PAGES, "--serve"]
+    serving = subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe)
     with serving:
         assert serving.stdout is not None
         yield {"BACKPRINT_FORKED": serving.stdout.readline().decode().strip()}

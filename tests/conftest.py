@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
-from pathlib import Path
 
 import pytest
 import torch
+from subjects.ci import CHOICE, chosen, problems_of
 from subjects.forked import files_forked, workers_forked
 
 WITH_WORKERS = (
@@ -29,33 +28,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["part", "all"],
         help="part: a fixed part of PyTorch's databases; all: every sample of them",
     )
-    parser.addoption("--thorough", action="store_true", help="with the tests that thorough.txt leaves out")
+    parser.addoption("--ci", action="store_true", help="what CI runs, which ci.txt names; without it everything")
 
 
-THOROUGH = Path(__file__).with_name("thorough.txt")
-
-
-def patterns_left_out() -> list[str]:
-    """The patterns of thorough.txt: node ids below tests/, where `*` stands for any text; brackets are brackets."""
-    lines = THOROUGH.read_text(encoding="utf-8").splitlines()
-    return [line.strip().replace("[", "[[]") for line in lines if line.strip() and not line.startswith("#")]
-
-
+@pytest.hookimpl(tryfirst=True)  # before the marks: `-m 'not slow'` chooses among what CI runs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what thorough.txt has, unless it is asked for, or a test is named on the command line."""
-    if config.getoption("--thorough") or any("::" in argument for argument in config.args):
+    """Of what was collected, leave what CI runs."""
+    if not config.getoption("--ci"):
         return
-    items_by_pattern = {
-        pattern: {item for item in items if fnmatchcase(item.nodeid, f"tests/{pattern}")}
-        for pattern in patterns_left_out()
-    }
-    if config.args == config.getini("testpaths") and (
-        gone := [name for name, matches in items_by_pattern.items() if not matches]
-    ):
-        raise pytest.UsageError(f"{THOROUGH.name} names tests that are not there: {', '.join(gone)}")
-    left_out: set[pytest.Item] = set().union(*items_by_pattern.values())
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    named = {item.nodeid.removeprefix("tests/"): item for item in items}
+    text = CHOICE.read_text(encoding="utf-8")
+    is_whole = config.args == config.getini("testpaths")
+    if is_whole and (problems := problems_of(named, text)):
+        raise pytest.UsageError(f"{CHOICE.name}: {'; '.join(problems)}")
+    kept = chosen(named, text)
+    config.hook.pytest_deselected(items=[item for name, item in named.items() if name not in kept])
+    items[:] = [item for name, item in named.items() if name in kept]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -47,15 +47,10 @@ STRICT = "-W", "error", "-W", f"ignore:{UNTRIED}"
 
 def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
     """Run each block of a page, and its commands, in processes that need not load PyTorch."""
-    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    if pages.as_its_reader(page.read_text(encoding="utf-8")):
-        command = [sys.executable, *STRICT, pages.__file__, str(page)]
-        plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
-        return subprocess.run(command, cwd=place, env=path, **plain)
-    known = forked.servers(((), forked.COMMANDS), (("-P",), forked.WORKERS), forked.FILES)
-    loaded = f"{forked.LOADED},backprint.trace.entry"
-    environment = {**path, forked.SERVERS: known}
-    return forked.run_python([pages.__file__, page], flags=STRICT, cwd=place, env=environment, loaded=loaded)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), forked.SERVERS: pages.servers(STRICT)}
+    command = [sys.executable, *STRICT, pages.__file__, str(page)]
+    plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(command, cwd=place, env=environment, **plain)
 
 
 def test_every_page_with_code_is_run() -> None:

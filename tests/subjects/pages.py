@@ -10,8 +10,8 @@ text. Other `text` blocks are listings.
 
     python pages.py PAGE            runs a page in the current folder
     python pages.py PAGE --write    puts what the blocks print now where the page shows something else
-    python pages.py --serve         prints the value of BACKPRINT_FORKED with which the commands of pages need not load
-                                    PyTorch each, and serves them until standard input ends
+    python pages.py --serve         prints the value of BACKPRINT_FORKED with which pages and their commands need not
+                                    load PyTorch each, and serves them until standard input ends
 """
 
 from __future__ import annotations
@@ -237,10 +237,16 @@ def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
-def serve() -> None:
-    """Serve pages until standard input ends."""
-    print(forked.servers(((), forked.COMMANDS), (("-P",), forked.WORKERS), forked.FILES), flush=True)
-    sys.stdin.read()
+def servers(flags: tuple[str, ...]) -> str:
+    """Start what pages, which run with these flags, and their commands are forked from; return the value of
+    BACKPRINT_FORKED."""
+    commands = ((), forked.COMMANDS), (("-P",), forked.WORKERS), forked.FILES
+    return forked.servers((flags, ",".join(LOADED)), *commands)
+
+
+def own_flags() -> tuple[str, ...]:
+    """Return the flags of this interpreter that pages run with."""
+    return tuple(word for option in sys.warnoptions for word in ("-W", option))
 
 
 def main(page: Path, write: bool) -> int:
@@ -248,6 +254,9 @@ def main(page: Path, write: bool) -> int:
     text = page.read_text(encoding="utf-8")
     if as_its_reader(text):
         os.environ.pop(forked.SERVERS, None)
+    elif forked.SERVERS in os.environ and "torch" not in sys.modules:
+        place = forked.server(own_flags(), ",".join(LOADED))
+        return forked.Call(place, [__file__, os.fspath(page)], os.getcwd(), os.environ, (0, 1, 2)).wait()
     for name in ("torch",) if "triton" in text.lower() else LOADED:
         importlib.import_module(name)
     if write:
@@ -258,4 +267,8 @@ def main(page: Path, write: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(serve() if sys.argv[1] == "--serve" else main(Path(sys.argv[1]), "--write" in sys.argv[2:]))
+    if sys.argv[1] == "--serve":
+        print(servers(own_flags()), flush=True)
+        sys.stdin.read()
+    else:
+        sys.exit(main(Path(sys.argv[1]), "--write" in sys.argv[2:]))

@@ -1,6 +1,6 @@
 """Compares `bp.derivative` with differences of the programs of the truth suite, which share no code with it.
 
-    python tests/truth/derivatives.py [--every K] [--only NAME]
+    python truth/derivatives.py [--every K] [--only NAME]
 
 Each program is built anew for every run. Its gradient by autograd, along a random direction of its leaves, is compared
 with central differences of its outputs, in float64 where it runs in float64. A program whose two agree must not be

@@ -1,6 +1,6 @@
 """Runs the truth suite: every program in a process of its own, and a table of what came of them.
 
-    python tests/truth/run.py [--only NAME] [--class MODULE] [--jobs N] [--json FILE] [--phases ...] [--every K]
+    python truth/run.py [--only NAME] [--class MODULE] [--jobs N] [--json FILE] [--phases ...] [--every K]
         [--alone] [--engine ENGINE] [--device DEVICE [--default-device]] [--verbose]
 
 The exit code is 1 if a program was silently wrong, changed its caller, or crashed.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-RUN = Path(__file__).with_name("run.py")
+RUN = Path(__file__).parent.parent / "truth" / "run.py"
 SILENT = """
 import dataclasses, oracle, run
 from case import Case, many, randn
