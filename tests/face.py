@@ -185,9 +185,12 @@ if TYPE_CHECKING:
         worst,
         worst_derivative,
     )
+    from backprint.judge import VERSION as JUDGE_VERSION
+    from backprint.judge import timing as clocks
     from backprint.judge.closeness import TOLERANCE
     from backprint.judge.closeness import compare as closeness_of
     from backprint.judge.closeness import same_bits as closeness_same_bits
+    from backprint.judge.timing import STAGES, TimingChange, compare_in_stages, compare_timings
     from backprint.prove.capturing import OTHER_ENGINE, Candidate, choose, other_engine
     from backprint.prove.draws import Draw, draw_from_recipes
     from backprint.prove.observed import observed_values
@@ -246,7 +249,7 @@ if TYPE_CHECKING:
     from backprint.tools.bench.runs import read_lines, read_meta, read_run
     from backprint.tools.bench.scored import scored_cell, scored_samples, size_class, write_run_log
     from backprint.tools.bench.shrinking import MinifiedGraph, UnminifiedGraph, minify_graph, shows_fault
-    from backprint.tools.bench.timing import stages_within
+    from backprint.tools.bench.timing import TimingWithheld, stages_within
     from backprint.tools.bench.trial import TrialPlan, append, read_cells, write_ended
     from backprint.tools.bench.trial import row_of as trial_row_of
     from backprint.tools.bench.trial import tried as trial_tried
@@ -402,14 +405,6 @@ if TYPE_CHECKING:
         seed_generators,
         state_of,
         take_out_draws,
-    )
-    from backprint.tools.measuring import clocks
-    from backprint.tools.measuring.clocks import (
-        STAGES,
-        TimingChange,
-        TimingWithheld,
-        compare_in_stages,
-        compare_timings,
     )
     from backprint.tools.parts import split
     from backprint.tools.parts.cuts import Split, forwards, homes, operator, plan, weighty

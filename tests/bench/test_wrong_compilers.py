@@ -12,7 +12,7 @@ import torch
 import wrong_compilers
 from torch import Tensor, nn
 from wrong_compilers import RIGHT as RIGHT_COMPILERS
-from wrong_compilers import WRONG, WRONG_BACKWARDS, WRONG_DRAWS, WRONG_NOISE, named
+from wrong_compilers import WRONG, WRONG_AT_EDGES, WRONG_BACKWARDS, WRONG_DRAWS, WRONG_NOISE, named
 
 import backprint as bp
 from face import RIGHT, UNTIMED, BenchCell, Compiler
@@ -62,6 +62,17 @@ def trial(cells_of: Callable[..., dict[str, BenchCell]]) -> Callable[..., dict[s
     return cells
 
 
+AT_EDGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "a quotient": lambda x: x / x.roll(1),
+    "a logarithm": lambda x: x.log() + (x + 1e-3).sqrt(),
+    "a norm": lambda x: x / x.norm(dim=-1, keepdim=True),
+    "a softmax": lambda x: x.softmax(-1) @ x.T,
+    "layer norm": lambda x: nn.functional.layer_norm(x, (8,)),
+    "differences": lambda x: (x - x.mean(0)).exp().cumsum(-1),
+    "an order": lambda x: x.sort(-1).values * x.argmax(-1, keepdim=True),
+    "a variance": lambda x: x.var(0).rsqrt() * x.square().sum(),
+}
+
 REASONS = {
     "computed when it is compiled": "a further call, on redrawn inputs",
     "results kept by shape": "a further call, on redrawn inputs",
@@ -80,6 +91,23 @@ def test_a_wrong_compiler_is_seen(compiler: str, trial: Any) -> None:
         assert cell.outcome == "wrong", (cell.graph, cell.outcome, cell.reason)
         if cell.direction == "forward":
             assert REASONS.get(compiler, "") in cell.reason, cell.reason
+
+
+@pytest.mark.parametrize("compiler", WRONG_AT_EDGES)
+def test_what_is_wrong_at_an_edge_value_is_seen(compiler: str, trial: Any) -> None:
+    forward, step = trial("transposed", compiler, directions=("forward", "step")).values()
+    assert forward.outcome == step.outcome == "wrong", (forward.outcome, forward.reason, step.outcome)
+    assert forward.reason.startswith(("NaN in ", "inf in ", "zeros in ")), forward.reason
+
+
+@pytest.mark.parametrize("program", AT_EDGES)
+def test_eager_is_right_at_edge_values(program: str, cells_of: Any) -> None:
+    """Where eager itself is NaN, infinite or rounds otherwise, an edge value asks for nothing."""
+    torch.manual_seed(4)
+    capture = bp.capture(AT_EDGES[program], torch.randn(6, 8, requires_grad=True))
+    for compiler in ("eager", Compiler("other", f"{FILE}:other_rounding")):
+        for cell in cells_of(capture, compiler, directions=("forward", "step")).values():
+            assert cell.outcome in RIGHT, (compiler, cell.graph, cell.outcome, cell.reason)
 
 
 def test_strides_that_are_ignored_are_seen(trial: Any) -> None:

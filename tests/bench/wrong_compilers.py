@@ -56,6 +56,10 @@ def drawing(drawn: Callable[..., Tensor]) -> Compiler:
     return swapping({aten.bernoulli.p: drawn, aten.randn_like.default: lambda x, **_: drawn(x)})
 
 
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
 # ------------------------------------------------------------------ results and memory
 
 
@@ -273,6 +277,26 @@ WRONG: dict[str, Compiler] = {
     ),
 }
 
+
+def on_inputs(change: Callable[[Tensor], Tensor]) -> Compiler:
+    """The compiler that changes floats before they go into the graph."""
+
+    def changed(value: Any) -> Any:
+        return change(value) if _is_float(value) else value
+
+    return lambda module, inputs: lambda *values: module(*map(changed, values))
+
+
+WRONG_AT_EDGES: dict[str, Compiler] = {
+    "NaN becomes 0": on_inputs(lambda x: torch.where(x.isnan(), 0.0, x)),
+    "NaN becomes 0 in results": after(lambda results: on_tensors(results, lambda y: torch.where(y.isnan(), 0.0, y))),
+    "infinity is the largest number": on_inputs(lambda x: x.clamp(-3e38, 3e38)),
+    "infinity is dropped from results": after(lambda results: on_tensors(results, lambda y: y.nan_to_num(posinf=0))),
+    "zero is a small number": on_inputs(lambda x: torch.where(x == 0, 1e-2, x)),
+    "zero is a missing value": on_inputs(lambda x: torch.where(x == 0, torch.nan, x)),
+}
+"""Right for all other numbers."""
+
 WRONG_BACKWARDS: dict[str, Compiler] = {
     "a gradient is dropped": gradient_dropped,
     "gradients are added up over calls": gradient_accumulated,
@@ -367,8 +391,20 @@ def named(name: str) -> str:
     return name.replace(" ", "_").replace("%", "").replace(",", "")
 
 
-for _table in (WRONG, WRONG_BACKWARDS, WRONG_DRAWS, WRONG_NOISE, RIGHT):
+for _table in (WRONG, WRONG_AT_EDGES, WRONG_BACKWARDS, WRONG_DRAWS, WRONG_NOISE, RIGHT):
     globals().update({named(name): compiler for name, compiler in _table.items()})
+
+
+def other_rounding(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Right: each operator computes in float64 and rounds its results once, so they round otherwise than eager's."""
+
+    class Once(fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            wide = fx.node.map_aggregate(args, lambda x: x.double() if _is_float(x) else x)
+            result = super().call_function(target, wide, kwargs)
+            return fx.node.map_aggregate(result, lambda x: x.float() if _is_float(x) else x)
+
+    return lambda *values: Once(module).run(*values)
 
 
 # ------------------------------------------------------------------ one by one

@@ -402,7 +402,7 @@ def test_verify_answers_one_object_a_line(sample: Path, wrong: Path, forward_onl
     result = call("verify", "--json", sample, wrong, forward_only)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 1
-    keys = ["sample", "verdict", "name", "detail", "nonfinite", "power", "vacuous", "proof", "derivative"]
+    keys = ["sample", "verdict", "judge", "name", "detail", "nonfinite", "power", "vacuous", "proof", "derivative"]
     assert [list(row) for row in rows] == [keys] * 3
     assert [row["sample"] for row in rows] == [str(sample), str(wrong), str(forward_only)]
     assert [row["verdict"] for row in rows] == ["bitwise", "wrong", "undifferentiable"]

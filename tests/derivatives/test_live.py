@@ -44,9 +44,9 @@ def answer_of(program: Any, *inputs: Tensor, **options: Any) -> Any:
 # ------------------------------------------------------------------ sizes of tangents
 
 OF_SOME_SIZES = {
-    "clips at a norm of 100": (lambda g, d: (g * (100 / g.norm()) if g.norm() > 100 else g) * d, "times 65536"),
-    "drops beyond 65504": (lambda g, d: g * d if float(g.abs().max()) < 65504 else torch.zeros_like(g), "times 65536"),
-    "returns None if large": (lambda g, d: g * d if g.norm() < 1000 else None, "times 65536"),
+    "clips at a norm of 100": (lambda g, d: (g * (100 / g.norm()) if g.norm() > 100 else g) * d, "times 2^16"),
+    "drops beyond 65504": (lambda g, d: g * d if float(g.abs().max()) < 65504 else torch.zeros_like(g), "times 2^16"),
+    "returns None if large": (lambda g, d: g * d if g.norm() < 1000 else None, "times 2^16"),
     "drops below 1e-6": (lambda g, d: g * d if g.abs().max() > 1e-6 else torch.zeros_like(g), "times 2^-24"),
 }
 
@@ -64,7 +64,7 @@ def test_the_tangent_of_a_loss_has_a_size_too() -> None:
     clipped = square(OF_SOME_SIZES["clips at a norm of 100"][0])
     answer = answer_of(lambda x, w: clipped.apply(x @ w).mean(), drawn(4, 5), drawn(5, 3))
     assert answer.word == NOT_THE_DERIVATIVE
-    assert "with tangents times 65536" in answer.detail
+    assert "with tangents times 2^16" in answer.detail
 
 
 class InHalf(Function):
@@ -89,7 +89,7 @@ def autocast(x: Tensor, w: Tensor) -> Tensor:
 
 
 RIGHT = {
-    "computes in float16": (InHalf.apply, (drawn(6, 5),), "tangents times 65536"),
+    "computes in float16": (InHalf.apply, (drawn(6, 5),), "tangents times 2^16"),
     "autocast": (autocast, (drawn(6, 5), drawn(5, 3)), "tangents times 2^-24"),
     "large": (lambda x: RIGHT_SQUARE.apply(x) * 1e30, (drawn(6, 5),), ""),
     "small": (lambda x: RIGHT_SQUARE.apply(x) * 1e-33, (drawn(6, 5),), ""),
@@ -112,7 +112,7 @@ def test_a_right_backward_was_tried_with_all(dtype: torch.dtype) -> None:
     answer = answer_of(RIGHT_SQUARE.apply, drawn(6, 5, dtype=dtype))
     assert (answer.word, answer.not_tried) == (DERIVATIVE, ())
     assert {"a second backward", "one-hot tangents", "a second call with other values"} <= {*answer.tried}
-    assert ("tangents times 65536" in answer.tried) == (dtype is not torch.float16)
+    assert ("tangents times 2^16" in answer.tried) == (dtype is not torch.float16)
 
 
 class Clipped(Function):
@@ -134,7 +134,7 @@ def test_what_is_meant_to_clip_is_no_fault_beside_another_function() -> None:
 # ------------------------------------------------------------------ values of tangents
 
 OF_SOME_VALUES = {
-    "ones": (lambda g, d: d / 2 if bool((g == 1).all()) else g * d, "all-ones tangents"),
+    "ones": (lambda g, d: d / 2 if bool((g == 1).all()) else g * d, "tangents of ones"),
     "one number": (lambda g, d: g * d / 2 if int((g != 0).sum()) == 1 else g * d, "one-hot tangents"),
 }
 
@@ -203,7 +203,7 @@ def test_a_refusal_of_a_second_backward_is_said() -> None:
     answer = answer_of(Freeing.apply, drawn(5))
     assert answer.word == DERIVATIVE
     assert "not tried: a second backward" in answer.detail
-    assert "tangents times 65536" in answer.tried
+    assert "tangents times 2^16" in answer.tried
 
 
 class Keeping(Function):

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
+from face import JUDGE_VERSION as VERSION
 from face import generator_digest as digest
-from face import metadata
+from face import metadata, verdict_text
 from face import sample_save as save_module
 
 # ------------------------------------------------------------------ what is captured
@@ -624,3 +625,16 @@ def test_the_golden_sample_is_read_and_proved() -> None:
     state = {name: value for name, value in loaded.recipes.make().items() if name not in ("ids", "x")}
     outputs = bp.replay(loaded, torch.tensor([0] * 5), torch.ones(4, 5), state=state).outputs
     assert outputs.keys() == {"logits", "loss"}
+
+
+def test_a_verdict_by_another_version_of_the_judge_says_so(tmp_path: Path) -> None:
+    """Such a verdict is no error: another version of the rule may give another word, and `verify` judges anew."""
+    shutil.copytree(GOLDEN, tmp_path / "golden")
+    file = tmp_path / "golden" / "capture.json"
+    content = json.loads(file.read_text())
+    assert content["verdict"]["judge"] == VERSION
+    content["verdict"]["judge"] = VERSION + 1
+    file.write_text(json.dumps(content))
+    assert verdict_text(bp.load(GOLDEN).verdict) == "bitwise, derivative"
+    other = f"bitwise, derivative, by version {VERSION + 1} of the judge, and this is version {VERSION}"
+    assert verdict_text(bp.load(tmp_path / "golden").verdict) == other

@@ -6,6 +6,7 @@ function there and returns its value, or how its process ended; a `Child` that i
 
 - `ends`: how a process ended, in words. `limits`: limits of seconds, memory, disk and processes, and what exceeds them.
 - `child`: Child, its ways to start, and calls. `answering`: the process that answers requests, seen from inside.
+- `strangers`: what a stranger's code raises, as one error.
 - `processes`: processes in Linux's /proc, and how they are killed.
 - `tensors`: tensors in memory that two processes share. It alone loads torch.
 """

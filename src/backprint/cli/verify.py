@@ -20,6 +20,7 @@ from backprint.graph.verdicts import (
     proved_ports,
     reasons_of_derivative,
 )
+from backprint.judge import VERSION
 from backprint.tools.jobs.apart import Answer, run_apart, write_answer
 from backprint.tools.jobs.find import missing_rank, missing_sample, samples_in
 from backprint.tools.jobs.task import Task
@@ -45,7 +46,7 @@ from backprint.tools.jobs.verbs import load_only
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON object a line: sample, verdict, name, detail, nonfinite, power, vacuous, proof, derivative.",
+    help="One JSON object a line: sample, verdict, judge, name, detail, nonfinite, power, vacuous, proof, derivative.",
 )
 def command(
     samples: tuple[Path, ...],
@@ -146,6 +147,7 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
     """Return the row of a sample that failed."""
     return {
         "verdict": "failed",
+        "judge": VERSION,
         "name": name,
         "detail": detail,
         "nonfinite": "",
@@ -197,6 +199,7 @@ def verdict_row(verdict: Any) -> dict[str, Any]:
     """Return a Verdict as a row."""
     return {
         "verdict": verdict.verdict,
+        "judge": VERSION,
         "name": verdict.name,
         "detail": verdict.detail,
         "nonfinite": verdict.nonfinite,

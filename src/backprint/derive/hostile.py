@@ -10,7 +10,7 @@ may be any subgradient, a number between the derivatives to both sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,109 +48,22 @@ from backprint.derive.setting import (
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Pair, refs
+from backprint.judge.occasions import OCCASIONS, TANGENTS, changed_masks, repeated_indices, with_edge
 
 # ---- Tangents with other values
 
 
-def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent that is 1 at one place: the gradient of one number."""
-    if value.numel() < 2:
-        return None
-    flat = value.new_zeros(value.numel())
-    flat[value.numel() // 2] = 1
-    return flat.reshape(value.shape)
-
-
-def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose first row is 0, as it is for a padded sequence."""
-    if not value.dim() or value.shape[0] < 2 or not value.numel():
-        return None
-    tangent = drawn_like(value, source)
-    tangent[0] = 0
-    return tangent
-
-
-def ones(value: Tensor, source: torch.Generator) -> Tensor:
-    """Return a tangent of ones, as the backward of `sum` makes it."""
-    return torch.ones_like(value)
-
-
-TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
-    "one-hot": one_hot,
-    "zero-row": with_zero_row,
-    "all-ones": ones,
-}
-"""Kinds of tangents in new memory, each with a function that makes one for an output, or returns None if it cannot."""
-
-
 def tangents_of_kinds(tangents: Mapping[str, Tensor], source: torch.Generator) -> dict[str, dict[str, Tensor]]:
-    """Return, by the names of kinds in TANGENTS, tangents of all outputs: of this kind for each output for which it is
+    """Return, by the names of occasions, tangents of all outputs: of this kind for each output for which it is
     possible, and as in `tangents` for the others."""
     kinds: dict[str, dict[str, Tensor]] = {}
-    for kind, make in TANGENTS.items():
-        unusual = {name: make(tangent, source) for name, tangent in tangents.items()}
+    for row in TANGENTS[1:]:  # not random ones, which `tangents` are
+        unusual = {name: row.make(drawn_like(tangent, source)) for name, tangent in tangents.items()}
         changed = {name: tangent for name, tangent in unusual.items() if tangent is not None}
         if changed:
-            kinds[f"{kind} tangents"] = {**tangents, **changed}
+            kinds[row.name] = {**tangents, **changed}
     return kinds
 
-
-# ---- Tangents in other memory
-
-
-def expanded(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent with stride 0, as the backward of `sum` and of `expand` makes it."""
-    if not value.dim() or value.numel() < 2:
-        return None
-    side = next(side for side in range(value.dim()) if value.shape[side] > 1)  # the first that can be expanded
-    return drawn_like(value.narrow(side, 0, 1), source).expand_as(value)
-
-
-def _expanded_rows(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent with stride 0 in the last dimension alone, as the backward of `sum(-1)` makes it."""
-    if value.dim() < 2 or value.shape[-1] < 2 or value.numel() == value.shape[-1]:
-        return None
-    return drawn_like(value.narrow(-1, 0, 1), source).expand_as(value)
-
-
-def _one_number(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent that is one number, with all strides 0, as the backward of `sum()` of everything makes it."""
-    return drawn_like(value.new_zeros(()), source).expand_as(value) if value.dim() and value.numel() else None
-
-
-def transposed(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose last two dimensions are the other way round in memory, as the backward of `.mT` makes
-    it."""
-    if value.dim() < 2 or min(value.shape[-2:]) < 2:
-        return None
-    return drawn_like(value.mT.contiguous(), source).mT
-
-
-def sliced(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent that is a part of a wider tensor, as the backward of `cat` makes it."""
-    if not value.dim() or not value.numel():
-        return None
-    wide_ = drawn_like(torch.cat([value, value, value], -1), source)
-    return wide_.narrow(-1, value.shape[-1], value.shape[-1])
-
-
-def strided(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose last stride is 2, as the backward of an interleaving makes it."""
-    if not value.dim() or not value.numel():
-        return None
-    return drawn_like(torch.cat([value, value], -1), source)[..., ::2]
-
-
-LAYOUTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
-    "expanded": expanded,
-    "one number a row, expanded": _expanded_rows,
-    "one number, expanded": _one_number,
-    "transposed": transposed,
-    "sliced": sliced,
-    "strided": strided,
-}
-"""Kinds of memory that a tangent may have, each with a function that makes one for an output, or returns None if it
-cannot."""
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
 """The relative difference up to which two gradients are the same; for dtypes of 16 bits it is 5e-2."""
@@ -190,71 +103,10 @@ def tolerance(value: Tensor) -> float:
 # ---- Inputs and tangents at which a backward may go wrong
 
 
-def with_zeros(value: Tensor) -> Tensor:
-    """Return floats of which every third is 0."""
-    return _with_some(value, 0.0)
+AS_CAPTURED = "the captured inputs"
 
-
-def _with_some(value: Tensor, number: float) -> Tensor:
-    """Return floats of which every third is this number."""
-    places = torch.arange(value.numel(), device=value.device).reshape(value.shape) % 3 == 0
-    return value.masked_fill(places, number)
-
-
-def with_ties(value: Tensor) -> Tensor:
-    """Return floats with many equal ones: rounded to halves of their mean size."""
-    size = float(value.abs().mean()) if value.numel() else 0.0
-    return value if not size else (value * (2 / size)).round() * (size / 2)
-
-
-AS_CAPTURED = "the captured values"
-
-INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    AS_CAPTURED: lambda value: value,
-    "zeros": with_zeros,
-    "ties": with_ties,
-}
-"""Kinds of inputs, each with a function of the captured ones."""
-
-
-def _last_row_hidden(mask: Tensor) -> Tensor:
-    """Return a mask whose last row is False, as it is for a sequence of padding alone."""
-    other = mask.clone()
-    other[..., -1:, :] = False
-    return other
-
-
-def _first_row_shown(mask: Tensor) -> Tensor:
-    """Return a mask whose first row is True: there it hides nothing."""
-    other = mask.clone()
-    other[..., :1, :] = True
-    return other
-
-
-def rows_of(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a change of rows that takes a mask of one dimension as rows of one element."""
-    return lambda mask: change(mask[..., None])[..., 0] if mask.dim() == 1 else change(mask)
-
-
-MASKS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "a row that a mask hides": rows_of(_last_row_hidden),
-    "a row that a mask shows": rows_of(_first_row_shown),
-    "masks that are all False": torch.zeros_like,
-    "masks that are all True": torch.ones_like,
-}
-"""Kinds of bool inputs, each with a function of the captured one."""
-
-
-def _with_repeats(indices: Tensor) -> Tensor:
-    """Return integers of which each second one is the one before it: only values that occur already."""
-    flat = indices.flatten()
-    return flat[torch.arange(flat.numel(), device=flat.device) // 2 * 2].reshape(indices.shape)
-
-
-def _is_permutation(indices: Tensor) -> bool:
-    """Whether integers are all of 0, 1, 2, … once each: an order, in which nothing may be twice."""
-    flat = indices.flatten()
-    return bool((flat.sort().values == torch.arange(flat.numel(), device=flat.device)).all())
+INPUTS = ("zeros among inputs", "equal inputs")
+"""The occasions at which floats are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +139,9 @@ def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
     for kind, changed in _other_inputs(pair, values):
         try:
             setting = make_setting(pair, {**values, **changed}, 0, chance)
-            fault = _fault_near(f"inputs with {kind}", setting)
+            fault = _fault_near(kind, setting)
         except NotFinite as error:
-            fault = _not_finite_fault(f"inputs with {kind}", error.setting)
+            fault = _not_finite_fault(kind, error.setting)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
         if fault is not None:
@@ -428,25 +280,28 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
         if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
         if value.layout is torch.strided
     }
-    kinds = {
-        kind: {name: in_memory_like(make(value), value) for name, value in floats.items()}
-        for kind, make in INPUTS.items()
-    }
+    kinds = {AS_CAPTURED: floats}
+    for kind in INPUTS:
+        made = {name: OCCASIONS[kind].make(value) for name, value in floats.items()}
+        kinds[kind] = {
+            name: value if (other := made[name]) is None else in_memory_like(other, value)
+            for name, value in floats.items()
+        }
     for name, number in _thresholds_of(forward, backward):
         if name in floats:
-            kinds[f"{number:g} in {name}"] = {name: _with_some(floats[name], number)}
+            kinds[f"{number:g} in {name}"] = {name: with_edge(floats[name], number)}
     for kind, changed in kinds.items():
         try:
             # The inputs as they are: a nudge would move them off the zeros and ties.
             setting = run_setting(forward, backward, inputs | changed, own_source(0), chance, nudge=0.0, ones=False)
         except NotFinite as error:
-            fault = _not_finite_fault(f"inputs with {kind}", error.setting, invented=kind != AS_CAPTURED)
+            fault = _not_finite_fault(kind, error.setting, invented=kind != AS_CAPTURED)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
         else:
             # Equal values move together, so a maximum of them has a derivative along the direction.
             setting = replace(setting, direction=_alike_for_equals(setting))
-            fault = _fault_at_kinks(f"inputs with {kind}", setting, invented=kind != AS_CAPTURED)
+            fault = _fault_at_kinks(kind, setting, invented=kind != AS_CAPTURED)
         if fault is not None:
             yield fault
 
@@ -499,23 +354,6 @@ def _other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, 
     indices = {name: tensors[name] for name in indices_of(pair.forward) if name in tensors}
     for name, repeated in repeated_indices(indices):
         yield f"repeated indices in {name}", {name: repeated}
-
-
-def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield kinds of masks, each with all masks changed to that kind, if one of them then differs."""
-    for kind, make in MASKS.items():
-        changed = {name: make(mask) for name, mask in masks.items() if mask.dim()}
-        if any(not torch.equal(other, masks[name]) for name, other in changed.items()):
-            yield kind, changed
-
-
-def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name of each tensor of indices that may have repeated ones, and such a tensor."""
-    for name, value in indices.items():
-        if value.numel() > 1 and not _is_permutation(value):
-            repeated = _with_repeats(value)
-            if not torch.equal(repeated, value):
-                yield name, repeated
 
 
 READ_BY_INDEX: Mapping[str, int] = {

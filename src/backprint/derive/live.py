@@ -20,7 +20,6 @@ from torch import Tensor
 from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
 from backprint.derive.called import in_words
 from backprint.derive.hostile import (
-    LAYOUTS,
     MOST_ALONE,
     SMALLEST,
     difference,
@@ -33,6 +32,7 @@ from backprint.derive.setting import drawn_like, is_inexact, nudged, own_source,
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.steps import UNWRITTEN
+from backprint.judge.occasions import FACTORS, MEMORIES_OF_TANGENTS
 from backprint.trace.captured import LiveProgram
 from backprint.values.tree import plain_leaves
 
@@ -292,16 +292,11 @@ def apart(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tupl
 
 def layout_tries(backward: Backward, base: Base) -> Iterator[Try]:
     """Yield a Try for each kind of memory of tangents: the gradient must be that for the same numbers in new memory."""
-    for layout, make in LAYOUTS.items():
-        source = own_source(0)
-        odd: dict[str, Tensor] = {}
-        for name, output in base.tangents.items():
-            tangent = make(output, source)
-            if tangent is not None:
-                # The numbers of the base, unless elements share memory.
-                odd[name] = tangent if 0 in tangent.stride() else tangent.copy_(output)
+    for row in MEMORIES_OF_TANGENTS:
+        made = {name: row.make(tangent) for name, tangent in base.tangents.items()}
+        odd = {name: tangent for name, tangent in made.items() if tangent is not None}
         if odd:
-            yield attempt(f"{layout} tangents", partial(_layout_fault, backward, base, odd))
+            yield attempt(row.name, partial(_layout_fault, backward, base, odd))
 
 
 def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> ProgramFault | None:
@@ -332,27 +327,17 @@ ROUNDING = 30.0
 
 # ---- Tangents of other sizes
 
-SIZES: Mapping[str, float] = {
-    "negative tangents": -2.0,
-    "tangents times 65536": 2.0**16,
-    "tangents times 2^-20": 2.0**-20,
-    "tangents times 2^-24": 2.0**-24,
-}
-"""The factors of tangents: a gradient is then multiplied by the same factor, to the bit. A scaled loss has such large
-tangents, and the mean of many numbers such small ones."""
+NEGATIVE = {"negative tangents": -2.0}
 
-SIZES_OF_HALF: Mapping[str, float] = {
-    "negative tangents": -2.0,
-    "tangents times 4096": 2.0**12,
-    "tangents times 2^-10": 2.0**-10,
-}
-"""The same for float16, which has no numbers beyond 65504, and few bits below 6e-5."""
+SIZES, SIZES_OF_HALF = ("2^16", "2^-20", "2^-24"), ("2^12", "2^-10")
+"""The factors of tangents, and those in float16: a gradient is then multiplied by the same factor, to the bit."""
 
 
 def size_tries(backward: Backward, base: Base) -> Iterator[Try]:
     """Yield a Try for each size of tangents."""
     is_half = any(tangent.dtype is torch.float16 for tangent in base.tangents.values())
-    for name, scale in (SIZES_OF_HALF if is_half else SIZES).items():
+    factors = {f"tangents times {word}": FACTORS[word] for word in (SIZES_OF_HALF if is_half else SIZES)}
+    for name, scale in (NEGATIVE | factors).items():
         yield attempt(name, partial(_size_fault, backward, base, scale))
 
 

@@ -29,35 +29,31 @@ from backprint.derive.compared import (
     not_tried,
     right_of,
 )
-from backprint.derive.hostile import (
-    LAYOUTS,
-    MASKS,
-    MOST_ALONE,
-    changed_masks,
-    one_hot,
-    ones,
-    repeated_indices,
-    with_ties,
-    with_zero_row,
-    with_zeros,
-)
+from backprint.derive.hostile import MOST_ALONE
 from backprint.derive.live import Gradients, sizes_in
 from backprint.derive.otherwise import unless_rounding
 from backprint.derive.setting import drawn_like, is_inexact, own_source
 from backprint.errors import is_defect
 from backprint.judge.closeness import NO_ELEMENTS, size_of
+from backprint.judge.occasions import (
+    FACTORS,
+    MASKS,
+    MEMORIES_OF_INPUTS,
+    MEMORIES_OF_TANGENTS,
+    OCCASIONS,
+    TANGENTS,
+    Occasion,
+    changed_masks,
+    repeated_indices,
+)
 
 Make = Callable[[Tensor, torch.Generator], Tensor | None]
 """Makes a tangent for an output, with random numbers of the generator; None if the kind is not possible for it."""
 
 
-VALUES: Mapping[str, Make] = {
-    "random tangents": drawn_like,
-    "tangents of ones": ones,
-    "one-hot tangents": one_hot,
-    "a zero row": with_zero_row,
-}
-"""Kinds of tangents in new memory. LAYOUTS has the kinds in other memory."""
+def drawn(row: Occasion) -> Make:
+    """Return what makes a tangent of an occasion."""
+    return lambda output, source: row.make(drawn_like(output, source))
 
 
 def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
@@ -65,12 +61,12 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
     the name of an output."""
     kinds: dict[str, Callable[[str], Make]] = {}
     if subject.has_reference:
-        kinds |= {check: always(make) for check, make in VALUES.items()}
+        kinds |= {row.name: always(drawn(row)) for row in TANGENTS}
         if len(shapes) > 1:
             kinds |= {f"{name} alone": only(name.__eq__) for name in list(shapes)[:MOST_ALONE]}
         if len(shapes) > 2:
             kinds |= {f"all but {name}": only(name.__ne__) for name in list(shapes)[:MOST_ALONE]}
-    return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
+    return kinds | {row.name: always(drawn(row)) for row in MEMORIES_OF_TANGENTS}
 
 
 def always(make: Make) -> Callable[[str], Make]:
@@ -117,12 +113,8 @@ def outputs_with_gradients(forward: Forward, expected: Expected) -> dict[str, Te
 
 # ---- Tangents of other sizes
 
-SIZES: Mapping[str, float] = {"2^16": 2.0**16, "2^-20": 2.0**-20, "2^-24": 2.0**-24}
-"""The factors of tangents: a loss is scaled by 65,536, and the mean over a million tokens makes them small.
-Powers of two, so that a right gradient is exactly so many times larger."""
-
-OF_FLOAT16: Mapping[str, float] = {"2^8": 2.0**8, "2^-8": 2.0**-8}
-"""The same for float16, whose numbers end at 65,504 and have fewer digits below 2^-14."""
+SIZES, OF_FLOAT16 = ("2^16", "2^-20", "2^-24"), ("2^8", "2^-8")
+"""The factors of tangents, and those in float16."""
 
 
 def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, linear: bool) -> Iterator[Result]:
@@ -135,7 +127,8 @@ def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expe
     if not subject.has_reference and (is_half or not linear):
         return
     usual = None if subject.has_reference else right_of(expected, tangents)
-    for word, size in (OF_FLOAT16 if is_half else SIZES).items():
+    for word in OF_FLOAT16 if is_half else SIZES:
+        size = FACTORS[word]
         check = f"{subject.gradient}, tangents times {word}"
         sized = {name: tangent * size for name, tangent in tangents.items()}
         right = None if usual is None else usual.times(size)
@@ -166,37 +159,13 @@ def _computes_in_float16(subject: Subject, tangents: Mapping[str, Tensor]) -> bo
 # ---- Inputs in other memory, and other inputs
 
 
-def transposed(value: Tensor) -> Tensor:
-    """Return the same values with the last two dimensions the other way round in memory."""
-    return value.mT.contiguous().mT if value.dim() > 1 and min(value.shape[-2:]) > 1 else value
-
-
-def sliced(value: Tensor) -> Tensor:
-    """Return the same values as a part of a wider tensor."""
-    if not value.dim() or not value.numel():
-        return value
-    return torch.cat([value, value, value], -1).narrow(-1, value.shape[-1], value.shape[-1])
-
-
-def strided(value: Tensor) -> Tensor:
-    """Return the same values with a last stride of 2, as one of two interleaved tensors."""
-    return torch.stack([value, value], -1)[..., 0] if value.dim() and value.numel() else value
-
-
-MEMORIES: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "transposed inputs": transposed,
-    "sliced inputs": sliced,
-    "strided inputs": strided,
-}
-"""Kinds of memory of inputs, each with a function that returns the same values in such memory."""
-
-
 def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
     """Yield rows for inputs with the same values in other memory."""
-    for check, change in MEMORIES.items():
-        values = dict(subject.values)
+    for row in MEMORIES_OF_INPUTS:
+        check, values = row.name, dict(subject.values)
         for name in subject.call.inputs:
-            values[name] = change(values[name].detach())
+            changed = row.make(values[name].detach())
+            values[name] = values[name].detach() if changed is None else changed
         # No input can have such memory.
         if all(values[name].stride() == subject.values[name].stride() for name in subject.call.inputs):
             continue
@@ -242,19 +211,14 @@ def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expe
         yield from gradient_rows(subject, f"{subject.gradient}, {check}", values, tangents, expected)
 
 
-HOSTILE: Mapping[str, Callable[[Tensor], Tensor]] = {"zeros among inputs": with_zeros, "equal inputs": with_ties}
-"""Kinds of values of inputs, each with a function of the values that the caller passed."""
-
-
 def other_values(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for inputs with zeros, with many equal values, and with a row of zeros."""
-    for check, change in HOSTILE.items():
-        values = {
-            name: change(value)
-            if name in subject.call.wanted and name in subject.call.inputs and value.is_floating_point()
-            else value
-            for name, value in subject.values.items()
-        }
+    for check in ("zeros among inputs", "equal inputs"):
+        values = dict(subject.values)
+        for name in subject.call.wanted:
+            if name in subject.call.inputs and values[name].is_floating_point():
+                changed = OCCASIONS[check].make(values[name])
+                values[name] = values[name] if changed is None else changed
         try:
             expected = expected_of(subject, values, random)
         except NoReference as error:
@@ -271,8 +235,9 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for inputs whose first row is 0, as it is for padding, where the reference and its gradients are
     finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
     need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
+    make = OCCASIONS[ROW_OF_ZEROS].make
     values = {
-        name: _without_first_row(value)
+        name: changed
         for name, value in subject.values.items()
         if name in subject.call.wanted
         and name in subject.call.inputs
@@ -280,6 +245,7 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         and value.numel()
         and value.is_floating_point()
         and value.dtype is not torch.float16
+        and (changed := make(value)) is not None
     }
     if not values:
         return
@@ -308,15 +274,7 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
             yield not_tried(subject, row.check, row.name, reason)
 
 
-def _without_first_row(value: Tensor) -> Tensor:
-    """Return a tensor whose first row, along the last dimension, is 0."""
-    changed = value.detach().clone()
-    changed[(0,) * (value.dim() - 1)] = 0
-    return changed.requires_grad_(value.requires_grad)
-
-
-MEANS = {torch.float64: 2.0**20, torch.float32: 2.0**10, torch.float16: 2.0**4, torch.bfloat16: 2.0**3}
-"""How many times as large as its standard deviation a mean is made: half of the digits are left for the deviation."""
+LARGE_MEAN = "a large mean"
 
 MOST_MEANS = 3
 """In how many inputs a large mean is tried."""
@@ -335,12 +293,12 @@ def large_means(subject: Subject, random: bool) -> Iterator[Result]:
     are of its keys, and good ways to compute them differ by more.
     """
     inputs = [name for name in subject.call.wanted if name in subject.call.inputs]
-    for name in [name for name in inputs if subject.values[name].dtype in MEANS][:MOST_MEANS]:
+    for name in [name for name in inputs if is_inexact(subject.values[name])][:MOST_MEANS]:
         value = subject.values[name].detach()
-        deviation = float(value.double().std(correction=0)) if value.numel() else 0.0
-        if not deviation or not math.isfinite(deviation):
+        shifted = OCCASIONS[LARGE_MEAN].make(value)
+        if shifted is None:
             continue
-        values = subject.values | {name: value + MEANS[value.dtype] * deviation}
+        values = subject.values | {name: shifted}
         try:
             expected = expected_of(subject, values, random)
         except (NoReference, RuntimeError):
@@ -348,7 +306,7 @@ def large_means(subject: Subject, random: bool) -> Iterator[Result]:
         if expected.own is None or not _all_finite(expected.exact.outputs) or not _all_finite(expected.own.outputs):
             continue
         there = replace(subject, values=values, times=subject.times * FAIR)
-        check = f"a large mean in {name}"
+        check = f"{LARGE_MEAN} in {name}"
         rows = list(with_inputs(there, check, values, expected))
         overflows = any(row.error == math.inf for row, _ in rows)
         if overflows and not (subject.has_reference and value.dtype in (torch.float32, torch.float64)):
@@ -380,7 +338,8 @@ def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[
             exact.gradients({name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, keep=True)
         except Exception:
             continue  # one of the two refuses such inputs, in whatever way
-        refused = check not in MASKS and not _all_finite(own)  # a mask is an input like others: the reference takes it
+        is_mask = OCCASIONS.get(check) in MASKS  # an input like others: the reference takes it
+        refused = not is_mask and not _all_finite(own)
         if not refused and all(_all_finite(side.outputs) for side in (exact, expected.own) if side is not None):
             results = with_inputs(subject, check, values, expected)
             yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))

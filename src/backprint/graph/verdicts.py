@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from backprint.graph.keys import PortKey, in_a_line, number_of
+from backprint.judge import VERSION
 
 # ---- The words of verdicts
 
@@ -91,14 +92,19 @@ def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequ
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
-    """Return a stored verdict as text: its word, how many ports are proved if not all are, and whether the backward is
-    the derivative, if that is known. Where NaN and Inf come from is `nonfinite_of`."""
+    """Return a stored verdict as text: its word, how many ports are proved if not all are, whether the backward is the
+    derivative, if that is known, and which judge gave it, if not this one. Where NaN and Inf come from is
+    `nonfinite_of`."""
     word, power, vacuous = proof_arguments(stored)
     why = why_no_proof(word, power, vacuous)
     if why:
         why = proved_ports(len((stored or {}).get("ports") or vacuous), vacuous) if vacuous else f"no proof: {why}"
     derivative = ((stored or {}).get("derivative") or {}).get("word")
-    return ", ".join(filter(None, (word, why, derivative)))
+    given_by = (stored or {}).get("judge", 0)  # 0: saved before verdicts had it
+    judge = (
+        f"by version {given_by} of the judge, and this is version {VERSION}" if stored and given_by != VERSION else ""
+    )
+    return ", ".join(filter(None, (word, why, derivative, judge)))
 
 
 def nonfinite_of(stored: Mapping[str, Any] | None) -> str:

@@ -16,4 +16,10 @@ itself is in the result's dtype:
     'close'
 
 - `closeness`: the rule.
+- `occasions`: one table of other inputs and tangents, of which each verb chooses rows.
+- `timing`: whether one program is faster than another.
 """
+
+VERSION = 1
+"""The version of the rule. What keeps a verdict keeps it beside the word, because another version may give another
+word. It is here, and not in `closeness`, so that who shows a verdict need not import torch."""

@@ -12,8 +12,8 @@ Of a result (`ours`), three results of its reference are known, or some of them:
 each sees what others do not: the largest difference sees one wrong element, the norm sees many that are a little off,
 and the factor sees a result that is 1% too large below rounding that is larger than that.
 
-Exported files (`tools/export/export`) have the functions of it that they need, so it imports only torch and the
-standard library.
+A change of the rule, or of one of its numbers, changes `judge.VERSION`. Exported files (`tools/export/export`) have the
+functions of it that they need, so it imports only torch and the standard library.
 """
 
 import math
@@ -22,9 +22,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-VERSION = 1
-"""The version of the rule. Verdicts carry it: another version may give another word."""
 
 TIMES = 2.0
 """How many times as far from the exact result as rounding explains a result may be."""

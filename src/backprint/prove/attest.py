@@ -20,6 +20,7 @@ from backprint.graph.verdicts import (
     derivative_json,
     safe_number,
 )
+from backprint.judge import VERSION
 from backprint.prove.annotations import Notes
 from backprint.prove.draws import Draw, draw_from_recipes, second_draw
 from backprint.prove.nonfinite import nonfinite_text
@@ -167,6 +168,7 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
     """Return a Verdict in a sample's form, with its power if that was measured."""
     return {
         "verdict": verdict.verdict,
+        "judge": VERSION,
         "name": verdict.name,
         "detail": verdict.detail[:2000],
         "power": None if verdict.power is None else safe_number(verdict.power),

@@ -1,4 +1,5 @@
-"""Other inputs than a sample's own: a second draw where values are constant, and other sizes."""
+"""Other inputs than a sample's own: a second draw where values are constant, redraws for a stranger's code, and other
+sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from backprint.graph.sizes import at, evaluate, known, outside, sizes_in_words
 from backprint.prove.results import Row, numbers_of
 from backprint.prove.whole import SIZE
 from backprint.run_sample import digest
-from backprint.sample.redraws import others_together, units
+from backprint.sample.redraws import another, others_together, units
 
 # ---- The second draw: inputs of a sample that have one value everywhere get different values
 # At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
@@ -118,6 +119,24 @@ def second_rows(witness: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
     for text, row in witness.items():
         if text.startswith(f"{SECOND} ") and text != GIVEN:
             yield text.removeprefix(f"{SECOND} "), row
+
+
+# ---- Redraws: contents that a compiler or a solution has not seen
+
+STEPS = (None, 2**-6, 2**-10)
+"""How far floats move: None is a redraw, a number a share of their size."""
+
+
+def redrawn(
+    capture: Capture, recipes: Mapping[str, Any], values: Mapping[str, Tensor], seed: int, size: float | None
+) -> dict[str, Tensor]:
+    """Return new values for inputs and tangents, but for constants and inputs that a guard holds."""
+    fixed = held_by_guards(capture) | {port.name for port in free_ports(capture) if port.role == "constant"}
+    redraws: dict[str, Tensor] = {}
+    for names in units(recipes).values():
+        if all(name in values and name not in fixed for name in names):
+            redraws |= another(names, recipes, values, seed, step=size) or {}
+    return redraws
 
 
 # ---- Other sizes than captured, if the conditions that tracing found allow any

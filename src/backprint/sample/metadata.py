@@ -473,6 +473,7 @@ def read_verdict(field: Field) -> Any:
     word = field.get("verdict")
     if word.value not in VERDICTS:
         raise SampleError(f"{word.path}: expected one of {', '.join(VERDICTS)}, found {str(word.value)[:40]!r}")
+    field.get("judge", 0).whole()
     field.get("name").text()
     field.get("detail").free_text()
     field.get("vacuous").texts()

@@ -8,8 +8,7 @@ floors: which may import which.
 - One Capture: `parts`, cut; `ranks`, of a distributed step; `record`, of a training script; `regions`, of eager blocks;
   `draw`, as a picture or page; `diff`, beside another; `kernel_graphs`, as torch.fx graphs; `torch_backend`, of
   `torch.compile`.
-- Compilers and solutions: `lowering`, graphs as compilers take them; `kernels`, what compilers write; `measuring`, a
-  stranger's code in a process of its own; `bench`, compilers judged and timed; `tasks`, parts as problems; `swap`,
-  solutions in the place of modules.
+- Compilers and solutions: `lowering`, graphs as compilers take them; `kernels`, what compilers write; `bench`,
+  compilers judged and timed; `tasks`, parts as problems; `swap`, solutions in the place of modules.
 - Many samples: `jobs`, workers and a ledger; `corpus`, what is asked of a corpus.
 """

@@ -3,7 +3,7 @@
 A copy of this file is in the folder of every sample, beside `capture.json`. `python pair_0/backward/model.py` executes
 it there and calls `main`. So it imports only torch and the standard library, and an input that cannot be made ends the
 program with one line. Backprint makes the inputs of samples by the same functions, and exported files have parts of
-this text (`sample/export.py`). Which recipe fits a tensor, and which recipes are valid, is said in `sample/`.
+this text (`tools/export/export.py`). Which recipe fits a tensor, and which recipes are valid, is said in `sample/`.
 
 Bits are the same on any machine and torch version, because only integer operations, tables, and single IEEE additions
 and multiplications are used: no log, no sin, no fused multiply-add, no reduction. Every draw runs on the CPU. A digest

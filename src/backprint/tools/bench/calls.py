@@ -10,22 +10,25 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from backprint.child.strangers import compiler_errors
 from backprint.errors import BackprintError
 from backprint.judge.closeness import same_bits
+from backprint.judge.occasions import EDGES as ALL_EDGES
+from backprint.judge.occasions import with_edge
 from backprint.tools.export.judged import one_to_the_bit
 from backprint.tools.export.rerun import copies, laid_as_saved
 from backprint.tools.lowering.subjects import BenchGraph, BenchStep, RandomState, inputs_of_results, state_of
-from backprint.tools.measuring.asking import compiler_errors
-from backprint.tools.measuring.clocks import on_gpu, with_device_bytes
 from backprint.values.tree import strided_parts
+
+T = TypeVar("T")
 
 AnyGraph = BenchGraph | BenchStep
 
@@ -133,6 +136,23 @@ class CompiledCalls:
         return Call(copies(contents), returned, results, state, changed, shared, device_bytes)
 
 
+def on_gpu(values: Sequence[Any]) -> bool:
+    """Whether one of the values is a tensor on a GPU."""
+    return any(isinstance(value, torch.Tensor) and value.is_cuda for value in values)
+
+
+def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
+    """Return the results of a call, and the peak of the GPU memory that it allocated; None on a CPU."""
+    if not gpu:
+        return call(), None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = call()
+    torch.cuda.synchronize()
+    return results, torch.cuda.max_memory_allocated() - before
+
+
 def results_of(answer: Any) -> tuple[list[Any], list[Any]]:
     """Return what a compiled function returned, as a list without the graph that autograd may have recorded, and
     copies."""
@@ -175,7 +195,7 @@ def _fits(value: Any, other: Any) -> bool:
         return False
     if value.layout is not torch.strided:
         return value.layout is torch.sparse_coo
-    if _own_memory(value):
+    if own_memory(value):
         return True
     sizes = [tensor.untyped_storage().nbytes() for tensor in (value, other)]
     return (
@@ -183,7 +203,7 @@ def _fits(value: Any, other: Any) -> bool:
     )
 
 
-def _own_memory(tensor: Tensor) -> bool:
+def own_memory(tensor: Tensor) -> bool:
     """Whether every element has memory of its own, by the strides."""
     room = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
@@ -197,10 +217,39 @@ def _own_memory(tensor: Tensor) -> bool:
 def _copy_contents(tensor: Tensor, other: Tensor) -> None:
     """Copy a tensor's contents into another; where elements share memory, copy the memory as it is."""
     with torch.no_grad():
-        if tensor.layout is torch.strided and not _own_memory(tensor):
+        if tensor.layout is torch.strided and not own_memory(tensor):
             tensor.untyped_storage().copy_(other.untyped_storage())
         else:
             tensor.copy_(other)
+
+
+EDGES = ("zeros", "NaN", "inf")
+"""The edge values (`judge/occasions`) that are put among the inputs of a forward."""
+
+
+def contents_at_edges(graph: BenchGraph, held: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the contents of a forward with an edge value among its inputs, and in words what they are: zeros among all
+    floats, and NaN or infinity in one, because two may leave nothing that is a number. Parameters stay as they are, and
+    what is `held` by a guard."""
+    own = graph.run.inputs
+    places = [
+        place
+        for place, (port, value) in enumerate(zip(graph.graph.inputs, own, strict=True))
+        if port.role == "input"
+        and port.name not in held
+        and isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.layout is torch.strided
+        and value.numel()
+        and own_memory(value)
+    ]
+    for word in EDGES if places and graph.direction == "forward" else ():
+        contents = copies(own)
+        chosen = places if math.isfinite(ALL_EDGES[word]) else places[:1]
+        for place in chosen:
+            contents[place].copy_(with_edge(contents[place], ALL_EDGES[word]))
+        names = ", ".join(graph.graph.inputs[place].name for place in chosen[:3])
+        yield f"{word} in {names}", contents
 
 
 def changed_places(values: Sequence[Any], before: Sequence[Any]) -> list[int]:

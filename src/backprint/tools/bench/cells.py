@@ -9,6 +9,7 @@ from typing import Any
 
 from backprint.common.files import from_plain
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
+from backprint.judge import VERSION
 
 ANSWERS = ("faster", "same", "slower", "unsure")
 """Outcomes of a graph whose every output is right, by its time beside eager's."""
@@ -122,6 +123,8 @@ class BenchCell:
     """The machine's load average over the last minute when the cell was done; None where the system has none."""
     derivative: BenchDerivative | None = None
     """Whether the compiled backward of a step is the derivative; None where this was not tried."""
+    judge: int = VERSION
+    """The version of the judge; 0 of cells that were written before they had it."""
 
     @property
     def not_the_derivative(self) -> bool:
@@ -145,7 +148,7 @@ class BenchCell:
 
 def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
     """Return the cell of plain values; raise ValueError for values that no cell has."""
-    cell = from_plain(BenchCell, row, "the cell")
+    cell = from_plain(BenchCell, {"judge": 0, **row}, "the cell")
     if cell.outcome not in OUTCOMES:
         raise ValueError(f"the cell's outcome {cell.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
     check_numbers(cell, "the cell", 0)

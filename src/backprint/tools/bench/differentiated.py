@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from backprint.child.strangers import CompilerFailed, compiler_errors
 from backprint.graph.fx.to_fx import to_fx
 from backprint.tools.bench.compilers.table import Compiler
-from backprint.tools.bench.compilers.timed import compile_to_differentiate
+from backprint.tools.bench.compilers.timed import compile_to_differentiate, read_all_settings, restore_settings
 from backprint.tools.bench.gradients import forward_alone, gradients_of
 from backprint.tools.bench.judge import judged_output
 from backprint.tools.export.judged import Eager, widened_class
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
 from backprint.tools.jobs.task import one_line
 from backprint.tools.lowering.subjects import BenchStep, graph_classes, random_now, steps_that_draw
-from backprint.tools.measuring.asking import CompilerFailed, compiler_errors
-from backprint.tools.measuring.clocks import read_all_settings, restore_settings
 
 
 @dataclass(frozen=True, slots=True)

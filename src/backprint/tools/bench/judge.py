@@ -21,14 +21,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.sizes import unguarded_graph
+from backprint.judge.closeness import LEAST
+from backprint.judge.occasions import fault_at_edge
+from backprint.prove.other_inputs import STEPS, redrawn
 from backprint.prove.results import moves, strength
 from backprint.run_sample import make_inputs
 from backprint.tools.bench.calls import AnyGraph, Call, changed_places
 from backprint.tools.bench.cells import BenchOutput
 from backprint.tools.export.export import content_of, graphs_needed, recipes_needed
-from backprint.tools.export.judged import Eager, judged, one_to_the_bit, text_of_kind, within_tolerance
+from backprint.tools.export.judged import Eager, apart, judged, one_to_the_bit, text_of_kind
 from backprint.tools.export.rerun import EagerRun, Program, copies, laid_as_saved, rebuilt
 from backprint.tools.graphnet.tolerances import within
 from backprint.tools.lowering.subjects import (
@@ -40,7 +44,6 @@ from backprint.tools.lowering.subjects import (
     lifted_draws,
     steps_that_draw,
 )
-from backprint.tools.measuring.contents import STEPS, redrawn
 
 # ------------------------------------------------------------------ eager on redrawn inputs
 #
@@ -226,7 +229,7 @@ class PartJudge:
             return ""
         eager = _EagerFromState(run, no_compiled) if self.by_stream else Eager(run, no_compiled)
         for place, (value, wanted) in enumerate(zip(results, run.results, strict=True)):
-            if place in self.unsteady or within_tolerance(value, wanted):
+            if place in self.unsteady or _is_as_near(value, wanted):
                 continue
             word, detail = judged_output(eager, place, value)
             if word == "nondeterministic":
@@ -234,6 +237,30 @@ class PartJudge:
             elif word == "wrong":
                 role, name = run.outputs[place]
                 return f"{role} {name}: {detail}"
+        return ""
+
+    def fault_at_edge(self, edge: str, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> str:
+        """Return which output is wrong at an edge value, or an empty text.
+
+        A program need not take such values: what eager returns counts where it is the same in float64, a number, NaN or
+        an infinity, and stays so where its inputs or its operators round otherwise. What is saved is the compiler's own
+        matter, and where eager raises there is nothing to compare with.
+        """
+        try:
+            run = self.eager_run(inputs, results, random)
+        except Exception as error:
+            if is_defect(error):
+                raise
+            return ""
+        eager = Eager(run, no_compiled)
+        for place, ((role, name), value, own) in enumerate(zip(run.outputs, results, run.results, strict=True)):
+            if role == "saved" or place in self.unsteady or not _is_dense_float(own) or isinstance(eager.wide, str):
+                continue
+            exact = eager.wide[place]
+            if fault_at_edge(edge, value, exact, own):
+                moved = [other[place] for other in (*eager.nudged, *eager.rounded)]
+                if moved and (reason := fault_at_edge(edge, value, exact, own, moved)):
+                    return f"{role} {name}: {reason}"
         return ""
 
     def outputs_of(self, run: EagerRun, results: Sequence[Any], compiled: Any) -> Iterator[BenchOutput]:
@@ -266,6 +293,17 @@ class PartJudge:
         return ""
 
 
+def _is_as_near(value: Any, wanted: Any) -> bool:
+    """Whether a result is so near to eager's that it is right by any run in float64."""
+    least = LEAST.get(wanted.dtype, 0.0) if isinstance(wanted, Tensor) else 0.0
+    same_kind = text_of_kind(value) == text_of_kind(wanted)
+    return one_to_the_bit(value, wanted) or (least > 0 and same_kind and apart(value, wanted) <= least)
+
+
+def _is_dense_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
+
+
 BY_DRAWS = "judged with its draws as results"
 
 _text = text_of_kind
@@ -292,6 +330,11 @@ class GraphJudge:
     def __init__(self, graph: AnyGraph, known: Mapping[str, PartJudge] = NONE) -> None:
         self.graph = graph
         self.parts = [known[part.title] if part.title in known else PartJudge(part) for part in parts_of(graph)]
+
+    @property
+    def draws(self) -> bool:
+        """Whether a part draws random numbers."""
+        return any(part.draws for part in self.parts)
 
     @property
     def by_stream(self) -> bool:

@@ -23,13 +23,13 @@ from backprint.derive.compared import expected_of, of_reference
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import CANNOT_TELL, NOT_THE_DERIVATIVE
+from backprint.judge.timing import timing_answer
 from backprint.tools.bench.cells import UNTIMED, BenchCell, BenchDerivative, BenchOutput, BenchTiming
 from backprint.tools.bench.compilers.table import PAIR, Compiler, loaded_build
 from backprint.tools.bench.judge import output_of_port
 from backprint.tools.export.judged import one_to_the_bit
 from backprint.tools.jobs.task import one_line
 from backprint.tools.jobs.turns import Turns
-from backprint.tools.measuring.clocks import timing_answer
 from backprint.tools.tasks.folder import ReadTask
 from backprint.tools.tasks.judge import Judging, judging, reason_of
 from backprint.tools.tasks.nouns import SolutionTime, TaskReport

@@ -2,7 +2,7 @@
 
 A round runs three programs in a drawn order: eager, the compiled graph, and eager once more, whose ratio to the first
 is the noise. Each runs a block of calls of 0.4 ms or more. A call is timed on its own, by a clock that leaves out the
-time that the thread waited for a processor, and the blocks are compared (`measuring/clocks`).
+time that the thread waited for a processor, and the blocks are compared (`judge/timing`).
 
 A pair takes 0.2 to 3 s for calls of up to 20 ms, up to 12 s where the answer is unsure. Slower calls get fewer rounds,
 but 20 at least; if these would take more than `most_seconds`, a pair is not timed.
@@ -10,37 +10,34 @@ but 20 at least; if these would take more than `most_seconds`, a pair is not tim
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
-from backprint.tools.bench.calls import CompiledCalls
-from backprint.tools.bench.cells import BenchTiming
-from backprint.tools.measuring.asking import compiler_errors
-from backprint.tools.measuring.clocks import (
+from backprint.child.strangers import compiler_errors
+from backprint.errors import BackprintError
+from backprint.judge.timing import (
     CLOCK,
-    DECILE,
     FEWEST_ROUNDS,
     SHORT,
-    SHORTEST,
     STAGES,
     TimingChange,
-    TimingWithheld,
     compare_in_stages,
     compare_timings,
-    on_gpu,
+    lower_decile,
+    round_in_turns,
     timed,
 )
+from backprint.tools.bench.calls import CompiledCalls, on_gpu
+from backprint.tools.bench.cells import BenchTiming
 
 PROGRAMS = ("eager", "compiled", "again")
 """The programs of a round; the last is eager too."""
-
-ORDERS = tuple(itertools.permutations(PROGRAMS))
 
 USUAL_SECONDS, UNSURE_SECONDS = 3.0, 12.0
 """How long the first rounds of a pair take at most, and all of them where the answer is unsure."""
@@ -51,8 +48,15 @@ MOST_SECONDS = 60.0
 WARM_CALLS, WARM_SECONDS, STEADY = 30, 2.0, 1.1
 """A program is warm when three calls in a row take no less than the three before, to a factor; or after so many."""
 
+SHORTEST = 400_000
+"""Nanoseconds of calls that are timed as one block."""
+
 WARM_BLOCK = 16
 """The most calls in a row of a program that is not warm yet."""
+
+
+class TimingWithheld(BackprintError):
+    """The times would not hold; the message says why. This is no fault of the results."""
 
 
 @dataclass
@@ -83,10 +87,10 @@ class Rounds:
 
     def more(self, rounds: int) -> tuple[list[float], list[float]]:
         """Run further rounds; return the seconds of eager's calls and of the compiled graph's."""
+        programs = list(self.programs.values())
+        turns = [partial(self.block, program, program.calls) for program in programs]
         for _ in range(rounds):
-            for name in self.chance.choice(ORDERS):
-                program = self.programs[name]
-                spent, device = self.block(program, program.calls)
+            for program, (spent, device) in zip(programs, round_in_turns(turns, self.chance), strict=True):
                 program.times.append(spent)
                 program.device_times.append(device)
         eager, compiled = (self.programs[name].seconds()[-rounds:] for name in PROGRAMS[:2])
@@ -177,11 +181,6 @@ def stages_within(seconds: float, most_seconds: float) -> tuple[int, ...]:
         )
     first = STAGES[0] if STAGES[0] * seconds <= USUAL_SECONDS else FEWEST_ROUNDS
     return (first, *(rounds for rounds in STAGES if rounds > first and rounds * seconds <= UNSURE_SECONDS))
-
-
-def lower_decile(times: Sequence[float]) -> float:
-    """Return the lower decile."""
-    return float(torch.quantile(torch.tensor(times, dtype=torch.float64), DECILE))
 
 
 def _device_ratio(programs: Mapping[str, _TimedProgram]) -> float | None:

@@ -2,7 +2,8 @@
 
 A compiler may be wrong, and is no cheat. So what it compiled is called twice on the sample's own inputs and twice on
 each of three redraws, in the same tensors; inputs are compared after each call, and the results of the first call are
-held and compared once more at the end. Then it is timed. All this happens in a process of its own for each sample and
+held and compared once more at the end. A forward is called once more for each edge value among its inputs: zeros, NaN
+and infinity. Then it is timed. All this happens in a process of its own for each sample and
 compiler, beside eager. A cell is yielded as soon as it is known, because the next graph may end the process.
 `bench_sample` is the verb that workers run.
 """
@@ -27,16 +28,20 @@ import torch
 from backprint.child import processes
 from backprint.child.child import in_child
 from backprint.child.ends import ChildEnd
+from backprint.child.strangers import CompilerFailed, compiler_errors
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import SampleError
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.sizes import at_example_sizes, unguarded_graph
+from backprint.judge import VERSION
+from backprint.prove.other_inputs import held_by_guards
 from backprint.tools.bench.calls import (
     AnyGraph,
     Call,
     CompiledCalls,
     NoTuple,
+    contents_at_edges,
     contents_that_fit,
     inputs_of,
     joined,
@@ -58,7 +63,7 @@ from backprint.tools.bench.judge import (
     redrawn_graphs,
 )
 from backprint.tools.bench.resized import resized_graphs, with_sizes
-from backprint.tools.bench.timing import time_pair
+from backprint.tools.bench.timing import TimingWithheld, time_pair
 from backprint.tools.cost.work import least_step_work, least_work
 from backprint.tools.export.judged import text_of_kind
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
@@ -74,8 +79,6 @@ from backprint.tools.lowering.subjects import (
     opened_graph,
     random_now,
 )
-from backprint.tools.measuring.asking import CompilerFailed, compiler_errors
-from backprint.tools.measuring.clocks import TimingWithheld
 
 if TYPE_CHECKING:
     from backprint.tools.bench.cells import BenchDerivative
@@ -123,7 +126,9 @@ def tried(
         seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
         redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
         sizes, resized = resized_graphs(capture, seeds[0]) if with_sizes(capture) else ("", {})
-    trial = _CompilerTrial(plan, turns, on_begin, dict(known), with_steps(graphs), redrawn, sizes, resized)
+    trial = _CompilerTrial(
+        plan, turns, on_begin, dict(known), with_steps(graphs), redrawn, sizes, resized, held_by_guards(capture)
+    )
     for title, graph in trial.graphs.items():
         if title in known or graph.direction not in plan.directions:
             continue
@@ -198,6 +203,8 @@ class _CompilerTrial:
     """Other sizes than the captured ones, in words."""
     resized: Mapping[str, BenchGraph] = field(default_factory=dict)
     """The graphs at these sizes."""
+    held: frozenset[str] = frozenset()
+    """The inputs that a guard holds, which get no edge values."""
     judges: dict[str, PartJudge] = field(default_factory=dict)
     compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -323,7 +330,7 @@ class _CompilerTrial:
         outcome, reason = outcome_of_outputs(outputs)
         if not outcome and work.first:
             outcome, reason = "wrong", f"the call that ends its compilation gives wrong results: {work.first}"
-        if not outcome and (reason := fault_of_calls(work) or work.fault_of_held()):
+        if not outcome and (reason := fault_of_calls(work) or self.fault_at_edges(work) or work.fault_of_held()):
             outcome = "wrong"
         powers = self.movement(work.graph)
         step = isinstance(work.graph, BenchStep)
@@ -401,6 +408,21 @@ class _CompilerTrial:
         if reason := work.fault_of_held():
             return replace(cell, outcome="wrong", reason=reason)
         return replace(cell, outcome=timing.answer, timing=timing)
+
+    def fault_at_edges(self, work: _GraphAtWork) -> str:
+        """Return the first output that is wrong for an edge value among the inputs of a forward."""
+        assert work.calls is not None
+        if isinstance(work.graph, BenchStep) or work.judge.draws or work.graph.direction != "forward":
+            return ""
+        for words, contents in contents_at_edges(work.graph, self.held):
+            call = work.calls.call(contents)
+            part = work.judge.parts[0]
+            reason = work.judge.wrong_kind(call.results) or part.fault_at_edge(
+                words, contents, call.results, call.random
+            )
+            if reason:
+                return f"{words}: {reason}"
+        return ""
 
     def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
         """Return, by role and name, whether an output moves on redrawn inputs."""
@@ -604,11 +626,11 @@ def _try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, 
     """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
     import torch
 
-    from backprint.tools.measuring.clocks import compute_in_float32
     from backprint.values.settings import with_settings
 
     torch.set_num_threads(options["threads"])
-    compute_in_float32()
+    # In TF32, eager and a compiler may compute different operators.
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     compiler, directions = compiler_named(options["asked"]), tuple(options["directions"])
     plan = TrialPlan(compiler, directions, options["timed"], _caches_of(task, options), options.get(DERIVATIVE, False))
     turns = Turns(_turns, clock)
@@ -697,7 +719,13 @@ def row_of(cells: list[BenchCell]) -> dict[str, Any]:
     counts = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in {cell.outcome for cell in cells}}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
     first_fault = next((f"; {cell.graph}: {cell.reason}" for cell in cells if cell.outcome not in RIGHT), "")
-    return {"verdict": verdict, "cause": cause, "detail": one_line(f"{summary}{first_fault}"), "notes": []}
+    return {
+        "verdict": verdict,
+        "judge": VERSION,
+        "cause": cause,
+        "detail": one_line(f"{summary}{first_fault}"),
+        "notes": [],
+    }
 
 
 def verdict_of(cells: list[BenchCell]) -> tuple[str, str]:

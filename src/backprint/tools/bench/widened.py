@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from backprint.child.strangers import CompilerFailed, compiler_errors
 from backprint.derive.check import DRAWS
 from backprint.derive.setting import CannotTell, Setting, with_one_name
 from backprint.errors import RefusedError
@@ -36,7 +37,6 @@ from backprint.tools.bench.compilers.timed import compiled_now
 from backprint.tools.export.rerun import EagerRun, copies
 from backprint.tools.jobs.task import one_line
 from backprint.tools.lowering.subjects import BenchGraph, BenchStep, random_now
-from backprint.tools.measuring.asking import CompilerFailed, compiler_errors
 
 FLOAT64 = ":float64"
 """What the name of a Pair has behind it in titles of its graphs in float64."""

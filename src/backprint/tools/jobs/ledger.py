@@ -36,6 +36,7 @@ COLUMNS: Mapping[str, str] = {
     "state": "text",
     "attempts": "integer",
     "verdict": "text",
+    "judge": "integer",
     "cause": "text",
     "detail": "text",
     "stage": "text",
@@ -72,11 +73,12 @@ COLUMNS: Mapping[str, str] = {
     "source_bytes": "integer",
     "tensor_bytes": "integer",
 }
-"""The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
-calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` says whether the backward is the
-derivative of the forward; it is empty if that was not checked. `flops` (of products) and `moved_bytes` are those of all
-graphs, each step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of
-the tensors that its metadata lists, known before the sample is processed."""
+"""The columns of a row: `judge` is the version of the judge that gave the verdict (`judge.VERSION`). `stages` (stage
+-> seconds), `versions` and `operators` (`forward aten.mm.default float32` -> calls) are JSON objects, `vacuous`,
+`asks` and `notes` lists. `derivative` says whether the backward is the derivative of the forward; it is empty if
+that was not checked. `flops` (of products) and `moved_bytes` are those of all graphs, each step as a kernel of its
+own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of the tensors that its metadata lists,
+known before the sample is processed."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 """Columns that the ledger sets, and that are never empty."""

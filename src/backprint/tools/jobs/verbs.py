@@ -396,6 +396,7 @@ def verdict_columns(verdict: Mapping[str, Any]) -> Row:
     cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""
     vacuous = list(verdict.get("vacuous") or ())
     row: Row = dict(verdict=word, cause=cause, detail=detail, power=verdict.get("power"), vacuous=vacuous)
+    row["judge"] = verdict.get("judge")
     return row | ({"derivative": derivative["word"]} if (derivative := verdict.get("derivative")) else {})
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint.errors import UsageError
-from backprint.tools.measuring.clocks import TimingChange, compare_in_stages, timed
+from backprint.judge.timing import TimingChange, compare_in_stages, round_in_turns, timed
 from backprint.tools.swap.places import Place
 from backprint.tools.swap.steps import is_number, weighted
 from backprint.tools.swap.watched import as_they_were, put_in
@@ -89,10 +89,8 @@ def gain_of(
     def more_rounds(count: int) -> tuple[Sequence[float], Sequence[float]]:
         rounds: tuple[list[float], list[float]] = ([], [])
         for _ in range(count):
-            sides = [0, 1]
-            order.shuffle(sides)
-            for side in sides:
-                rounds[side].append((before, after)[side]() * 1e-6)
+            for side, nanoseconds in zip(rounds, round_in_turns((before, after), order), strict=True):
+                side.append(nanoseconds * 1e-6)
         times["before"] += rounds[0]
         times["after"] += rounds[1]
         return rounds

@@ -19,12 +19,12 @@ from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
 from backprint._torch.operators import schema_of
 from backprint.derive.called import Call, Program, copies_for, in_dtype, in_words, read_check, run_forward, run_on
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
-from backprint.derive.hostile import repeated_indices
 from backprint.derive.setting import is_inexact, own_source
-from backprint.derive.unusual import FAIR, MEANS, OF_FLOAT16, SIZES, is_integer
+from backprint.derive.unusual import FAIR, LARGE_MEAN, OF_FLOAT16, SIZES, is_integer
 from backprint.derive.usage import SMALLER
 from backprint.errors import UsageError, is_defect
 from backprint.judge.closeness import REAL, Closeness, compare, same_bits, size_of
+from backprint.judge.occasions import FACTORS, OCCASIONS, repeated_indices
 from backprint.tools.swap.places import Place
 from backprint.tools.swap.proved import ALONE, CALLS, GRADIENT, LOSS, SETTINGS, WRITTEN, SwapProof
 from backprint.tools.swap.solutions import name_of
@@ -304,7 +304,8 @@ class Pass:
         rows += self.alone_on(place, again_seeded, call, nearby, f", {NEAR}", effects=effects)
         rows += self.settings(place, effects)
         if self.dtype is None:
-            for word, size in _sizes_for(base).items():
+            for word in OF_FLOAT16 if torch.float16 in {value.dtype for value in base.values()} else SIZES:
+                size = FACTORS[word]
                 rows += self.alone_on(place, program, call, base, f", tangents times {word}", size=size)
             if call.wanted:
                 rows += self.alone_on(place, program, call, base, f", {TWICE}", twice=True)
@@ -319,8 +320,9 @@ class Pass:
         """Yield rows for inputs with a mean that is large beside their deviation, as activations have: for the outputs,
         and for the gradient of an only input, because others are sums of large terms. A solution need not take such
         values: where it returns NaN or Inf, nothing is said."""
-        shifted = {name: _with_large_mean(value) if name in call.inputs else value for name, value in values.items()}
-        moved = [name for name in values if shifted[name] is not values[name]]
+        make = OCCASIONS[LARGE_MEAN].make
+        changed = {name: other for name in call.inputs if (other := make(values[name])) is not None}
+        shifted, moved = {**values, **changed}, list(changed)
         of_only = f"{place.name}: {moved[0]}" if len(moved) == 1 else None
         if not moved:
             return
@@ -471,16 +473,7 @@ class Pass:
         return [replace(r, verdict=overflow, error=None) if r.error == math.inf else r for r in rows]
 
 
-LARGE_MEAN, TWICE = "a large mean", "a second backward"
-
-
-def _with_large_mean(value: Tensor) -> Tensor:
-    """Return numbers with a mean that is many times their deviation, as far as their dtype keeps that; the value itself
-    if there are none."""
-    if value.dtype not in MEANS or value.numel() < 2:
-        return value
-    deviation = float(value.detach().double().std(correction=0))
-    return value + MEANS[value.dtype] * deviation if math.isfinite(deviation) and deviation else value
+TWICE = "a second backward"
 
 
 def _compare_or_zero(
@@ -566,11 +559,6 @@ def with_effects(program: Program, run: Callable[[], _PlaceResults]) -> tuple[_P
     after = process_state()
     changed = frozenset(name for name in after if after[name] != before.get(name, after[name]))
     return results, changed, after[TORCH_RANDOM]
-
-
-def _sizes_for(values: Mapping[str, Tensor]) -> Mapping[str, float]:
-    """Return what tangents are multiplied with."""
-    return OF_FLOAT16 if torch.float16 in {value.dtype for value in values.values()} else SIZES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,47 +22,24 @@ from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact
 from backprint.derive.unusual import with_inputs
 from backprint.judge.closeness import precise, size_of
+from backprint.judge.occasions import EDGES, other_kind, sure_places, with_edge
 from backprint.tools.tasks.program import ReferenceFailed
 from backprint.tools.tasks.solving import SolutionFailed
-
-EDGES = {
-    "zeros": 0.0,
-    "1e4": 1e4,
-    "-1e4": -1e4,
-    "a denormal": 1e-40,
-    "inf": math.inf,
-    "-inf": -math.inf,
-    "NaN": math.nan,
-}
-
-SHARE = 0.1
-"""How many elements are an edge value; of those that are not finite, one alone, so that not every result is NaN."""
 
 MOST_INPUTS = 3
 """In how many inputs edge values are put."""
 
 
-def edge_rows(subject: Subject, names: Sequence[str], seed: int) -> Iterator[Result]:
+def edge_rows(subject: Subject, names: Sequence[str]) -> Iterator[Result]:
     """Yield rows for edge values in one of these inputs at a time, and zeros in all of one."""
     for name in names[:MOST_INPUTS]:
         value = subject.values[name]
         if not value.is_floating_point() or not value.numel():
             continue
         for word, edge in EDGES.items():
-            changed = {**subject.values, name: with_edge(value, edge, seed)}
+            changed = {**subject.values, name: with_edge(value, edge)}
             yield from _at_edge(subject, f"{word} in {name}", changed, math.isfinite(edge))
         yield from _at_edge(subject, f"{name} of zeros", {**subject.values, name: torch.zeros_like(value)}, True)
-
-
-def with_edge(value: Tensor, edge: float, seed: int) -> Tensor:
-    """Return the tensor with an edge value in some places, or in one if it is not finite."""
-    source = torch.Generator().manual_seed(seed)
-    if math.isfinite(edge):
-        places = torch.rand(value.shape, generator=source) < SHARE
-    else:
-        places = torch.zeros(value.shape, dtype=torch.bool)
-    places.view(-1)[int(torch.randint(value.numel(), (1,), generator=source))] = True
-    return value.masked_fill(places.to(value.device), edge)
 
 
 def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bool) -> Iterator[Result]:
@@ -105,45 +82,17 @@ def compared(
     assert ours is not None
     assert exact is not None
     assert own is not None
-    sure = sure_places(check, exact, own, moved)
+    sure = sure_places(check, exact, [own, *([] if moved is None else [moved])])
     fault = Fault(subject.ours, subject.call, values, {}, name, exact, check, tuple(), {})
     if detail := other_kind(sure, ours, exact):
         return CheckRow(check, subject.text, name, None, None, WRONG, detail), fault
-    numbers = sure & (kind_of(exact) == 0)
+    numbers = sure & exact.isfinite()
     if not bool(numbers.any()):
         return CheckRow(check, subject.text, name, 0.0, 0.0, OK), None
     kept = [None if value is None else torch.where(numbers, value, 0.0) for value in (ours, exact, own, moved)]
     assert kept[1] is not None
     difference = differ(subject, kept[0], kept[1], kept[2], kept[3], size_of(kept[1]))
     return CheckRow(check, subject.text, name, difference.error, difference.allowed, difference.verdict), fault
-
-
-def sure_places(check: str, exact: Tensor, own: Tensor, moved: Tensor | None) -> Tensor:
-    """Return the elements for which the reference is sure of the kind of its result: in float64, in its own dtype, and
-    on inputs that are rounded once more. A NaN counts if NaN is what was put among the inputs."""
-    sure = kind_of(exact) == kind_of(own)
-    if moved is not None:
-        sure = sure & (kind_of(exact) == kind_of(moved))
-    return sure if check.startswith("NaN") else sure & ~exact.isnan()
-
-
-def other_kind(sure: Tensor, ours: Tensor, exact: Tensor) -> str:
-    """Return the first of these elements that is of another kind than the reference's, or an empty text."""
-    other = sure & (kind_of(ours) != kind_of(exact))
-    if not bool(other.any()):
-        return ""
-    place = int(other.flatten().to(torch.int8).argmax())
-    got, wanted = float(ours.flatten()[place].real), float(exact.flatten()[place].real)
-    return f"element {place} is {got:g}, and the reference's {wanted:g}"
-
-
-def kind_of(value: Tensor) -> Tensor:
-    """Return 0 for numbers, 1 for NaN, 2 for inf and 3 for -inf, element by element."""
-    real = value.real if value.is_complex() else value
-    kind = torch.zeros(real.shape, dtype=torch.int8, device=real.device)
-    kind = torch.where(real.isnan(), 1, kind)
-    kind = torch.where(real == math.inf, 2, kind)
-    return torch.where(real == -math.inf, 3, kind)
 
 
 def is_finite(value: Tensor) -> bool:

@@ -285,7 +285,7 @@ class Judging:
             "memory": self.memory_rows,
             "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.fresh(51)),
             "further draws": lambda: self.further_draws(values),
-            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.contents.seed),
+            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs()),
             "other sizes": lambda: other_sizes(self.program, self.subject, self.contents.seed),
             **{name: partial(self.in_dtype, values, getattr(torch, name)) for name in self.read.task.dtypes},
             DERIVATIVE: lambda: self.derivative(values),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.derive.checked import WRONG, CheckRow
+from backprint.judge import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class TaskReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as an object of JSON."""
-        return {**asdict(self), "fast_1": self.fast_1, "fast_2": self.fast_2}
+        return {**asdict(self), "judge": VERSION, "fast_1": self.fast_1, "fast_2": self.fast_2}
 
     def __str__(self) -> str:
         return "\n".join(_six_lines(self))

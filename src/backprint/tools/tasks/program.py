@@ -20,10 +20,10 @@ from backprint.errors import BackprintError, RefusedError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Pair, Port, TensorSpec
 from backprint.graph.sizes import evaluate, implied, known, outside
+from backprint.prove.other_inputs import STEPS, redrawn
 from backprint.prove.run import run_graph
 from backprint.tools.export.rerun import laid
 from backprint.tools.lowering.subjects import lifted_draws, opened_graph, steps_that_draw
-from backprint.tools.measuring.contents import STEPS, redrawn
 from backprint.values.settings import seed_torch
 
 

@@ -15,7 +15,16 @@ from typing import Any
 
 import torch
 
-from backprint.tools.measuring.clocks import CheatFound
+from backprint.child.strangers import CompilerFailed
+from backprint.errors import BackprintError
+
+
+class CheatFound(BackprintError):
+    """A solution does not compute in every call what it computed when it was checked; the message says how."""
+
+
+TOLD: Mapping[str, type[Exception]] = {"raised": CompilerFailed, "cheat": CheatFound}
+"""The errors that the process of a solution sends, and that are raised where it is asked."""
 
 RELIED_ON = (
     (time, "time perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns sleep"),
@@ -44,7 +53,7 @@ ORIGINALS = _relied_on()
 
 BESIDE = (
     "backprint.tools.bench",
-    "backprint.tools.measuring",
+    "backprint.judge",
     "backprint.sample",
     "backprint.tools.export",
     "backprint.tools.tasks",

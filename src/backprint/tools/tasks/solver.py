@@ -24,11 +24,10 @@ from backprint._torch.tensors import version_of
 from backprint.child.answering import Answering, serve
 from backprint.child.child import Line
 from backprint.child.processes import adopt_orphans, prctl
+from backprint.child.strangers import compiler_errors
 from backprint.child.tensors import HeldBudget, SharedMemory, put_results, read_inputs
 from backprint.judge.closeness import same_bits
-from backprint.tools.measuring.asking import TOLD, compiler_errors
-from backprint.tools.measuring.clocks import CheatFound
-from backprint.tools.tasks.relied_on import check_own, check_replaced, own_functions
+from backprint.tools.tasks.relied_on import TOLD, CheatFound, check_own, check_replaced, own_functions
 from backprint.values.settings import TORCH_RANDOM, changed_state, draw_from_each, process_state
 from backprint.values.tree import strided_parts
 

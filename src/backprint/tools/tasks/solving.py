@@ -22,12 +22,12 @@ from backprint.child.child import Start, forked
 from backprint.child.ends import ChildDied
 from backprint.child.limits import limited
 from backprint.child.processes import kill, prctl, resident_bytes
+from backprint.child.strangers import CompilerFailed
 from backprint.child.tensors import HeldBudget, SharedMemory, TensorChild, UnsentValue, put_inputs
 from backprint.derive.setting import is_inexact
 from backprint.judge.closeness import LEAST, precise, same_bits, size_of
-from backprint.tools.measuring.asking import TOLD, CompilerFailed
-from backprint.tools.measuring.clocks import CheatFound
 from backprint.tools.tasks.program import TaskProgram
+from backprint.tools.tasks.relied_on import TOLD, CheatFound
 from backprint.tools.tasks.solver import PR_SET_DUMPABLE, begin
 from backprint.values.fingerprint import bytes_of
 from backprint.values.memory import as_bytes

@@ -11,6 +11,7 @@ from backprint import run_sample
 from backprint.graph.nouns import Graph, Port, TensorSpec
 from backprint.graph.steps import specs_of
 from backprint.graph.text import HEADER, emit_class
+from backprint.judge import occasions
 from backprint.run_sample import Recipe
 from backprint.tools.cost.costs import is_view
 from backprint.tools.tasks.nouns import Task, TaskPort, TaskWork
@@ -193,42 +194,14 @@ def kept(source, shape, dtype, name):
 SHAPED = frozenset({"normal", "uniform", "integers", "choice", "permutation", "constant"})
 """Kinds of recipes that have no place in memory of their own."""
 
-VARIANTS = '''
-# ---- The same inputs otherwise: in other memory, and with values that break kernels
-
-
-def transposed(value):
-    """Return the same values with the last two dimensions the other way round in memory."""
-    return value.mT.contiguous().mT if value.dim() > 1 else value
-
-
-def strided(value):
-    """Return the same values with a last stride of 2."""
-    return torch.stack([value, value], -1)[..., 0] if value.dim() else value
-
-
-def offset(value):
-    """Return the same values in the middle of a larger tensor."""
-    return torch.cat([value, value, value], -1).narrow(-1, value.shape[-1], value.shape[-1]) if value.dim() else value
-
-
-def expanded(value):
-    """Return the first row for all rows, with stride 0: a tangent may be such a tensor."""
-    return value.narrow(0, 0, 1).expand_as(value) if value.dim() else value
-
-
-EDGES = (0.0, float("inf"), float("-inf"), float("nan"), 1e4, -1e4, 1e-40)
-
-
-def with_edge(value, edge, seed=0):
-    """Return the same values but for some that are one of EDGES."""
-    if not value.is_floating_point() or not value.numel():
-        return value
-    source = torch.Generator().manual_seed(seed)
-    chosen = torch.rand(value.shape, generator=source) < 0.1
-    chosen.view(-1)[int(torch.randint(value.numel(), (1,), generator=source))] = True
-    return value.masked_fill(chosen, edge)
-'''
+VARIANTS = (
+    occasions.transposed,
+    occasions.strided,
+    occasions.sliced,
+    occasions.expanded,
+    occasions.with_edge,
+)
+"""The judge's own functions that `inputs.py` has."""
 
 
 def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple[str, Port]]) -> str:
@@ -241,8 +214,12 @@ def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple
         "The judge draws from the same distributions, at the same sizes and others, when it checks a solution.",
         '"""',
         "",
-        *(["import json", "import math", "from pathlib import Path", ""] if "kept" in kinds else []),
+        *(["import json"] if "kept" in kinds else []),
+        "import math",
+        *(["from pathlib import Path"] if "kept" in kinds else []),
+        "",
         "import torch",
+        "from torch import Tensor",
         "",
         "",
         "def draw(seed=0):",
@@ -258,7 +235,9 @@ def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple
         names = ", ".join(f'"{short}": "{name}"' for short, name in run_sample.SAFE_DTYPES.items())
         text += f"\n\nSAFE_DTYPES = {{{names}}}\n\n\n"
         text += inspect.getsource(run_sample.read_safetensors).replace(": Path) -> dict[str, Any]", ")")
-    return text + "\n" + VARIANTS
+    text += "\n\n# ---- The same inputs otherwise: in other memory, and with values that break kernels\n"
+    text += "".join(f"\n\n{inspect.getsource(function)}" for function in VARIANTS)
+    return f"{text}\n\nEDGES = {number(tuple(occasions.EDGES.values()))}\n"
 
 
 def _input_row(port: Port, recipe: Recipe | None) -> str:

@@ -9,10 +9,12 @@ compared with the reference's.
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,17 @@ from torch import Tensor
 
 from backprint.child.ends import ChildDied
 from backprint.child.processes import processor_seconds
+from backprint.child.strangers import CompilerFailed
 from backprint.child.tensors import put_inputs
 from backprint.derive.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
 from backprint.graph.nouns import TensorSpec
 from backprint.judge.closeness import LEAST, size_of
+from backprint.judge.timing import FEWEST_ROUNDS, compare_timings, lower_decile, round_in_turns
 from backprint.tools.export.rerun import laid
-from backprint.tools.measuring.asking import CompilerFailed
-from backprint.tools.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
 from backprint.tools.tasks.nouns import SolutionTime, Task
 from backprint.tools.tasks.program import Reference, TaskProgram, fresh_values
+from backprint.tools.tasks.relied_on import CheatFound
 from backprint.tools.tasks.solver import solution_of_file
 from backprint.tools.tasks.solving import SMALL, Remote, SolutionFailed, SolutionProcess, relative
 
@@ -91,19 +94,14 @@ def timed_against_eager(
 def _time_of(what: str, rounds: Rounds) -> SolutionTime | None:
     """Return the times of one kind of call; None if carrying tensors hides them."""
     ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
-    least = RESOLVED * (decile(rounds.seconds[1]) - decile(eager))
-    if min(decile(ours), decile(eager)) <= least:
+    least = RESOLVED * (lower_decile(rounds.seconds[1]) - lower_decile(eager))
+    if min(lower_decile(ours), lower_decile(eager)) <= least:
         return None
     change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
-    seconds = decile(ours)
+    seconds = lower_decile(ours)
     interval = change.ratio, change.low, change.high
     means = statistics.fmean(ours), statistics.fmean(eager)
-    return SolutionTime(what, seconds, decile(eager), *interval, *means, len(ours))
-
-
-def decile(seconds: Sequence[float]) -> float:
-    """Return the lower decile: other work on the machine makes a round slower and never faster."""
-    return statistics.quantiles(seconds, n=10)[0]
+    return SolutionTime(what, seconds, lower_decile(eager), *interval, *means, len(ours))
 
 
 class _EagerFailed(BackprintError):
@@ -252,6 +250,7 @@ class Rounds:
         }
         """Of tangents, the strides for which the backward was captured: they are passed so, as in the model."""
         self.source = torch.Generator().manual_seed(seed)
+        self.chance = random.Random(seed)
         self.count = 1
         self.schedule = processes[-1].schedule
         for process in processes:
@@ -265,14 +264,13 @@ class Rounds:
         size = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
         self.count = max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(eager, 1e-6)), MOST_BYTES // max(size, 1)))
         before = processor_seconds(self.processes[0].pid)
-        for turn in range(ROUNDS):
+        for _ in range(ROUNDS):
             batch = self.batch()
-            answers: list[list[Any]] = [[] for _ in self.processes]
-            for offset in range(len(self.processes)):
-                place = (turn + offset) % len(self.processes)
-                seconds, answers[place] = self.timed(place, batch)
-                self.seconds[place].append(seconds / self.count)
-            if wrong := self.compared(answers[0], answers[1]):
+            turns = [partial(self.timed, place, batch) for place in range(len(self.processes))]
+            round_ = round_in_turns(turns, self.chance)
+            for times, (seconds, _) in zip(self.seconds, round_, strict=True):
+                times.append(seconds / self.count)
+            if wrong := self.compared(round_[0][1], round_[1][1]):
                 return wrong
         used = processor_seconds(self.processes[0].pid) - before
         if used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
@@ -343,7 +341,7 @@ class Rounds:
 
     def without_carrying(self, place: int) -> list[float]:
         """Return the seconds of a call in each round, without those of the process that computes nothing."""
-        nothing = decile(self.seconds[2])
+        nothing = lower_decile(self.seconds[2])
         return [seconds - nothing for seconds in self.seconds[place]]
 
 
@@ -362,7 +360,7 @@ def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, f
                     raise BackprintError(f"Inductor's results: {wrong}")
                 rows = []
                 for what, number in (("eager", 1), ("Inductor", 0)):
-                    seconds = statistics.quantiles(rounds.without_carrying(number), n=10)[0]
+                    seconds = lower_decile(rounds.without_carrying(number))
                     if seconds > 0:
                         rows.append((what, seconds))
                 return tuple(rows)

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.inductor import compile_and_package, compile_graph, load_package, mode_options
+from backprint.tools.bench.calls import on_gpu
 from backprint.tools.bench.compilers.control import build_or_break
 from backprint.tools.bench.compilers.exchange import compile_core
 from backprint.tools.lowering.operators import replace_views
-from backprint.tools.measuring.clocks import on_gpu
 
 AS_EAGER = {"fallback_random": True}
 """Options that make random draws those of eager."""

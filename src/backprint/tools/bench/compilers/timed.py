@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ import torch
 from torch import fx
 
 from backprint._torch.inductor import clear_caches_if_loaded
+from backprint.child.strangers import compiler_errors
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.sizes import unguarded_graph
 from backprint.tools.bench.compilers.table import Compiler, compiled_by
 from backprint.tools.export.rerun import copies
 from backprint.tools.lowering.subjects import BenchGraph
-from backprint.tools.measuring.asking import compiler_errors
-from backprint.tools.measuring.clocks import read_all_settings, restore_settings
+from backprint.values.settings import SETTINGS
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -118,3 +118,24 @@ def _cached_in(caches: Path) -> Iterator[None]:
 def forget() -> None:
     """Empty the caches in memory of compilers that were imported; functions compiled before stay."""
     clear_caches_if_loaded()
+
+
+# ------------------------------------------------------------------ settings that a compiler changes
+
+
+def read_all_settings() -> dict[str, str]:
+    """Return torch's settings as texts."""
+    return {name: str(read()) for name, (read, _) in SETTINGS.items()} | {"grad_mode": str(torch.is_grad_enabled())}
+
+
+def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
+    """Restore settings that differ; return a text with both values for each."""
+    changes = []
+    for name, now in read_all_settings().items():
+        if now != before[name]:
+            changes.append(f"{name} from {before[name]} to {now}")
+            if name == "grad_mode":
+                torch.set_grad_enabled(before[name] == "True")
+            else:
+                SETTINGS[name][1](before[name])
+    return tuple(changes)

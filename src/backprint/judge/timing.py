@@ -1,32 +1,25 @@
-"""Clocks, comparisons of times, and settings of torch that a compiler changes.
+"""Whether one program is faster than another: the time of a call, programs in turns, and what their times say.
 
-The clocks are bound when this module is imported: import it before a compiler.
+    change = compare_in_stages(more_rounds)
+    change.answer, change.ratio, change.low, change.high  # 'faster', 0.71, 0.69, 0.74
+
+The clocks are bound when this module is imported: import it before a stranger's code.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 
-from backprint.errors import BackprintError, UsageError
-from backprint.values.settings import SETTINGS
-
-
-class CheatFound(BackprintError):
-    """The compiled function does not compute in every call what it computed when it was checked; the message says
-    how."""
-
-
-class TimingWithheld(BackprintError):
-    """The times would not hold; the message says why. This is no fault of the results."""
-
+from backprint.errors import UsageError
 
 # ------------------------------------------------------------------ the time of a call, without waiting for a processor
 #
@@ -79,34 +72,6 @@ def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> t
     return max(ended - begun - max(waiting - beside, 0), min(ended - begun, worked)), results
 
 
-# ------------------------------------------------------------------ GPUs: memory of a call, and TF32
-
-T = TypeVar("T")
-
-
-def on_gpu(values: Sequence[Any]) -> bool:
-    """Whether one of the values is a tensor on a GPU."""
-    return any(isinstance(value, torch.Tensor) and value.is_cuda for value in values)
-
-
-def compute_in_float32() -> None:
-    """Compute float32 in float32 on a GPU, not in TF32: eager and a compiler may choose it for different operators."""
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_tf32 = False
-
-
-def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
-    """Return the results of a call, and the peak of the GPU memory that it allocated; None on a CPU."""
-    if not gpu:
-        return call(), None
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    results = call()
-    torch.cuda.synchronize()
-    return results, torch.cuda.max_memory_allocated() - before
-
-
 # ------------------------------------------------------------------ is one program faster than another?
 #
 # The two programs run in turns, round by round, in a random order, so that load on the machine meets both. Of each
@@ -115,14 +80,28 @@ def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
 # that lasts widens it less. An answer is certain only where the whole interval agrees; where it is `unsure`, more
 # rounds help.
 
+T = TypeVar("T")
+
 DECILE = 0.1
 
 FEWEST_ROUNDS = 20
 """From so many rounds on the lower decile is not the fastest round alone."""
 
-
 STAGES = (40, 80, 160, 320)
 """How many rounds are compared; where the answer is unsure, the next number."""
+
+
+def round_in_turns(programs: Sequence[Callable[[], T]], chance: random.Random) -> list[T]:
+    """Run each program once, in a drawn order; return what each returned, such as its time."""
+    answers: dict[int, T] = {}
+    for place in chance.sample(range(len(programs)), len(programs)):
+        answers[place] = programs[place]()
+    return [answers[place] for place in range(len(programs))]
+
+
+def lower_decile(times: Sequence[float]) -> float:
+    """Return the lower decile of the times of a program."""
+    return float(torch.quantile(torch.tensor(times, dtype=torch.float64), DECILE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,28 +183,3 @@ def timing_answer(low: float, high: float, threshold: float) -> str:
     if high < -threshold:
         return "faster"
     return "same" if -threshold < low and high < threshold else "unsure"
-
-
-SHORTEST = 400_000
-"""Nanoseconds of calls that are timed as one block."""
-
-
-# ------------------------------------------------------------------ settings that a compiler changes
-
-
-def read_all_settings() -> dict[str, str]:
-    """Return torch's settings as texts."""
-    return {name: str(read()) for name, (read, _) in SETTINGS.items()} | {"grad_mode": str(torch.is_grad_enabled())}
-
-
-def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
-    """Restore settings that differ; return a text with both values for each."""
-    changes = []
-    for name, now in read_all_settings().items():
-        if now != before[name]:
-            changes.append(f"{name} from {before[name]} to {now}")
-            if name == "grad_mode":
-                torch.set_grad_enabled(before[name] == "True")
-            else:
-                SETTINGS[name][1](before[name])
-    return tuple(changes)
