@@ -285,7 +285,6 @@ if TYPE_CHECKING:
     from backprint.tools.cost.traffic import Rates, bytes_by_group, sizes_of_groups, timeline, traffic_of, traffic_texts
     from backprint.tools.cost.work import CAUSAL, Work, graph_flops, least_flops, least_step_work, least_work
     from backprint.tools.diff.differences import compare_captures
-    from backprint.tools.diff.matching import common_places
     from backprint.tools.diff.nouns import Diff, GraphDiff
     from backprint.tools.diff.page import diff_data, page_of_diff
     from backprint.tools.diff.words import answer_line, diff_json

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
@@ -28,13 +29,11 @@ from backprint.tools.diff.matching import (
     Matching,
     Numbers,
     Wired,
-    common_places,
     input_changes,
     item_of,
     match_inputs,
     match_steps,
     matched_outputs,
-    number_of,
     output_changes,
     subgraphs_of,
     wired,
@@ -169,9 +168,9 @@ def _paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tup
     them those in the same order."""
     places: list[tuple[int, int]] = []
     if len(before) != len(after):
-        numbers: Numbers = {}
-        labels_a, labels_b = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
-        places = sorted(common_places(labels_a, labels_b))
+        hashes_a, hashes_b = ([hashes_of(pair) for pair in pairs] for pairs in (before, after))
+        blocks = SequenceMatcher(None, hashes_a, hashes_b, autojunk=False).get_matching_blocks()
+        places = [(left + place, right + place) for left, right, size in blocks for place in range(size)]
     low, start = 0, 0
     for high, stop in (*places, (len(before), len(after))):
         yield from zip_longest(range(low, high), range(start, stop))
@@ -240,8 +239,8 @@ def _compare_graphs(
     direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
 ) -> tuple[GraphDiff, Forward]:
     """Compare two graphs, and return what that says of the backward."""
-    matching = Matching(wired(before, numbers), wired(after, numbers), numbers)
     (left, numbers_a), (right, numbers_b) = numbered_walk(before), numbered_walk(after)
+    matching = Matching(wired(before, numbers, numbers_a), wired(after, numbers, numbers_b), numbers)
     same, only_sizes = left == right, False
     if not same:
         (small_left, numbers_a), (small_right, numbers_b) = (
@@ -252,6 +251,7 @@ def _compare_graphs(
     if same or only_sizes:
         _match_by_number(matching, numbers_a, numbers_b)
     else:
+        matching.keep_apart(forward)
         match_inputs(matching, forward, strictly=True)
         match_steps(matching, forward)
         match_inputs(matching, forward, strictly=False)
@@ -370,19 +370,15 @@ def _value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) ->
 
 def _different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
     """Yield what differs between two matched steps."""
-    if matching.arguments_in_b(a) != matching.b.takes[b]:
+    if matching.takes_in_b(a) != matching.b.takes[b]:
         inputs = True
     elif matching.a.strict[a] == matching.b.strict[b]:
         return
     else:
         inputs = False
-    left, right = matching.a.step_of(a), matching.b.step_of(b)
     form_a, form_b = (
-        forms.step_without_names(step, place)
-        for forms, step, place in (
-            (matching.a.nameless, left, a - matching.a.first),
-            (matching.b.nameless, right, b - matching.b.first),
-        )
+        graph.forms.step(graph.step_of(value), value - graph.first)
+        for graph, value in ((matching.a, a), (matching.b, b))
     )
     if form_a[0] != form_b[0]:
         yield "operator"
@@ -405,11 +401,7 @@ def follows(matching: Matching, a: int, parts: tuple[str, ...]) -> bool:
 
 def _type_differs(matching: Matching, a: int) -> bool:
     """Whether a value has another type than the one it is matched with."""
-    spec_a, spec_b = (
-        graph.nameless.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
-        for graph, value in ((matching.a, a), (matching.b, matching.to_b[a]))
-    )
-    return spec_a != spec_b
+    return matching.a.spec(a) != matching.b.spec(matching.to_b[a])
 
 
 def _other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:

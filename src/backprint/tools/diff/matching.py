@@ -1,184 +1,44 @@
 """Match the values and ports of two graphs: which step of one is which step of the other.
 
-Names of values do not count, and neither does the order of independent steps. `match_steps` is the algorithm. It works
-on graphs as numbers (`Wired`): a value is its place, and its operator and type are a label. Matches that are certain
-come first, because each one tells more values apart:
+Names of values do not count, and neither does the order of independent steps. `match_steps` works on graphs as numbers
+(`Wired`), in three passes:
 
-1. Steps that are the only ones with their label and their neighbors' (`_match_unique_steps`); from these, matches
-   spread along the arguments and users of matched steps (`_spread_matches`).
-2. Steps that make the same call of matched values (`_match_equal_calls`), or are the only gradient of the same step of
-   the forward (`_match_by_echo`).
-3. The rest in the order of steps, layer by layer (`_match_in_layers`): a longest common subsequence, first of steps
-   whose neighbors are alike too, then of steps alone.
-4. Steps that stand in the place of another (`_match_replaced`): `gelu` for `relu` between the same two layers.
+1. The same call of the same values, from the inputs down, and the same value for the same users, from the outputs up
+   (`_match_identical`). Where one step of a graph was edited, this matches all others.
+2. Layers are paired (`_paired_layers`), and the rows of their steps aligned (`_match_layers`). A row is in the order of
+   the canonical form, which is that of the program without its accidents.
+3. Neighbors of matched steps, as far as there is one alike (`_match_neighbors`); and steps that stand in the place of
+   another (`_match_replaced`): `gelu` for `relu` between the same two layers.
 
-Modules are kept apart as long as both graphs have them. Only at the end are steps matched across modules.
+Passes 2 and 3 are repeated with labels that say less and less of a step: first with what surrounds it, at last with its
+operator alone. Modules are kept apart as long as both graphs have them; only at the end are steps matched across them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any, TypeAlias
 
 from backprint.graph.canonical import versions
-from backprint.graph.folding.fold import block_of
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import (
-    Dict,
-    Graph,
-    List,
-    Port,
-    Ref,
-    ScalarSpec,
-    Size,
-    Slice,
-    Spec,
-    Step,
-    Sub,
-    TensorSpec,
-    Value,
-    leaves,
-    refs,
-)
-from backprint.graph.steps import used
+from backprint.graph.nouns import Graph, Leaf, Port, Ref, Spec, Step, Sub, Value, leaves, refs
+from backprint.graph.steps import used, with_leaves
+from backprint.graph.text import show, show_call, show_spec
 from backprint.tools.diff.nouns import PortChange
-
-# ---- The longest common subsequence of two sequences of numbers (Myers' O(ND) algorithm, in linear space)
-# Sequences that have little in common would take time with the square of their lengths. Where that begins, the search
-# continues from the furthest place it has reached, as GNU diff does: the result is a common subsequence,
-# but maybe not the longest.
-
-MOST_EDITS = 128
-"""After so many edits without an end, the search continues from the furthest place."""
-
-
-def common_places(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the places of a common subsequence, in no order."""
-    shared = set(left) & set(right)
-    at_left = [place for place, number in enumerate(left) if number in shared]
-    at_right = [place for place, number in enumerate(right) if number in shared]
-    a, b = [left[place] for place in at_left], [right[place] for place in at_right]
-    waiting = [(0, len(a), 0, len(b))]
-    while waiting:
-        low, high, start, stop = waiting.pop()
-        while low < high and start < stop and a[low] == b[start]:
-            yield at_left[low], at_right[start]
-            low, start = low + 1, start + 1
-        while low < high and start < stop and a[high - 1] == b[stop - 1]:
-            high, stop = high - 1, stop - 1
-            yield at_left[high], at_right[stop]
-        if low < high and start < stop:
-            x, y = _divided_at(a[low:high], b[start:stop])
-            waiting += [(low, low + x, start, start + y), (low + x, high, start + y, stop)]
-
-
-def _divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
-    """Return a place in each of two sequences, through which a shortest edit of one into the other passes.
-
-    The sequences begin and end with different numbers, so the place is not at an end of both. The search runs from both
-    ends, by diagonals `k = x - y`; where the two meet is such a place.
-    """
-    n, m = len(a), len(b)
-    delta = n - m
-    ahead, back = {1: 0}, {1: 0}
-    for edits in range((n + m + 1) // 2 + 1):
-        for k in range(-edits, edits + 1, 2):
-            x = _furthest_on_diagonal(ahead, k, edits, a, b, 1)
-            if delta % 2 and abs(delta - k) < edits and x + back.get(delta - k, -1) >= n and 0 <= x - k <= m:
-                return x, x - k
-        for k in range(-edits, edits + 1, 2):
-            x = _furthest_on_diagonal(back, k, edits, a, b, -1)
-            if not delta % 2 and abs(delta - k) <= edits and x + ahead.get(delta - k, -1) >= n and 0 <= x - k <= m:
-                return n - x, m - (x - k)
-        if edits >= MOST_EDITS:
-            break
-    x, y = max(((x, x - k) for k, x in ahead.items() if x <= n and 0 <= x - k <= m), key=sum)
-    return x, y
-
-
-def _furthest_on_diagonal(
-    reached: dict[int, int], k: int, edits: int, a: Sequence[int], b: Sequence[int], way: int
-) -> int:
-    """Return how far a way of so many edits comes on a diagonal, and remember it; `way` -1 walks from the ends."""
-    n, m = len(a), len(b)
-    down = k == -edits or (k != edits and reached.get(k - 1, -1) < reached.get(k + 1, -1))
-    x = reached.get(k + 1, 0) if down else reached.get(k - 1, -1) + 1
-    y = x - k
-    while 0 <= y < m and x < n and (a[x] == b[y] if way > 0 else a[n - 1 - x] == b[m - 1 - y]):
-        x, y = x + 1, y + 1
-    reached[k] = x
-    return x
-
-
-# ---- Layers: the modules up to the last number in their paths
-
-
-def _paired_blocks(a: Wired, b: Wired, of_forward: Mapping[str, str]) -> dict[str, str]:
-    """Return the layers of the first graph with those of the second.
-
-    The layers of a backward are paired as those of its forward are. Of the others, those with one name and equal steps
-    are paired first. If a layer was put in front of the others, all names move by
-    one: so layers with equal steps are paired next, in their order, whatever their names. Then come layers of one name,
-    whose steps changed; and of the rest, in their order, those that call mostly the same operators.
-    """
-    numbers: dict[tuple[int, ...], int] = {}
-    lefts, rights = _steps_of_blocks(a, numbers), _steps_of_blocks(b, numbers)
-    pairs = {left: right for left, right in of_forward.items() if left in lefts and right in rights}
-    open_a, open_b = _unpaired_names(lefts, rights, pairs)
-    pairs |= {name: name for name in open_a if name in open_b and lefts[name] == rights[name]}
-    open_a, open_b = _unpaired_names(lefts, rights, pairs)
-    places = common_places([lefts[name] for name in open_a], [rights[name] for name in open_b])
-    pairs |= {open_a[left]: open_b[right] for left, right in places}
-    open_a, open_b = _unpaired_names(lefts, rights, pairs)
-    pairs |= {name: name for name in open_a if name in open_b}
-    open_a, open_b = _unpaired_names(lefts, rights, pairs)
-    kinds_a, kinds_b = _operators_of_blocks(a), _operators_of_blocks(b)
-    for left in open_a:
-        right = next((name for name in open_b if _mostly_alike(kinds_a[left], kinds_b[name])), None)
-        if right is not None:
-            pairs[left] = right
-            open_b = open_b[open_b.index(right) + 1 :]
-    return pairs
-
-
-def _steps_of_blocks(graph: Wired, numbers: dict[tuple[int, ...], int]) -> dict[str, int]:
-    """Return the layers in the order of their first steps, each with a number for what its steps are."""
-    rows: dict[str, list[int]] = defaultdict(list)
-    for value in range(graph.first, len(graph.takes)):
-        rows[graph.block(value)].append(graph.strict[value])
-    return {name: numbers.setdefault(tuple(row), len(numbers)) for name, row in rows.items()}
-
-
-def _operators_of_blocks(graph: Wired) -> dict[str, frozenset[int]]:
-    """Return the operators that each layer calls."""
-    rows: dict[str, set[int]] = defaultdict(set)
-    for value in range(graph.first, len(graph.takes)):
-        rows[graph.block(value)].add(graph.loose[value])
-    return {name: frozenset(row) for name, row in rows.items()}
-
-
-def _mostly_alike(left: frozenset[int], right: frozenset[int]) -> bool:
-    """Whether two layers share at least half of the operators that they call."""
-    return 2 * len(left & right) >= len(left | right)
-
-
-def _unpaired_names(
-    lefts: Mapping[str, int], rights: Mapping[str, int], pairs: Mapping[str, str]
-) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the layers of both sides that are not paired."""
-    paired_names = set(pairs.values())
-    return [name for name in lefts if name not in pairs], [name for name in rights if name not in paired_names]
-
 
 # ---- A graph as numbers
 
 OUT = -1
 """In place of a step that takes a value: the graph returns it."""
 
-Numbers = dict[Any, int]
+SAVED = -1
+"""In place of the number of a port: the value is saved for the backward, under a name that does not count."""
+
+Numbers: TypeAlias = dict[Any, int]
 """Labels by what they stand for. Both graphs share one table, so equal numbers mean the same."""
 
 
@@ -195,12 +55,19 @@ class Wired:
     """A label for each value: operator, constants and type of a step, role and type of an input."""
     loose: Sequence[int]
     """A label for each value without constants and types: the operator of a step, the role of an input."""
-    nameless: _NamelessForms
+    rank: Sequence[int]
+    """The place of each value in the canonical form."""
+    forms: _NamelessForms
 
     @property
     def first(self) -> int:
         """The value of the first step; those before it are inputs."""
         return len(self.graph.inputs)
+
+    @property
+    def steps(self) -> range:
+        """The values of all steps."""
+        return range(self.first, len(self.takes))
 
     def step_of(self, value: int) -> Step:
         """Return the step that makes a value."""
@@ -211,52 +78,49 @@ class Wired:
         source = self.step_of(value).source if value >= self.first else None
         return source.module if source is not None else ""
 
-    def block(self, value: int) -> str:
+    def layer(self, value: int) -> str:
         """Return its module up to the last number: the layer."""
-        return block_of(self.step_of(value)) if value >= self.first else ""
+        return layer_of(self.module(value))
+
+    def spec(self, value: int) -> str:
+        """Return the type of a value, without the names of symbols."""
+        of = self.graph.inputs[value] if value < self.first else self.step_of(value)
+        return self.forms.spec(of.spec)
 
 
-def wired(graph: Graph, numbers: Numbers) -> Wired:
-    """Return a graph as numbers."""
-    first = len(graph.inputs)
+def wired(graph: Graph, numbers: Numbers, walk: Iterable[str]) -> Wired:
+    """Return a graph as numbers; `walk` has the names of its values in the order of the canonical form."""
+    first, forms = len(graph.inputs), _NamelessForms(graph)
     places = {port.local: place for place, port in enumerate(graph.inputs)}
     places |= {step.name: first + place for place, step in enumerate(graph.steps) if not step.is_guard}
     takes: list[tuple[int, ...]] = [()] * first
-    users: list[list[tuple[int, int]]] = [[] for _ in range(first + len(graph.steps))]
-    for place, step in enumerate(graph.steps, first):
-        arguments = tuple(places[name] for name in used(step))
-        takes.append(arguments)
-        for count, value in enumerate(arguments):
-            users[value].append((place, count))
+    takes += [tuple(places[name] for name in used(step)) for step in graph.steps]
+    users: list[list[tuple[int, int]]] = [[] for _ in takes]
+    for value, arguments in enumerate(takes):
+        for count, argument in enumerate(arguments):
+            users[argument].append((value, count))
     for port, result in zip(graph.outputs, graph.results, strict=True):
-        end = number_of((port.role, port.name if port.role != "saved" else ""), numbers)
+        end = number_of((port.role, port.name), numbers) if port.role != "saved" else SAVED
         for name in refs(result):
             users[places[name]].append((OUT, end))
-    nameless = _NamelessForms(graph)
-    strict = [number_of((port.role, nameless.spec(port.spec)), numbers) for port in graph.inputs]
-    strict += [number_of(nameless.step_without_names(step, place), numbers) for place, step in enumerate(graph.steps)]
+    strict = [number_of((port.role, forms.spec(port.spec)), numbers) for port in graph.inputs]
+    strict += [number_of(forms.step(step, place), numbers) for place, step in enumerate(graph.steps)]
     loose = [number_of((port.role,), numbers) for port in graph.inputs]
     loose += [number_of((step.target,), numbers) for step in graph.steps]
-    return Wired(graph, places, takes, users, strict, loose, nameless)
+    ranks = {name: place for place, name in enumerate(walk)}
+    rank = [ranks[port.local] for port in graph.inputs] + [ranks.get(step.name, -1) for step in graph.steps]
+    return Wired(graph, places, takes, users, strict, loose, rank, forms)
+
+
+def layer_of(path: str) -> str:
+    """Return a path up to its last number: `layers.3` for `layers.3.mlp`; or ''."""
+    layer = re.match(r"(?:[^.]*\.)*\d+(?=\.|\Z)", path)
+    return layer[0] if layer is not None else ""
 
 
 def number_of(what: Any, numbers: Numbers) -> int:
     """Return the label of something, a new one if the table does not have it."""
     return numbers.setdefault(what, len(numbers))
-
-
-def _labels_with_neighbors(graph: Wired, labels: Sequence[int], numbers: Numbers) -> list[int]:
-    """Return a label for each value that includes the labels of its arguments and users."""
-    widened = []
-    for value, label in enumerate(labels):
-        users = sorted((labels[user] if user != OUT else OUT, place) for user, place in graph.users[value])
-        widened.append(
-            number_of((label, tuple(labels[argument] for argument in graph.takes[value]), tuple(users)), numbers)
-        )
-    return widened
-
-
-# ---- What stands in a step, without names
 
 
 class _NamelessForms:
@@ -267,64 +131,31 @@ class _NamelessForms:
         self.hashes = {name: sub.hash() for name, sub in graph.subgraphs}
         self.versions = versions(graph)
         self.symbols = dict.fromkeys((symbol.name for symbol in graph.symbols), "")
-        self.used = 0
 
-    def step_without_names(self, step: Step, place: int) -> Any:
+    def step(self, step: Step, place: int) -> tuple[str, str, str, tuple[int, ...], tuple[str, ...]]:
         """Return the operator of a step, its arguments without names, its type, how often the values that it takes were
         changed before, and its subgraphs."""
+        args = [with_leaves(value, _blank) for value in step.args]
+        arguments = show_call(args, tuple((key, with_leaves(value, _blank)) for key, value in step.kwargs))
         changed = tuple(self.versions.get((place, name), 0) for name in used(step)) if self.versions else ()
-        called = tuple(self.hashes[name] for name in subgraphs_of(step)) if self.hashes else ()
-        return step.target, self.arguments(step), self.spec(step.spec), changed if any(changed) else (), called
+        called = tuple(self.hashes[name] for name in subgraphs_of(step))
+        return step.target, arguments, self.spec(step.spec), changed if any(changed) else (), called
 
-    def arguments(self, step: Step) -> Any:
-        """Return the constants of a step, each with its place."""
-        return tuple(map(self.value, step.args)), tuple((key, self.value(value)) for key, value in step.kwargs)
-
-    def value(self, value: Value) -> Any:
-        """Return an argument without names. Texts tell True from 1, -0.0 from 0.0, and find nan equal to itself."""
-        match value:
-            case Ref():
-                return "*"
-            case Sub():
-                return "sub"  # which one, `step_without_names` tells apart
-            case tuple():
-                return ("tuple", *map(self.value, value))
-            case List(items):
-                return ("list", *map(self.value, items))
-            case Slice(start, stop, step):
-                return ("slice", self.value(start), self.value(stop), self.value(step))
-            case Dict(items):
-                return ("dict", *((self.value(key), self.value(item)) for key, item in items))
-        return type(value).__name__, repr(value)
-
-    def spec(self, spec: Spec) -> Any:
+    def spec(self, spec: Spec) -> str:
         """Return a type without the names of symbols."""
-        if not self.symbols:
-            return spec
-        match spec:
-            case tuple():
-                return tuple(map(self.spec, spec))
-            case ScalarSpec(kind, expression) if expression:
-                return kind, self.size(expression)
-            case TensorSpec(dtype, shape, stride, offset, device, layout) if symbolic(spec):
-                strides = None if stride is None else tuple(map(self.size, stride))
-                return dtype, tuple(map(self.size, shape)), strides, self.size(offset), device, layout
-        return spec
-
-    def size(self, size: Size) -> Size:
-        """Return a size with symbols by number."""
-        return re.sub(r"[A-Za-z_]\w*", self.renamed, size) if isinstance(size, str) else size
+        text = show_spec(spec)
+        return re.sub(r"[A-Za-z_]\w*", self.renamed, text) if self.symbols else text
 
     def renamed(self, match: re.Match[str]) -> str:
+        """Return the number of a symbol, a new one if it has none; another word as it is."""
         if self.symbols.get(match[0]) == "":
-            self.symbols[match[0]] = f"${self.used}"
-            self.used += 1
+            self.symbols[match[0]] = f"${sum(map(bool, self.symbols.values()))}"
         return self.symbols.get(match[0], match[0])
 
 
-def symbolic(spec: TensorSpec) -> bool:
-    """Whether a type has sizes that are not numbers."""
-    return any(isinstance(size, str) for size in (*spec.shape, *(spec.stride or ()), spec.offset))
+def _blank(leaf: Leaf) -> Value:
+    """Return a constant as it is, and a name without its letters."""
+    return type(leaf)("_") if isinstance(leaf, Ref | Sub) else leaf
 
 
 def subgraphs_of(step: Step) -> list[str]:
@@ -333,7 +164,7 @@ def subgraphs_of(step: Step) -> list[str]:
     return [leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)]
 
 
-# ---- Steps
+# ---- What is matched so far
 
 Labels: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """A label for each value of both graphs."""
@@ -347,73 +178,49 @@ Items: TypeAlias = Mapping[str, tuple[str, int]]
 Echoed: TypeAlias = tuple[str, frozenset[int]]
 """The kind of an echo, and the steps of the second forward that it names."""
 
-FEW = 8
-"""How many equal calls of the same values are compared by their surroundings."""
-
-ROUNDS = 8
-"""How often values are told apart by what was matched before."""
-
-MOST_USERS = 256
-"""A value that more steps take says little about any of them."""
-
 
 class Matching:
-    """The values of two graphs that are matched so far."""
+    """The values of two graphs that are matched so far, and which ones may be."""
 
     def __init__(self, a: Wired, b: Wired, numbers: Numbers) -> None:
         self.a, self.b, self.numbers = a, b, numbers
         self.to_b: dict[int, int] = {}
         self.to_a: dict[int, int] = {}
-        self.blocks: dict[str, str] = {}
-        self.modules: tuple[Sequence[str], Sequence[str]] = ([], [])
-        """The module of each value; those of the first graph have the names that they have in the second."""
-        self.shared: frozenset[str] | None = None
-        """Modules that both graphs have: none of their steps is matched with a step of another module."""
-
+        self.layers: dict[str, str] = {}
+        self.groups: tuple[Sequence[str], Sequence[str]] = ([""] * len(a.takes), [""] * len(b.takes))
+        """The module of each value, where both graphs have it: steps of two groups are kept apart. Those of the first
+        graph have the names that they have in the second."""
         self.echoed: tuple[Mapping[int, Echoed], Mapping[int, Echoed]] = ({}, {})
-        """The echoes of the steps of a backward that are known: the kind, and the steps of the forward."""
+        """The echoes of the steps of a backward, as far as both forwards have what they name. Steps that compute
+        gradients of different steps are kept apart, too: in the backward of `x.sin() + x.cos()`, both gradients are a
+        `mul` with the tangent."""
 
-    def keep_echoes(self, echoes: tuple[Echoes, Echoes]) -> None:
-        """From now on, match no steps that compute gradients of different steps of the forward.
-
-        In the backward of `x.sin() + x.cos()`, both gradients are a `mul` with the tangent. Without their echoes, the
-        order in which a program calls the two functions would decide which is which.
-        """
-        self.echoed = _echoed_steps(self.a, echoes[0]), _echoed_steps(self.b, echoes[1])
-
-    def keep_modules(self, forward: Forward) -> None:
-        """From now on, match only steps of one module, or of modules that only one graph has.
+    def keep_apart(self, forward: Forward) -> None:
+        """From now on, match only steps of one module and of one echo.
 
         The modules of a backward are paired as those of its forward are: a wrapper around a layer puts a name into the
         paths of all modules inside.
         """
-        self.blocks = _paired_blocks(self.a, self.b, forward.blocks)
-        modules_a = [
-            forward.modules.get(self.a.module(value)) or self.module_in_b(value) for value in range(len(self.a.takes))
+        a, b = self.a, self.b
+        places_a, places_b = (_places_of_modules(graph) for graph in (a, b))
+        rows = [
+            {layer: sum(modules.values(), Counter()) for layer, modules in places.items()}
+            for places in (places_a, places_b)
         ]
-        modules_b = [self.b.module(value) for value in range(len(self.b.takes))]
-        self.modules = modules_a, modules_b
-        self.shared = frozenset(modules_a[self.a.first :]) & frozenset(modules_b[self.b.first :])
+        self.layers = _paired(rows[0], rows[1], forward.layers)
+        modules: dict[str, str] = {}
+        for left, right in self.layers.items():
+            modules |= _paired(places_a[left], places_b[right], forward.modules)
+        shared = set(modules.values())
+        self.groups = (
+            [modules.get(a.module(value), "") for value in range(len(a.takes))],
+            [name if (name := b.module(value)) in shared else "" for value in range(len(b.takes))],
+        )
+        self.echoed = _echoed_steps(a, forward.echoes[0]), _echoed_steps(b, forward.echoes[1])
 
-    def module_in_b(self, a: int) -> str:
-        """Return the module of a value of the first graph, in the layer of the second that is paired with its own."""
-        block, module = self.a.block(a), self.a.module(a)
-        return self.blocks.get(block, block) + module[len(block) :]
-
-    def group(self, side: int, value: int) -> str:
-        """Return the module of a value if both graphs have it, else an empty text: steps of two groups are kept
-        apart."""
-        module = self.modules[side][value]
-        return module if self.shared is not None and module in self.shared else ""
-
-    def may_match(self, a: int, b: int) -> bool:
-        """Whether two values may be matched, as far as their modules and their echoes go."""
-        if self.shared is None or a < self.a.first or b < self.b.first:
-            return True
-        echo_a, echo_b = self.echoed[0].get(a), self.echoed[1].get(b)
-        if echo_a is not None and echo_b is not None and echo_a[0] == echo_b[0] and echo_a[1].isdisjoint(echo_b[1]):
-            return False
-        return self.group(0, a) == self.group(1, b)
+    def keep_together(self) -> None:
+        """From now on, match steps of any two modules: one was renamed in part, or a step moved to another."""
+        self.groups, self.echoed = ([""] * len(self.a.takes), [""] * len(self.b.takes)), ({}, {})
 
     def join(self, a: int, b: int) -> None:
         """Match two values."""
@@ -421,222 +228,195 @@ class Matching:
 
     def open_both(self, a: int, b: int) -> bool:
         """Whether two values may be matched, and neither of them is."""
-        return a not in self.to_b and b not in self.to_a and self.may_match(a, b)
+        if a in self.to_b or b in self.to_a or self.groups[0][a] != self.groups[1][b]:
+            return False
+        left, right = self.echoed[0].get(a), self.echoed[1].get(b)
+        return left is None or right is None or left[0] != right[0] or not left[1].isdisjoint(right[1])
 
     def unmatched(self) -> tuple[list[int], list[int]]:
         """Return the steps of both graphs that are not matched."""
-        return (
-            [value for value in range(self.a.first, len(self.a.takes)) if value not in self.to_b],
-            [value for value in range(self.b.first, len(self.b.takes)) if value not in self.to_a],
-        )
+        return [a for a in self.a.steps if a not in self.to_b], [b for b in self.b.steps if b not in self.to_a]
 
-    def arguments_in_b(self, a: int) -> tuple[int, ...] | None:
-        """Return what a step takes, as values of the second graph; None if some of it is not matched."""
-        arguments = tuple(self.to_b.get(value, -1) for value in self.a.takes[a])
-        return None if -1 in arguments else arguments
+    def takes_in_b(self, a: int) -> tuple[int, ...]:
+        """Return what a step takes, as values of the second graph; OPEN for what is not matched."""
+        return tuple(self.to_b.get(value, OPEN) for value in self.a.takes[a])
+
+    def users_in_b(self, a: int) -> list[tuple[int, int]]:
+        """Return what takes a value, as values of the second graph, in order; OPEN for what is not matched."""
+        users = ((user if user == OUT else self.to_b.get(user, OPEN), place) for user, place in self.a.users[a])
+        return sorted(users)
+
+
+OPEN = -2
+"""In place of a value that is not matched."""
 
 
 def _echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
     """Return the echoes of a graph's steps, those that name only steps which both forwards have."""
     echoed = {}
-    for place, step in enumerate(graph.graph.steps, graph.first):
-        if step.echo is not None and all(name in echoes for name in step.echo.names):
-            echoed[place] = step.echo.kind, frozenset(echoes[name] for name in step.echo.names)
+    for value in graph.steps:
+        echo = graph.step_of(value).echo
+        if echo is not None and all(name in echoes for name in echo.names):
+            echoed[value] = echo.kind, frozenset(echoes[name] for name in echo.names)
     return echoed
 
 
 def match_steps(matching: Matching, forward: Forward) -> None:
     """Match the steps of two graphs, some inputs of which are matched already; `forward` has what is known of the
-    forwards of two backwards.
-
-    `strict` labels have the operator, constants and type of a step, `loose` ones the operator alone.
-    """
-    strict: Labels = matching.a.strict, matching.b.strict
+    forwards of two backwards."""
     loose: Labels = matching.a.loose, matching.b.loose
-    matching.keep_modules(forward)
-    matching.keep_echoes(forward.echoes)
-    for _ in range(ROUNDS):  # a neighbor that is matched is known by its match, so each round tells more steps apart
-        count = len(matching.to_b)
-        _match_unique_steps(matching, strict)
-        _spread_matches(matching, strict, list(matching.to_b))
-        if len(matching.to_b) == count:
-            break
-    _match_equal_calls(matching, strict)
-    _match_by_echo(matching, strict, forward.echoes)
-    _spread_matches(matching, strict, list(matching.to_b))
-    for labels in (strict, loose):
-        # Two of twelve equal layers may differ in one step. Labels that include two rings of neighbors match the steps
-        # around it with their own counterparts before the step itself is matched by its bare label.
-        widened = [labels]
-        for _ in range(2):
-            widened.append(_with_neighbors(matching, widened[-1]))
-        for labels_to_try in reversed(widened):
-            _match_in_layers(matching, labels_to_try)
-            _match_equal_calls(matching, labels)
-            _spread_matches(matching, labels, list(matching.to_b))
+    strict: Labels = matching.a.strict, matching.b.strict
+    echoed = _with_echoes(matching, strict)
+    around = _with_neighbors(matching, echoed)
+    rings = _with_neighbors(matching, around)
+    _match_identical(matching, rings)
+    for labels in (rings, around, echoed, strict, loose):
+        _match_layers(matching, labels)
+        _match_identical(matching, strict)
+        _match_neighbors(matching, labels)
     _drop_unsupported(matching)
     _match_replaced(matching)
-    # From here on across modules: a module that was renamed in part, or a step that moved to another.
-    matching.shared = None
-    _match_equal_calls(matching, strict)
-    _match_in_order(matching, _with_neighbors(matching, _with_neighbors(matching, strict)), *matching.unmatched())
-    _spread_matches(matching, strict, list(matching.to_b))
-    _drop_unsupported(matching)
+    matching.keep_together()
+    _match_identical(matching, strict)
+    _match_neighbors(matching, strict)
     _match_replaced(matching)
+
+
+def _with_echoes(matching: Matching, labels: Labels) -> Labels:
+    """Return labels of both graphs that include the echoes that are known."""
+    rows = [
+        [number_of((label, echoed.get(value)), matching.numbers) for value, label in enumerate(row)]
+        for row, echoed in zip(labels, matching.echoed, strict=True)
+    ]
+    return rows[0], rows[1]
 
 
 def _with_neighbors(matching: Matching, labels: Labels) -> Labels:
-    """Return labels of both graphs that include the neighbors' labels."""
-    return _labels_with_neighbors(matching.a, labels[0], matching.numbers), _labels_with_neighbors(
-        matching.b, labels[1], matching.numbers
-    )
+    """Return labels of both graphs that include the labels of arguments and users."""
+    rows: list[list[int]] = []
+    for graph, row in zip((matching.a, matching.b), labels, strict=True):
+        rows.append([])
+        for value, label in enumerate(row):
+            users = sorted((row[user] if user != OUT else OUT, place) for user, place in graph.users[value])
+            arguments = tuple(row[argument] for argument in graph.takes[value])
+            rows[-1].append(number_of((label, arguments, tuple(users)), matching.numbers))
+    return rows[0], rows[1]
 
 
-# ---- The same call of the same values
+# ---- The first pass: the same call of the same values
 
 
-def _match_equal_calls(matching: Matching, labels: Labels) -> None:
-    """Match steps that make the same call of matched values.
-
-    If several do, as `t(weight)` of a shared weight, those in one module with the same users are matched, in their
-    order; FEW of them are compared.
-    """
-    index: dict[tuple[int, tuple[int, ...], str], list[int]] = defaultdict(list)
+def _match_identical(matching: Matching, labels: Labels) -> None:
+    """Match steps that make the same call of matched values, from the first on; then those whose value is taken by
+    matched steps in the same places, from the last on."""
+    b = matching.b
     lefts, rights = matching.unmatched()
-    for b in reversed(rights):
-        index[labels[1][b], matching.b.takes[b], matching.group(1, b)].append(b)
-    for a in lefts:
-        arguments = matching.arguments_in_b(a)
-        equal_calls = index.get((labels[0][a], arguments, matching.group(0, a)), []) if arguments is not None else []
-        if equal_calls:
-            b = min(equal_calls[-FEW:], key=lambda b: _unlikeness(matching, a, b))
-            equal_calls.remove(b)
-            matching.join(a, b)
+
+    def match(values: Iterable[int], key_in_a: Callable[[int], Any], keys: Mapping[Any, list[int]]) -> None:
+        for left in values:
+            right = next(
+                (b for b in keys.get((labels[0][left], key_in_a(left)), ()) if matching.open_both(left, b)), None
+            )
+            if right is not None:
+                matching.join(left, right)
+
+    calls: dict[Any, list[int]] = defaultdict(list)
+    uses: dict[Any, list[int]] = defaultdict(list)
+    for right in sorted(rights, key=b.rank.__getitem__):
+        calls[labels[1][right], b.takes[right]].append(right)
+        if any(user != (OUT, SAVED) for user in b.users[right]):
+            uses[labels[1][right], tuple(sorted(b.users[right]))].append(right)
+    match(lefts, matching.takes_in_b, calls)
+    match(reversed(lefts), lambda left: tuple(matching.users_in_b(left)), uses)
 
 
-def _unlikeness(matching: Matching, a: int, b: int) -> tuple[bool, int, int]:
-    """Return how much modules, arguments and users of two equal calls differ; the least is the best match."""
-    takes, _, users, _ = _agreement(matching, a, b, matched_only=True)
-    return matching.modules[0][a] != matching.modules[1][b], -takes - users, b
+# ---- The second pass: layer by layer
 
 
-def _match_unique_steps(matching: Matching, labels: Labels) -> None:
-    """Match steps that are the only ones in their module with their label and their neighbors.
+def _places_of_modules(graph: Wired) -> dict[str, dict[str, Counter[int]]]:
+    """Return the layers, and the modules of each, in the order of their first steps, with how often a module has a step
+    of each label."""
+    places: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    for value in graph.steps:
+        places[graph.layer(value)][graph.module(value)][graph.strict[value]] += 1
+    return places
 
-    A neighbor that is matched is identified by its match, any other by its label.
+
+def _paired(
+    before: Mapping[str, Counter[int]], after: Mapping[str, Counter[int]], known: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the layers or modules of the first graph with those of the second.
+
+    Those of a backward are paired as those of its forward are. The others are paired by their names, by their places,
+    or as their steps align, whichever pairs the most steps that are alike: a layer that was put in front of the others
+    moves all names by one.
     """
-    keys = [_neighbor_keys(matching, side, labels[side], values) for side, values in enumerate(matching.unmatched())]
-    for key, lefts in keys[0].items():
-        rights = keys[1].get(key, ())
-        if len(lefts) == len(rights) == 1 and matching.open_both(lefts[0], rights[0]):
-            matching.join(lefts[0], rights[0])
+    pairs = {left: right for left, right in known.items() if left in before and right in after}
+    lefts = [name for name in before if name not in pairs]
+    taken = set(pairs.values())
+    rights = [name for name in after if name not in taken]
+    contents_a = [frozenset(before[name].items()) for name in lefts]
+    contents_b = [frozenset(after[name].items()) for name in rights]
+    blocks = SequenceMatcher(None, contents_a, contents_b, autojunk=False).get_matching_blocks()
+    ways: list[dict[str, str]] = [
+        {name: name for name in lefts if name in after and name not in taken},
+        {lefts[left + place]: rights[right + place] for left, right, size in blocks for place in range(size)},
+        dict(zip(lefts, rights, strict=False)),
+    ]
+    alike = {row: (before[row[0]] & after[row[1]]).total() for way in ways for row in way.items()}
+    ways.sort(key=lambda way: -sum(alike[row] for row in way.items()))  # of equally good ones, the first
+    for left, right in (row for way in ways for row in way.items()):  # what one way leaves open, another may pair
+        most = max(before[left].total(), after[right].total())
+        if left not in pairs and right not in taken and (left == right or 2 * alike[left, right] >= most):
+            pairs[left] = right
+            taken.add(right)
+    return pairs
 
 
-def _neighbor_keys(
-    matching: Matching, side: int, labels: Sequence[int], values: Sequence[int]
-) -> dict[tuple[object, ...], list[int]]:
-    """Return steps by what they are and by their neighbors."""
-    graph = (matching.a, matching.b)[side]
-
-    def known(value: int) -> int:
-        other = value if side and value in matching.to_a else matching.to_b.get(value, -1) if not side else -1
-        return -2 - other if other >= 0 else labels[value]
-
-    table: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for value in values:
-        arguments = tuple(map(known, graph.takes[value]))
-        users = tuple(sorted((known(user) if user != OUT else OUT, place) for user, place in graph.users[value]))
-        table[labels[value], arguments, users, matching.group(side, value)].append(value)
-    return table
-
-
-def _match_by_echo(matching: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
-    """Match steps that are the only ones of their kind that compute the gradient of the same step, in one module."""
-    keys: list[dict[tuple[object, ...], list[int]]] = []
-    for graph, modules, labels_of_side, numbers_of_names, values in zip(
-        (matching.a, matching.b), matching.modules, labels, echoes, matching.unmatched(), strict=True
-    ):
-        table: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        for value in values:
-            echo = graph.step_of(value).echo
-            if echo is not None:
-                names = tuple(numbers_of_names.get(name, -1) for name in echo.names)
-                table[labels_of_side[value], echo.kind, names, modules[value]].append(value)
-        keys.append(table)
-    for key, lefts in keys[0].items():
-        rights = keys[1].get(key, [])
-        if len(lefts) == len(rights) == 1:
-            matching.join(lefts[0], rights[0])
-
-
-# ---- The order of steps
-
-
-def _match_in_layers(matching: Matching, labels: Labels) -> None:
-    """Match steps in their order, layer by layer. Equal layers are compared once."""
+def _match_layers(matching: Matching, labels: Labels) -> None:
+    """Align the open steps of paired layers. Equal layers are aligned once."""
     rows: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
     for graph, row, values in zip((matching.a, matching.b), rows, matching.unmatched(), strict=True):
-        for value in values:
-            row[graph.block(value)].append(value)
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
-    for block, lefts in rows[0].items():
-        other = matching.blocks.get(block)
+        for value in sorted(values, key=graph.rank.__getitem__):
+            row[graph.layer(value)].append(value)
+    known: dict[Any, Any] = {}
+    for layer, lefts in rows[0].items():
+        other = matching.layers.get(layer)
         rights = rows[1].get(other, []) if other is not None else []
-        labels_a, labels_b = (
-            _labels_of_layer(matching, 0, labels, lefts, block if other is None else other),
-            _labels_of_layer(matching, 1, labels, rights, other or ""),
+        row_a, row_b = (
+            tuple((labels[side][value], matching.groups[side][value].removeprefix(other or "")) for value in values)
+            for side, values in enumerate((lefts, rights))
         )
-        places = known.get((labels_a, labels_b))
-        if places is None:
-            places = known[labels_a, labels_b] = list(common_places(labels_a, labels_b))
-        for left, right in places:
-            matching.join(lefts[left], rights[right])
+        if (row_a, row_b) not in known:
+            known[row_a, row_b] = SequenceMatcher(None, row_a, row_b).get_matching_blocks()
+        for left, right, size in known[row_a, row_b]:
+            for a, b in zip(lefts[left : left + size], rights[right : right + size], strict=True):
+                if matching.open_both(a, b):
+                    matching.join(a, b)
 
 
-def _labels_of_layer(
-    matching: Matching, side: int, labels: Labels, values: Sequence[int], block: str
-) -> tuple[int, ...]:
-    """Return what the steps of a layer are, and in which of its modules; `block` is its name in the second graph."""
-    modules = matching.modules[side]
-    return tuple(
-        number_of((labels[side][value], modules[value].removeprefix(block)), matching.numbers) for value in values
-    )
+# ---- The third pass: neighbors of what is matched
 
 
-def _match_in_order(matching: Matching, labels: Labels, lefts: Sequence[int], rights: Sequence[int]) -> None:
-    """Match steps in their order, in whatever modules they are."""
-    labels_a, labels_b = [labels[0][value] for value in lefts], [labels[1][value] for value in rights]
-    for left, right in common_places(labels_a, labels_b):
-        matching.join(lefts[left], rights[right])
-
-
-# ---- Neighbors of what is matched
-
-
-def _spread_matches(matching: Matching, labels: Labels, waiting: list[int]) -> None:
-    """Match what matched steps take, and what takes them, as far as it is alike."""
+def _match_neighbors(matching: Matching, labels: Labels) -> None:
+    """Match what matched steps take, and what takes them, as far as it is the only one of its kind."""
+    a, b = matching.a, matching.b
+    waiting = list(matching.to_b)
     while waiting:
-        a = waiting.pop()
-        b = matching.to_b[a]
-        for left, right in zip(matching.a.takes[a], matching.b.takes[b], strict=False):
-            if labels[0][left] == labels[1][right] and matching.open_both(left, right):
-                matching.join(left, right)
-                waiting.append(left)
-        for left, right in _matching_users(matching, labels, a, b):
-            if matching.open_both(left, right):
-                matching.join(left, right)
-                waiting.append(left)
-
-
-def _matching_users(matching: Matching, labels: Labels, a: int, b: int) -> Iterable[tuple[int, int]]:
-    """Yield open users of two matched values that are the only ones of their kind."""
-    lefts, rights = (
-        _open_users(matching.a, labels[0], a, matching.to_b),
-        _open_users(matching.b, labels[1], b, matching.to_a),
-    )
-    for kind in lefts.keys() & rights.keys() if lefts and rights else ():
-        if len(lefts[kind]) == len(rights[kind]) == 1:
-            yield lefts[kind][0], rights[kind][0]
+        left = waiting.pop()
+        right = matching.to_b[left]
+        pairs = list(zip(a.takes[left], b.takes[right], strict=False))
+        kinds_a = _open_users(a, labels[0], left, matching.to_b)
+        kinds_b = _open_users(b, labels[1], right, matching.to_a) if kinds_a else {}
+        pairs += [
+            (users[0], kinds_b[kind][0])
+            for kind, users in kinds_a.items()
+            if len(users) == len(kinds_b.get(kind, ())) == 1
+        ]
+        for one, two in pairs:
+            if labels[0][one] == labels[1][two] and matching.open_both(one, two):
+                matching.join(one, two)
+                waiting.append(one)
 
 
 def _open_users(
@@ -650,34 +430,17 @@ def _open_users(
     return kinds
 
 
-# ---- What stands in the place of another
-
-
-def _agreement(matching: Matching, a: int, b: int, matched_only: bool = False) -> tuple[int, int, int, int]:
-    """Return how many arguments of two steps are matched with each other, of how many; then the two numbers for users.
-
-    Without `matched_only`, two values of which neither is matched agree too, if they may be matched.
-    """
+def _shared_neighbors(matching: Matching, a: int, b: int) -> tuple[int, bool]:
+    """Return how many arguments and users of two steps are matched with each other; and whether the arguments all are,
+    and the users are but for those that are open on both sides."""
     lefts, rights = matching.a.takes[a], matching.b.takes[b]
-    takes = sum(agree(matching, left, right, matched_only) for left, right in zip(lefts, rights, strict=False))
-    users_a = [(matching.to_b.get(user, -2) if user != OUT else OUT, place) for user, place in matching.a.users[a]]
-    users_b = [(user if user == OUT or user in matching.to_a else -2, place) for user, place in matching.b.users[b]]
-    if matched_only:
-        users_a, users_b = (
-            [user_and_place for user_and_place in users_a if user_and_place[0] != -2],
-            [user_and_place for user_and_place in users_b if user_and_place[0] != -2],
-        )
-    users = (
-        sum(min(users_a.count(user_and_place), users_b.count(user_and_place)) for user_and_place in set(users_a))
-        if len(users_a) + len(users_b) <= MOST_USERS
-        else 0
+    arguments = sum(matching.to_b.get(left) == right for left, right in zip(lefts, rights, strict=False))
+    users_a = Counter(matching.users_in_b(a))
+    users_b = Counter(
+        (user if user == OUT or user in matching.to_a else OPEN, place) for user, place in matching.b.users[b]
     )
-    return takes, max(len(lefts), len(rights)), users, max(len(matching.a.users[a]), len(matching.b.users[b]))
-
-
-def agree(matching: Matching, left: int, right: int, matched_only: bool) -> bool:
-    """Whether two arguments are matched with each other."""
-    return matching.to_b.get(left) == right or (not matched_only and matching.open_both(left, right))
+    users = sum(count for (user, _), count in (users_a & users_b).items() if user != OPEN)
+    return arguments + users, arguments == len(lefts) == len(rights) and users_a == users_b
 
 
 def _drop_unsupported(matching: Matching) -> None:
@@ -686,67 +449,48 @@ def _drop_unsupported(matching: Matching) -> None:
     The order of steps alone may match the `add` of one residual with that of another. If all that surrounds them says
     otherwise, both were added or removed.
     """
-    wrong_pairs = []
-    for a, b in matching.to_b.items():
-        if a >= matching.a.first:
-            takes, _, users, _ = _agreement(matching, a, b, matched_only=True)
-            if not takes + users and (
-                _has_matched_neighbor(matching.a, a, matching.to_b)
-                or _has_matched_neighbor(matching.b, b, matching.to_a)
-            ):
-                wrong_pairs.append((a, b))
+    wrong_pairs = [
+        (a, b)
+        for a, b in matching.to_b.items()
+        if a >= matching.a.first
+        and not _shared_neighbors(matching, a, b)[0]
+        and (_has_matched_neighbor(matching.a, a, matching.to_b) or _has_matched_neighbor(matching.b, b, matching.to_a))
+    ]
     for a, b in wrong_pairs:
         del matching.to_b[a], matching.to_a[b]
 
 
 def _has_matched_neighbor(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
     """Whether a neighbor of a step is matched."""
-    return any(argument in done for argument in graph.takes[value]) or any(
-        user in done for user, _ in graph.users[value]
-    )
+    return any(other in done for other in (*graph.takes[value], *(user for user, _ in graph.users[value])))
+
+
+MOST_USERS = 256
+"""A value that more steps take says little about any of them."""
 
 
 def _match_replaced(matching: Matching) -> None:
     """Match a step with the one that stands in its place: both have the same arguments and the same users, or both call
     the same operator and share a matched neighbor."""
-    strict: Labels = matching.a.strict, matching.b.strict
-    for _ in range(ROUNDS):
-        count = len(matching.to_b)
-        lefts, rights = matching.unmatched()
-        offered = set(rights)
-        for a in lefts:  # in their order, so that what takes a replaced step is seen after it
-            pairs = [rated for b in candidates(matching, a, offered) if (rated := _rating(matching, a, b)) is not None]
-            if pairs:
-                b = max(pairs)[-1]
-                matching.join(a, b)
-                offered.discard(b)
-                _spread_matches(matching, strict, [a])
-        if len(matching.to_b) == count:
-            break
-
-
-def _rating(matching: Matching, a: int, b: int) -> tuple[bool, int, int, int, int] | None:
-    """Return how sure it is that a step stands in the place of another; None if it does not."""
-    if not matching.open_both(a, b):
-        return None
-    takes, of_takes, users, of_users = _agreement(matching, a, b)
-    sure = _agreement(matching, a, b, matched_only=True)
-    alike = matching.a.loose[a] == matching.b.loose[b]
-    if (sure[0] == of_takes and users == of_users) or (alike and sure[0] + sure[2]):
-        return alike, sure[0] + sure[2], takes + users, -abs(a - b), b
-    return None
-
-
-def candidates(matching: Matching, a: int, offered: set[int]) -> set[int]:
-    """Return open steps of the second graph that take what a step takes, or are taken where it is."""
-    near: set[int] = set()
-    for argument in matching.a.takes[a]:
-        users = matching.b.users[matching.to_b[argument]] if argument in matching.to_b else ()
-        near.update(user for user, _ in (users if len(users) <= MOST_USERS else ()) if user in offered)
-    for user, place in matching.a.users[a][:MOST_USERS]:
-        if user in matching.to_b and place < len(matching.b.takes[matching.to_b[user]]):
-            near.add(matching.b.takes[matching.to_b[user]][place])
-    return near & offered
+    a, b = matching.a, matching.b
+    lefts, rights = matching.unmatched()
+    offered = set(rights)
+    for left in lefts:  # in their order, so that what takes a replaced step is seen after it
+        near: set[int] = set()
+        for argument in a.takes[left]:
+            users = b.users[matching.to_b[argument]] if argument in matching.to_b else ()
+            near.update(user for user, _ in users[:MOST_USERS])
+        for user, place in matching.users_in_b(left)[:MOST_USERS]:
+            near.update(b.takes[user][place : place + 1] if user >= 0 else ())
+        rated = []
+        for right in near & offered:
+            shared, in_its_place = _shared_neighbors(matching, left, right)
+            alike = a.loose[left] == b.loose[right]
+            if matching.open_both(left, right) and (in_its_place or (alike and shared)):
+                rated.append((alike, shared, -abs(a.rank[left] - b.rank[right]), right))
+        if rated:
+            matching.join(left, max(rated)[-1])
+            offered.discard(max(rated)[-1])
 
 
 # ---- Ports: inputs are matched before and after the steps, outputs after them
@@ -762,13 +506,13 @@ class Forward:
         self.echoes: tuple[Echoes, Echoes] = ({}, {})
         self.items: tuple[Items, Items] = ({}, {})
         self.modules: dict[str, str] = {}
-        self.blocks: dict[str, str] = {}
+        self.layers: dict[str, str] = {}
         if matching is None:
             return
         self.items = items_of(matching.a.graph), items_of(matching.b.graph)
         steps = [(a, b) for a, b in matching.to_b.items() if a >= matching.a.first and b >= matching.b.first]
         self.modules = _most_often((matching.a.module(a), matching.b.module(b)) for a, b in steps)
-        self.blocks = _most_often((matching.a.block(a), matching.b.block(b)) for a, b in steps)
+        self.layers = _most_often((matching.a.layer(a), matching.b.layer(b)) for a, b in steps)
         names_a, names_b = saved_values(matching.a), saved_values(matching.b)
         for value, names in names_a.items():
             self.saved |= dict(zip(names, names_b.get(matching.to_b.get(value, -1), ()), strict=False))
@@ -817,18 +561,20 @@ def saved_values(graph: Wired) -> dict[int, list[str]]:
 
 
 def match_inputs(matching: Matching, forward: Forward, strictly: bool) -> None:
-    """Match inputs of one role and name; `strictly`: of one type, too."""
+    """Match inputs of one role and name; `strictly`: of one type, too. A layer that is paired with one of another name
+    has its parameters there."""
     places = {port.key: place for place, port in enumerate(matching.b.graph.inputs)}
     for a, port in enumerate(matching.a.graph.inputs):
-        names = forward.saved if port.role == "saved" else forward.renamed
-        own_name = names.get(port.name, port.name if port.role != "saved" else "")
-        for name in (own_name, port.name) if port.role != "saved" else (own_name,):
+        if port.role == "saved":
+            names = [forward.saved.get(port.name, "")]
+        else:
+            layer = layer_of(port.name)
+            moved = matching.layers.get(layer, layer) + port.name[len(layer) :]
+            names = [forward.renamed.get(port.name, moved), moved]
+        for name in names:
             b = places.get(port.key._replace(name=name))
-            if (
-                b is not None
-                and matching.open_both(a, b)
-                and (not strictly or matching.a.strict[a] == matching.b.strict[b])
-            ):
+            alike = b is not None and (not strictly or matching.a.strict[a] == matching.b.strict[b])
+            if b is not None and alike and matching.open_both(a, b):
                 matching.join(a, b)
 
 
@@ -895,9 +641,9 @@ def output_changes(matching: Matching, outputs: Mapping[int, int]) -> Iterator[P
             yield PortChange(False, a, None)
             continue
         other = after.outputs[b]
-        alike = matching.a.nameless.spec(port.spec) == matching.b.nameless.spec(other.spec)
-        value = _mapped_places(matching, a) == places_in(after, b, matching.b)
-        value = value and matching.a.nameless.value(before.results[a]) == matching.b.nameless.value(after.results[b])
+        alike = matching.a.forms.spec(port.spec) == matching.b.forms.spec(other.spec)
+        left, right = (show(with_leaves(value, _blank)) for value in (before.results[a], after.results[b]))
+        value = left == right and _mapped_places(matching, a) == places_in(after, b, matching.b)
         if parts := _port_parts(port, other, alike, value):
             yield PortChange(False, a, b, parts)
     used_outputs = set(outputs.values())
