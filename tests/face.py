@@ -43,14 +43,9 @@ if TYPE_CHECKING:
     from backprint.child.ends import ChildDied, ChildEnd
     from backprint.child.limits import Limits, limited
     from backprint.child.tensors import SharedMemory, TensorChild, put_results, read_inputs
-    from backprint.cli import VERBS, main, say, show
-    from backprint.cli.bench_report import write_page
-    from backprint.cli.capture import command as capture_command
-    from backprint.cli.corpus import command as corpus_command
-    from backprint.cli.corpus_dedup import command as corpus_dedup_command
+    from backprint.cli import COMMANDS, main, say, show
+    from backprint.cli.bench import write_page
     from backprint.cli.doctor import CHECKS
-    from backprint.cli.doctor import command as doctor_command
-    from backprint.cli.lower import command as lower_command
     from backprint.cli.verify import rows_of_sample
     from backprint.common import memory
     from backprint.common import tried as common_tried

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from face import CHOICES, VERBS, UsageError, main
+from face import CHOICES, COMMANDS, UsageError, main
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def options_of_all() -> dict[str, dict[str, Any]]:
 
 
 def test_an_option_takes_the_same_values_in_every_verb() -> None:
-    assert {name.split()[0] for name in commands(main)} == set(VERBS)
+    assert {name.split()[0] for name in commands(main)} == set(COMMANDS)
     differing = {
         name: {verb: kinds(option) for verb, option in by_verb.items()}
         for name, by_verb in options_of_all().items()

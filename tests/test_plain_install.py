@@ -59,10 +59,10 @@ def test_a_page_and_an_environment_that_are_not_good_are_named(tmp_path: Path) -
 
 
 def test_every_verb_is_used_by_a_page_or_by_the_script() -> None:
-    from face import VERBS
+    from face import COMMANDS
 
     texts = [page.read_text(encoding="utf-8") for page in plain.PAGES]
     blocks = [block.text for text in texts for block in pages.blocks(text) if block.language == "bash"]
     commands = [*plain.USES.values(), *blocks]
-    assert [verb for verb in VERBS if not any(f"backprint {verb}" in command for command in commands)] == []
-    assert {name.split()[0] for name in plain.EVERY} == set(VERBS)
+    assert [verb for verb in COMMANDS if not any(f"backprint {verb}" in command for command in commands)] == []
+    assert {name.split()[0] for name in plain.EVERY} == set(COMMANDS)

@@ -32,6 +32,7 @@ from face import (
     graphs,
     inductor,
     look_up,
+    main,
     modes,
     modules,
     private,
@@ -41,7 +42,6 @@ from face import (
     stopped_features,
     tensors,
 )
-from face import doctor_command as command
 from face import torch_operators as operators
 
 SOURCE = Path(bp.__file__).parent
@@ -297,7 +297,7 @@ def test_what_is_passed_by_name_is_probed() -> None:
 
 def doctor() -> dict[str, Any]:
     """Return what `backprint doctor --json` says in this process."""
-    result = CliRunner().invoke(command, ["--json"])
+    result = CliRunner().invoke(main, ["doctor", "--json"])
     return dict(json.loads(result.output), exit_code=result.exit_code)
 
 

@@ -192,8 +192,8 @@ def test_a_run_does_not_go_on_with_a_compiler_whose_file_was_edited(samples: Pat
 @pytest.mark.slow
 def test_a_killed_run_goes_on(samples: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "backprint", "bench", str(samples), "--compiler", own("right"), "--no-timing"]
-    command += ["-o", str(out)]
+    command = [sys.executable, "-m", "backprint", "bench", "run", str(samples), "-o", str(out)]
+    command += ["--compiler", own("right"), "--no-timing"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(out.glob("*/.work/*/*/sample/cells.jsonl")):
@@ -229,7 +229,7 @@ def test_a_graphnet_sample_is_captured_first(samples: Path, tmp_path: Path) -> N
 
 
 def invoke(*arguments: object) -> Any:
-    return CliRunner().invoke(main, ["bench", *map(str, arguments)])
+    return CliRunner().invoke(main, ["bench", "run", *map(str, arguments)])
 
 
 @pytest.mark.slow

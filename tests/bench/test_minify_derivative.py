@@ -163,5 +163,5 @@ def test_the_command_writes_the_part(tmp_path: Path, capture: bp.Capture) -> Non
     assert again.row["after"] == row["after"]
     bp.save(bp.capture(torch.sin, torch.randn(3, requires_grad=True)), tmp_path / "right")
     done = minify(tmp_path / "right", "--derivative", "-o", tmp_path / "none")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "nothing to minify: derivative: pair_0 backward: derivative" in done.output

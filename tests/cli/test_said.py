@@ -115,7 +115,7 @@ FORGED: dict[str, Callable[[dict[str, Any]], Any]] = {
     ("verb", "name"),
     [
         *(("show", name) for name in FORGED),
-        *((verb, name) for verb in ("verify", "power", "capture") for name in ("name", "verdict", "a key")),
+        *((verb, name) for verb in ("verify", "capture") for name in ("name", "verdict", "a key")),
     ],
 )
 def test_escapes_in_a_sample_never_reach_the_terminal(sample: Path, tmp_path: Path, name: str, verb: str) -> None:
@@ -245,7 +245,7 @@ def test_that_a_sample_was_trusted_stays_with_it(tmp_path: Path) -> None:
 VERBS: dict[str, list[str]] = {
     "capture": ["capture", "{}", "-o", "out"],
     "verify": ["verify", "{}"],
-    "power": ["power", "{}"],
+    "power": ["verify", "{}", "--power"],
     "show": ["show", "{}"],
     "diff": ["diff", "{}", "{}"],
     "export": ["export", "{}", "-o", "out.py"],
@@ -272,7 +272,7 @@ def test_a_wrong_path_is_wrong_usage_in_every_verb(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     result = call(*(kind if part == "{}" else part for part in VERBS[verb]))
-    assert result.exit_code == (3 if "corpus" in verb and kind == "empty" else 2), result.output
+    assert result.exit_code == (3 if kind == "empty" else 2), result.output
     assert ("Error: " if result.exit_code == 2 else "backprint: ") in result.stderr
     assert kind in result.stderr
 
@@ -286,7 +286,6 @@ def interrupted(*_: Any, **__: Any) -> None:
     [
         (["capture", "{}", "-o", "out"], "backprint.tools.jobs.apart.outcome_of", "nothing was written"),
         (["verify", "{}", "{}"], "backprint.tools.jobs.apart.outcome_of", "0 of 2 samples were checked"),
-        (["power", "{}"], "backprint.tools.jobs.apart.outcome_of", "0 of 1 samples were measured"),
         (["show", "{}"], "backprint.load", "nothing was changed"),
         (["corpus", "dedup", "{}", "-o", "out"], "backprint.tools.corpus.duplicates.dedup", "nothing was written"),
         (["doctor"], "backprint.cli.doctor.CHECKS.items", "nothing was changed"),
@@ -391,7 +390,7 @@ def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.Monkey
     assert "\x1b" not in file.getvalue()
 
 
-@pytest.mark.parametrize("verb", ["verify", "power", "capture"])
+@pytest.mark.parametrize("verb", ["verify", "capture"])
 def test_long_work_shows_progress(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     monkeypatch.setattr(say, "EVERY", 0.05)
     if verb != "capture":

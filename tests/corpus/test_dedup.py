@@ -16,8 +16,7 @@ from subjects.ledgers import ledger
 from torch import nn
 
 import backprint as bp
-from face import RESULT, Dedup, UsageError, dedup
-from face import corpus_dedup_command as command
+from face import RESULT, Dedup, UsageError, dedup, main
 from face import duplicates as module
 
 
@@ -335,12 +334,12 @@ def test_an_out_in_or_around_the_corpus_is_refused(source: Path, tmp_path: Path,
 
 
 def test_the_command_says_what_came_of_it(source: Path, tmp_path: Path) -> None:
-    arguments = [str(source), "-o", str(tmp_path / "out"), "--ignore-sizes", "--files", "copy"]
-    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    arguments = ["corpus", "dedup", str(source), "-o", str(tmp_path / "out"), "--ignore-sizes", "--files", "copy"]
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert "4 samples, 2 distinct by shape graphs" in done.output
     shutil.rmtree(tmp_path / "out")
-    done = CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
     rows = {row["id"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert rows["b/wide"] == {"id": "b/wide", "kept": False, "duplicate_of": "a/first", "why": ""}
     assert rows["relu"]["kept"] is True

@@ -18,7 +18,7 @@ from seeds import OPERATOR, Files, seeds
 from whole import At, Broken, printed, stage_of
 
 import backprint as bp
-from backprint.cli import diff as diff_cli
+from backprint.cli import draw as draw_cli
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture
 from backprint.tools.diff.differences import compare_captures
@@ -103,7 +103,7 @@ def differences(capture: Capture, folder: Path, at: At, number: int) -> None:
     if number % 4 == 0:
         check_page(page_of_diff(diff).html)
     if number % 16 == 0:
-        printed(diff_cli.command, folder, folder, "--all", "--allow", OPERATOR)
+        printed(draw_cli.diff_command, folder, folder, "--all", "--allow", OPERATOR)
 
 
 def check_svg(svg: bytes) -> None:

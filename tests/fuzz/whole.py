@@ -19,7 +19,6 @@ import torch
 from seeds import OPERATOR
 
 import backprint as bp
-from backprint.cli import graphnet as graphnet_cli
 from backprint.cli import show
 from backprint.errors import BackprintError, GraphError
 from backprint.graph.links import contradictions
@@ -140,7 +139,7 @@ def ours(folder: Path, at: At, number: int) -> None:
     at.stage = "function"
     if number % 16 == 0:
         read_back(graphs)
-        printed(show.command, folder, "--allow", OPERATOR)
+        printed(show.show_command, folder, "--allow", OPERATOR)
         for graph in graphs:
             graph.to_fx()
 
@@ -178,7 +177,7 @@ def graphnet(folder: Path, at: At, number: int) -> None:
         sample = read_graphnet(folder)
     at.stage = "ports"
     if number % 8 == 0:
-        json.dumps(graphnet_cli.sample_numbers(folder)).encode()
+        json.dumps(show.sample_numbers(folder)).encode()
     plan, program = plan_of(sample), sample.program
     assert program is not None
     static = {size for each in sample.metas.values() for size in each.shape}
@@ -203,7 +202,7 @@ def graphnet(folder: Path, at: At, number: int) -> None:
     }
     module_with_state(sample.name, forward, plan.inputs, made, {name for name, _ in plan.with_grad})
     if number % 16 == 0:
-        printed(show.command, folder)
+        printed(show.show_command, folder)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import backprint as bp
-from face import RefusedError, UsageError
-from face import lower_command as command
+from face import RefusedError, UsageError, main
 
 pytest.importorskip("triton", reason="Inductor's kernels are written with triton")
 
@@ -214,7 +213,7 @@ def test_a_module_with_calls_of_libraries() -> None:
 def test_a_sample_is_compared_with_its_graphs(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Dropout(0.3))
     bp.save(bp.capture(model, torch.randn(5, 4)), tmp_path / "sample")
-    done = CliRunner().invoke(command, [str(tmp_path / "sample"), "-o", str(tmp_path / "kernels.py"), "--check"])
+    done = CliRunner().invoke(main, ["lower", str(tmp_path / "sample"), "-o", str(tmp_path / "kernels.py"), "--check"])
     assert done.exit_code == 0, done.output
     assert "0 wrong" in done.output
 
@@ -334,8 +333,8 @@ def factory():
 def test_a_factory_without_a_number(tmp_path: Path) -> None:
     (tmp_path / "made.py").write_text(FACTORY, encoding="utf-8")
     target, out = f"{tmp_path}/made.py:factory", str(tmp_path / "kernels.py")
-    done = CliRunner().invoke(command, [target, "-o", out])
+    done = CliRunner().invoke(main, ["lower", target, "-o", out])
     assert done.exit_code == 0, done.output
     assert "gelu: 1 kernel forward, 1 kernel backward, of Inductor" in done.output
-    done = CliRunner().invoke(command, [target, "-o", out, "--lengths", "6,7"])
+    done = CliRunner().invoke(main, ["lower", target, "-o", out, "--lengths", "6,7"])
     assert "takes no number" in str(done.exception)

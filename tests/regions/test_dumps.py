@@ -97,7 +97,7 @@ def test_a_region_that_no_loss_reaches_has_operators_and_no_pass(tmp_path: Path)
     with pytest.raises(bp.errors.UsageError, match=r"no pass here: .* region\.unreached lists its operators"):
         read_passes(tmp_path / "dump")
     done = CliRunner().invoke(main, ["show", str(tmp_path / "dump")])
-    assert (done.exit_code, "nor graph.json, as a dump of bp.region does" in done.output) == (2, True)
+    assert (done.exit_code, "nor graph.json, as a dump of bp.region does" in done.output) == (3, True)
 
 
 def test_a_folder_deleted_half_way_is_made_again(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_all_that_speaks_of_a_proof_says_the_same(data: str, tmp_path: Path) -> 
     live = {name: capture.verify()[-1] for name, capture in captures.items()}
     places = {name: capture.save(tmp_path / name, data) for name, capture in captures.items()}
     verified = {row["sample"]: row for row in rows("verify", *places.values())}  # of several Pairs the whole is last
-    measured = {row["sample"]: row for row in rows("power", *places.values())}
+    measured = {row["sample"]: row for row in rows("verify", *places.values(), "--power")}
     for name, place in places.items():
         stored, row, moved = bp.load(place).verdict, verified[str(place)], measured[str(place)]
         said = {
@@ -174,7 +174,7 @@ def test_a_recorded_step_has_power_whole_and_pair_by_pair(tmp_path: Path, monkey
     for row in found:
         assert (row["vacuous"], row["proof"]) == ([], True), row
         assert row["power"] > 1
-    [measured] = rows("power", "out")
+    measured = rows("verify", "out", "--power")[-1]
     assert (measured["proof"], measured["power"]) == (True, found[-1]["power"])
     step = bp.load("out")
     assert bp.replay(step, state="recipe", tangents=[torch.tensor(1.0), None]).gradients
@@ -208,7 +208,7 @@ def test_an_output_that_parameters_alone_move_has_no_power(tmp_path: Path) -> No
     [row] = rows("verify", place)
     assert "output output" in row["vacuous"]
     assert row["detail"].startswith("vacuous, no proof: 1 of 5 ports proved; 4 do not move (output output, ")
-    said = call("power", place).stdout
+    said = call("verify", place, "--power").stdout
     assert "no proof: nothing moves output output" in " ".join(said.split())
     assert "vacuous, no proof: 1 of 5 ports proved; 4 do not move (output output" in " ".join(
         call("show", place, "--summary").stdout.split()
@@ -260,7 +260,7 @@ def test_a_quotient_for_a_product_with_a_tangent_is_caught(engine: str, tmp_path
     code.write_text(text)
     [row] = rows("verify", place)
     assert (row["verdict"], row["proof"]) == ("wrong", False)
-    [row] = rows("power", place)
+    [row] = rows("verify", place, "--power")
     assert (row["verdict"], row["proof"]) == ("wrong", False)
 
 
@@ -439,7 +439,8 @@ def test_a_run_its_status_and_its_report_agree(verb: str, corpus: Path, tmp_path
         "unmeasured": True,
     }
     shutil.rmtree(out / "nowhere", ignore_errors=True)
-    table = csv.DictReader(io.StringIO(call("corpus", "report", out, "--format", "csv").stdout))
+    call("corpus", "report", out, "-o", tmp_path / "rows.csv")
+    table = csv.DictReader(io.StringIO((tmp_path / "rows.csv").read_text()))
     assert {row["id"]: row["proved"] == "true" for row in table} == wanted
     status = json.loads(call("corpus", "status", out, "--json").stdout)["proofs"]
     ports = sum(len(row["vacuous"]) for row in verified.values())

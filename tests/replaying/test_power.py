@@ -294,22 +294,14 @@ def test_verify_flags_what_has_no_power_and_does_not_count_it(samples: Path) -> 
     assert "2 checked: 2 bitwise; 1 of them not proved whole: " in call("verify", samples).stdout
 
 
-def test_the_verb_measures_and_exits_by_it(samples: Path) -> None:
-    good = call("power", samples / "alive", "--power", "all", "--json")
-    row = json.loads(good.stdout)
-    assert (good.exit_code, row["reacts"], row["tried"], row["of"]) == (0, True, 10, 10)
-    bad = call("power", samples)
-    assert bad.exit_code == 1
+def test_verify_redraws_each_input_alone_and_is_strict_where_it_is_asked_to_be(samples: Path) -> None:
+    good = call("verify", samples / "alive", "--strict", "--json", "--power", "all")
+    powers = json.loads(good.stdout)["powers"]
+    assert (good.exit_code, powers["reacts"], powers["tried"], powers["of"]) == (0, True, 10, 10)
+    bad = call("verify", samples, "--power")
     assert "no proof: nothing moves" in bad.stdout
     assert "a check sees all that results depend on" in bad.stdout
-
-
-def test_the_verb_has_a_row_for_what_cannot_be_read(samples: Path, tmp_path: Path) -> None:
-    result = call("power", "--json", tmp_path / "absent", samples / "alive")
-    rows = list(map(json.loads, result.stdout.splitlines()))
-    assert (result.exit_code, len(rows)) == (2, 2)
-    assert rows[0]["error"].startswith("SampleError: ")
-    assert "SampleError" in call("power", tmp_path / "absent").stdout
+    assert [call("verify", samples, *more).exit_code for more in (["--power"], [], ["--strict"])] == [0, 0, 1]
 
 
 def test_a_number_that_the_program_reads_stays_at_the_neutral_point() -> None:

@@ -450,15 +450,13 @@ def test_verify_finds_a_stamped_capture_that_is_not_that_of_its_program() -> Non
     assert "pair_0 forward is not that of a trace in full" in verdict.detail
 
 
-def test_the_command_line_stamps_and_verifies(tmp_path: Path) -> None:
+def test_the_command_line_stamps(tmp_path: Path) -> None:
     factory = tmp_path / "deep.py"
     factory.write_text(FACTORY)
     target, place = f"{factory}:make", str(tmp_path / "sample")
     said = CliRunner().invoke(main, ["capture", target, "--fake", "-o", place])
     assert (said.exit_code, "note: stamped: the 12 layers in 0" in said.output) == (0, True), said.output
     assert "stamped: the 12 layers in 0" in CliRunner().invoke(main, ["show", place, "--summary"]).output
-    checked = CliRunner().invoke(main, ["verify", place, "--trace", target, "--allow-unproven", "--json"])
-    assert (checked.exit_code, "a trace in full has the same graphs" in checked.output) == (0, True), checked.output
     said = CliRunner().invoke(main, ["capture", target, "--fake", "--no-stamp", "--overwrite", "-o", place])
     assert (said.exit_code, "stamped" in said.output) == (0, False), said.output
 

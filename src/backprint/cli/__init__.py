@@ -1,4 +1,14 @@
-"""The command `backprint`: one file a verb, which reads arguments, calls the library and prints."""
+"""The command `backprint`: read arguments, call the library, print. In reading order:
+
+- `options`: what commands take, and groups of commands. `say`: what they print, progress, and the end.
+- `capture`: `capture` and `record`. `verify`: with power. `show`, of samples and GraphNet's; `dumps`: regions' dumps.
+- `draw`: `draw`, `view` and `diff`. `costs`: `fits` and `ranks`. `bug_report`: `export` and `minify`.
+- `corpus`: run, status, report, dedup and merge. `bench`: run and report. `kernels`: `kernels`, `lower` and `task`.
+- `doctor`: `doctor` and `demo`.
+
+Exit codes are a promise to CI: 0 all is good; 1 something was looked at and is not good; 2 wrong usage, or a place that
+cannot be written; 3 nothing was looked at; 130 Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -10,58 +20,57 @@ from typing import Any
 
 import click
 
-from backprint.cli.groups import Listing
-from backprint.cli.say import echo, ending
+from backprint.cli.options import Commands
+from backprint.cli.say import NOTHING, echo, ending
 from backprint.common.text import printable
 from backprint.version import __version__
 
-VERBS = (
-    "capture",
-    "record",
-    "verify",
-    "power",
-    "ranks",
-    "fits",
-    "corpus",
-    "show",
-    "draw",
-    "view",
-    "diff",
-    "export",
-    "bench",
-    "minify",
-    "kernels",
-    "lower",
-    "task",
-    "demo",
-    "doctor",
-)
-
+COMMANDS = {
+    "capture": "capture",
+    "record": "capture",
+    "show": "show",
+    "verify": "verify",
+    "diff": "draw",
+    "draw": "draw",
+    "view": "draw",
+    "export": "bug_report",
+    "minify": "bug_report",
+    "fits": "costs",
+    "ranks": "costs",
+    "corpus": "corpus",
+    "bench": "bench",
+    "kernels": "kernels",
+    "lower": "kernels",
+    "task": "kernels",
+    "doctor": "doctor",
+    "demo": "doctor",
+}
+"""Each command, and the module of this package with `NAME_command`, which is imported when it is called."""
 
 UNCHANGED = "nothing was changed"
-"""The message at Ctrl-C, if a verb has no other."""
+"""The message at Ctrl-C, if a command has no other."""
 
 NEWLINE, INDENTED = "\n", "\n  "
 """Continuation lines of a message are indented, so that they cannot look like another message of ours."""
 
 
 class Ended(BaseException):
-    """A script that a verb ran has exited or raised: the process ends in the same way."""
+    """A script that a command ran has exited or raised: the process ends in the same way."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
-class Verbs(Listing):
-    """The group that imports a verb's module by name, and turns our errors into exit codes."""
+class Main(Commands):
+    """The group that imports a command's module by name, and turns our errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
+        if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"backprint.cli.{name}").command
+        command: click.Command = getattr(importlib.import_module(f"backprint.cli.{COMMANDS[name]}"), f"{name}_command")
         return command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -91,7 +100,7 @@ class Verbs(Listing):
             return super().invoke(ctx)
         except NothingFoundError as error:
             echo(f"backprint: {error}", err=True)
-            ctx.exit(3)
+            ctx.exit(NOTHING)
         except UsageError as error:
             raise click.UsageError(printable(str(error), lines=True)) from error
         except click.UsageError as error:
@@ -133,14 +142,14 @@ def show_error_of_program(error: Exception) -> bool:
 CLICK = os.path.join(os.path.dirname(click.__file__), "")
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="backprint")
 def main() -> None:
     """Capture, keep, replay and prove the forward and backward graphs that PyTorch really runs.
 
     \b
-    Exit codes: 0 all is good, 1 something is not good, 2 wrong usage, or a place that cannot be written, 3 nothing
-    was looked at, 130 Ctrl-C.
+    Exit codes: 0 all is good, 1 something was looked at and is not good, 2 wrong usage, or a place that cannot be
+    written, 3 nothing was looked at, 130 Ctrl-C.
     Shell completion: eval "$(_BACKPRINT_COMPLETE=bash_source backprint)"   (or zsh_source, fish_source)
     """
 

@@ -1,4 +1,4 @@
-"""`backprint bench SAMPLE... --compiler NAME -o RUN` and `bench report`."""
+"""`backprint bench run SAMPLE... --compiler NAME -o RUN`, and `bench report RUN...`."""
 
 from __future__ import annotations
 
@@ -11,33 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backprint.cli.groups import RUN, ShortGroup
-from backprint.cli.options import ALLOW, choice, run_options, split_names
-from backprint.cli.say import echo, width
+from backprint.cli.options import (
+    ALLOW,
+    PATH,
+    SAMPLES,
+    Commands,
+    choice,
+    json_lines,
+    output_option,
+    report_options,
+    run_options,
+    split_names,
+)
+from backprint.cli.say import NOTHING, echo, width, write_or_print
+from backprint.errors import UsageError
+from backprint.table.nouns import count_rows
 
 if TYPE_CHECKING:
+    from backprint.table.nouns import Report
     from backprint.tools.bench.cells import BenchCell
     from backprint.tools.bench.runs import BenchRun
+
+
+@click.group("bench", cls=Commands)
+def bench_command() -> None:
+    """Run compilers on the forward and backward graphs of samples: are they right, and how fast?"""
 
 
 JOBS = click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns."
 )
-TIMEOUT = click.option(
-    "--timeout", type=float, default=600.0, show_default=True, help="Seconds that one graph may take."
-)
 
 
-@click.group("bench", cls=ShortGroup, others=("report",))
-def command() -> None:
-    """Run compilers on the forward and backward graphs of samples: are they right, and how fast?
-
-    `backprint bench SAMPLE... --compiler NAME -o RUN` is short for `backprint bench run`, which has the options.
-    """
-
-
-@command.command(RUN)
-@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
+@bench_command.command("run")
+@SAMPLES
 @click.option(
     "--compiler",
     "compilers",
@@ -46,17 +53,17 @@ def command() -> None:
     metavar="NAME[,NAME…]",
     help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:NAME, a compiler or a kernel of yours.",
 )
-@click.option("-o", "--output", "out", required=True, metavar="RUN", type=click.Path(path_type=Path))
+@output_option("The folder of the run; the same command continues it.", "RUN", name="out")
 @choice("direction", "Which graphs; both means the two of a Pair as one step, too.", "both")
 @click.option("--no-timing", is_flag=True, help="Only compile and judge the results.")
 @click.option("--derivative", is_flag=True, help="Say too whether compiled backwards are the derivative, in float64.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
 @click.option("--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
-@run_options(jobs=JOBS, timeout=TIMEOUT)
+@run_options(JOBS)
 @ALLOW
 @click.option("--allow-refused", is_flag=True, help="A graph that a compiler refuses is no reason to exit with 1.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a cell, at the end.")
-def run_command(
+@json_lines("cell, at the end")
+def run(
     samples: tuple[Path, ...],
     compilers: tuple[str, ...],
     direction: str,
@@ -69,16 +76,15 @@ def run_command(
 
     Each output is compared with eager's and with a float64 run's. Eager and the compiler are timed in turns. RUN keeps
     a cell for each graph and compiler, and report.html; if the command is ended at any moment, the same command
-    continues. Exit code 1 if a compiler gives wrong results, raises, crashes or hangs, and if nothing of a sample was
-    compared.
+    continues. The exit code is 1 if a compiler gives wrong results, raises, crashes or hangs; and 3 if nothing of a
+    sample was compared.
 
     With --derivative, each step is compiled once more in float64: is the compiled backward the derivative of the
     compiled forward? If not, the exit code is 1.
     """
-    from backprint.cli.bench_report import write_page
     from backprint.common.text import BENCH_DIRECTIONS
     from backprint.table.terminal import print_report
-    from backprint.tools.bench import run
+    from backprint.tools import bench
     from backprint.tools.bench.cells import STOPPED
     from backprint.tools.bench.reports import bench_report
     from backprint.tools.jobs.progress import display_for
@@ -88,7 +94,7 @@ def run_command(
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
     try:
         with display_for(False) as watcher:
-            done = run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
+            done = bench.run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
         raise SystemExit(128 + stopped.number) from None
@@ -106,8 +112,10 @@ def run_command(
         echo(f"nothing was compared of {name}: {why}", err=True)
     if len(nothing) > SHOWN:
         echo(f"nor of {len(nothing) - SHOWN:,} more", err=True)
-    if nothing or any(cell.outcome in bad or cell.not_the_derivative for cell in done.cells):
+    if any(cell.outcome in bad or cell.not_the_derivative for cell in done.cells):
         raise SystemExit(1)
+    if nothing:
+        raise SystemExit(NOTHING)
 
 
 TOLD = ("noise", "load", "not judged")
@@ -131,3 +139,73 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
         if all(cell.outcome in (*NOT_JUDGED, "refused") for cell in those)
         and not any(cell.outcome in allowed for cell in those)
     ]
+
+
+# ------------------------------------------------------------------ reports
+
+
+@bench_command.command("report")
+@click.argument("runs", nargs=-1, required=True, metavar="[OLD]... RUN", type=PATH)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="Of several runs: how much slower or faster, beyond the noise, is a change.",
+)
+@report_options("cell")
+@click.option("--logs", type=PATH, metavar="FOLDER", help="Write GraphNet's log of each compiler.")
+def report(runs: tuple[Path, ...], threshold: float, output: Path | None, as_json: bool, logs: Path | None) -> None:
+    """Report a bench run: which compiler is right, how fast it is, what failed and why. Of several runs, the oldest
+    first: what became wrong, stopped, slower or faster, beyond the noise.
+
+    RUN is the folder of a run, which may still be running; or GraphNet's logs of a bench, one file, or a folder of
+    several. Nothing in it is changed. Of several runs, the exit code is 1 if a cell is wrong, stopped or slower in the
+    newest, and was not in the one before it, or in the oldest; and 3 if there is no cell, or none that all have.
+    """
+    from backprint.tools.bench.compare import history_of, history_report
+    from backprint.tools.bench.runs import read_run
+    from backprint.tools.bench.scored import write_run_logs
+
+    if logs is not None:
+        if len(runs) > 1:
+            raise UsageError("--logs writes the logs of one run: name one RUN")
+        for place in write_run_logs(read_run(runs[0]), logs):
+            echo(f"GraphNet log in {place}", err=True)
+        if not (output or as_json):
+            return
+    if len(runs) == 1:
+        written = write_or_print(lambda: report_of(runs[0]), output, as_json, f"report of {runs[0]}")
+        if not count_rows(written.rows):
+            raise SystemExit(NOTHING)
+        return
+    known = [read_run(run) for run in runs]
+    try:
+        history = history_of(known, threshold=threshold)
+    except UsageError as error:  # they have no cell in common
+        echo(f"backprint: {error}", err=True)
+        raise SystemExit(NOTHING) from None
+    title = f"comparison of {' and '.join(map(str, runs))}"
+    write_or_print(lambda: history_report(history), output, as_json, title)
+    if history.regressed:
+        raise SystemExit(1)
+
+
+def report_of(path: Path) -> Report:
+    """Return the report of a run's folder, of a GraphNet log, or of a folder of such logs."""
+    from backprint.tools.bench.graphnet_report import report_of_logs
+    from backprint.tools.bench.reports import bench_report
+    from backprint.tools.bench.runs import META, read_run
+
+    if path.is_file() or (not (path / META).exists() and any(path.glob("*.log"))):
+        return report_of_logs(path)
+    return bench_report(read_run(path))
+
+
+def write_page(run: BenchRun, report: Report) -> Path:
+    """Write the report of a run into its folder; return the page's path."""
+    from backprint.table.files import write_report
+
+    page = run.place / "report.html"
+    write_report(report, "html", page)
+    return page

@@ -1,13 +1,15 @@
-"""`backprint capture TARGET -o DIR`."""
+"""`backprint capture TARGET -o DIR`, and `backprint record SCRIPT`: what makes samples."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,19 +23,26 @@ from backprint.cli.options import (
     DATA,
     DEVICE,
     ENGINE,
+    JSON,
     LAYOUT,
+    LIMITS,
     MODE,
+    OVERWRITE,
+    PATH,
     REQUIRES_GRAD,
     TRUST,
     choice,
+    output_option,
     rank_option,
     requires_grad_of,
 )
-from backprint.cli.say import echo, ending, limits, working
+from backprint.cli.say import echo, ending, working
 from backprint.common.formats import CAPTURE, WORLD
+from backprint.common.text import printable
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import (
+    NOT_THE_DERIVATIVE,
     REFUTED,
     has_proof,
     nonfinite_of,
@@ -49,27 +58,28 @@ from backprint.tools.jobs.verbs import load_only
 
 @click.command("capture")
 @click.argument("target")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write the sample to."
-)
+@output_option("The folder to write the sample to.")
 @ENGINE
 @DATA
 @MODE
 @click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
 @choice("partition", "What is saved for the backward: else min-cut, and with engine eager what autograd saved.")
 @click.option(
-    "--specialize/--no-specialize",
+    "--no-specialize",
+    "specialize",
+    flag_value=False,
     default=None,
-    help="Go through .item() and data-dependent sizes, keeping them as guards (the default), or refuse them.",
+    help="Refuse .item() and data-dependent sizes, which else become guards.",
 )
 @click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
 @click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
 @click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
 @click.option(
-    "--stamp/--no-stamp",
+    "--no-stamp",
+    "stamp",
+    flag_value=False,
     default=True,
-    help="With --fake, continue traces with four and five of many equal layers where that is sound (the default), or "
-    "trace all.",
+    help="With --fake, trace all of many equal layers; else traces of four and five are continued where that is sound.",
 )
 @REQUIRES_GRAD
 @click.option(
@@ -87,17 +97,20 @@ from backprint.tools.jobs.verbs import load_only
 @rank_option("With --world and --fake, a rank to capture; else 0.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
-@click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
+@OVERWRITE
 @LAYOUT
-@limits
-@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def command(target: str, output: Path, timeout: float, memory: float | None, **options: Any) -> None:
+@LIMITS
+@JSON
+def capture_command(target: str, output: Path, timeout: float, memory: float | None, **options: Any) -> None:
     """Capture the forward and backward of TARGET and write them as a sample.
 
     TARGET is `file.py:factory` or `package.module:factory`, where the factory returns (model, args) or (model, args,
     kwargs) and is executed here; or the folder of a GraphNet sample, which is parsed and not executed; or the folder of
     a Backprint sample, whose forward is captured again. A sample is captured in a process of its own, within
     `--timeout` and `--memory`: if it crashes or hangs, one line says so, and nothing is written.
+
+    The exit code is 1 if the sample is wrong or failed, or if its backward is not the derivative of its forward; a
+    surrogate gradient that is meant is named with --meant.
     """
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
         if options["layout"] == "backprint":
@@ -245,7 +258,8 @@ def captured(
     if program.kind == "graphnet" or capture.notes:
         answer |= {"asks": with_grad(program, capture, requires_grad), "notes": capture.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))
-    return CaptureReport(lines, 1 if answer["verdict"] in REFUTED else 0)
+    not_the_derivative = (answer.get("derivative") or {}).get("word") == NOT_THE_DERIVATIVE
+    return CaptureReport(lines, 1 if answer["verdict"] in REFUTED or not_the_derivative else 0)
 
 
 def captured_world(
@@ -346,3 +360,103 @@ def in_eval(program: Any, options: dict[str, Any]) -> Any:
         return None
     mode = "eval" if isinstance(program.model, torch.nn.Module) else None
     return capture_target(replace(program, mode=mode), **options)
+
+
+# ---- A step of a training script
+
+
+@click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-o", "--output", default="recorded", show_default=True, type=PATH, help="Where samples go.")
+@click.option("--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
+@choice("data", "How the step's input values are kept; only exact ones are sure to run again.", "exact")
+@OVERWRITE
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as for `python -m`.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def record_command(
+    output: Path, steps: str, data: str, overwrite: bool, module: bool, script: str, arguments: tuple[str, ...]
+) -> None:
+    """Run a training script unmodified, and keep its steps: forward, backward and optimizer, linked.
+
+    `record -m pkg.train` runs a module as `python -m pkg.train` does. Options come before SCRIPT; everything after it
+    belongs to the script, as do its output, results and exit code. Messages of Backprint go to standard error, also
+    about a step that it could not keep. A step ends with an optimizer's step, or, if a script has no optimizer, with a
+    backward.
+
+    Under a launcher (`torchrun --nproc-per-node 2 -m backprint record train.py`) every process keeps its rank's sample,
+    rank_0 and so on, in the folder of the step.
+    """
+    from backprint.cli import Ended
+    from backprint.errors import CaptureError
+    from backprint.sample.place import check_place
+    from backprint.tools.record.script import check_steps, script_at, script_of_module, show_without_own_frames
+
+    first, last = read_steps(steps)
+    check_steps((first, last))
+    program = script_of_module(script) if module else script_at(script)
+    output = output.absolute()
+    places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
+    launched = rank_of_launcher()
+    for place in places.values():
+        check_place(place_of_rank(place, launched), overwrite)
+    if launched is not None:
+        atexit.register(wait_for_gloo)  # before PyTorch and the script register theirs, so that it runs after them
+    import backprint as bp
+
+    def keep(number: int, capture: Any) -> None:
+        rank = launched if capture.rank is None else capture.rank.number
+        place = bp.save(capture, place_of_rank(places[number], rank), data, overwrite=overwrite)
+        kept = bp.load(place).verdict or {}
+        if (verdict := kept.get("verdict")) in ("wrong", "failed"):
+            shutil.rmtree(place)
+            raise CaptureError(f"the verdict of its sample was {verdict}")
+        where = os.path.relpath(place, start)
+        facts = f"{len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}"
+        print_line(f"step {number}: {'; '.join(filter(None, (nonfinite_of(kept), facts)))}")
+
+    start = os.getcwd()  # the script may change the directory
+    try:
+        bp.record(script, arguments, (first, last), keep, module=module, tell=print_line, stay=True)
+    except SystemExit as leaving:
+        raise Ended(leaving) from None
+    except BaseException as error:  # the script's own: the process ends with it
+        show_without_own_frames(error, program.path)
+        raise Ended(error) from None
+
+
+def rank_of_launcher() -> int | None:
+    """Return the rank that a launcher has given this process; None if it has started no other."""
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return int(rank) if rank.isdigit() and size.isdigit() and int(size) > 1 else None
+
+
+def wait_for_gloo() -> None:
+    """Let Gloo's threads release the tensors of the last collectives, for which they need Python.
+
+    One that asks for it while Python ends is ended, and PyTorch aborts the process, with or without us: its issue
+    190489. Nothing tells when a thread is done; it needs some milliseconds.
+    """
+    time.sleep(0.2)
+
+
+def place_of_rank(place: Path, rank: int | None) -> Path:
+    """Return where a sample goes: in the folder of the step, if it is that of one rank of several."""
+    return place if rank is None else place / f"rank_{rank}"
+
+
+def read_steps(text: str) -> tuple[int, int]:
+    """Return `A:B` as two numbers, `A` alone as that step."""
+    from backprint.errors import UsageError
+
+    first, colon, last = text.partition(":")
+    if not first.isdigit() or (colon and not last.isdigit()):
+        raise UsageError(f"--steps {text}: write A:B, as 1:2 for the second step, or A")
+    return int(first), int(last) if colon else int(first) + 1
+
+
+def print_line(text: str) -> None:
+    """Write a line to standard error, whatever the script has done to it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
+        sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f"backprint: {printable(text, True)}\n".encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""`backprint corpus run VERB SRC -o OUT`: many samples, one ledger; `corpus status` and `corpus merge`."""
+"""`backprint corpus run VERB SRC -o OUT`: many samples, one ledger; its `status` and `report`, `dedup` and `merge`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,35 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from backprint.cli.groups import Listing
 from backprint.cli.options import (
     ALLOW,
     ALLOW_UNPROVEN,
     DATA,
     DEVICE,
     ENGINE,
+    JSON,
     LAYOUT,
     MODE,
+    OVERWRITE,
+    PATH,
     REQUIRES_GRAD,
     TRUST,
     WHERE,
-    F,
-    power_option,
+    Commands,
+    all_of,
+    choice,
+    json_lines,
+    output_option,
+    report_options,
     requires_grad_of,
     run_options,
 )
-from backprint.cli.say import echo, ending, print_table, working
+from backprint.cli.say import NOTHING, echo, ending, print_table, working, write_or_print
 from backprint.errors import UsageError
+from backprint.table.nouns import Table, count_rows
 
 if TYPE_CHECKING:
+    from backprint.table.nouns import Report
     from backprint.tools.jobs import CorpusRun
     from backprint.tools.jobs.progress import Show
 
@@ -39,8 +47,8 @@ NAMED = 5
 """How many samples without power, or left out, are named at the end."""
 
 
-@click.group("corpus", cls=Listing, others=("report", "dedup"))
-def command() -> None:
+@click.group("corpus", cls=Commands)
+def corpus_command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
     The result of each is in OUT/ledger.sqlite. If the command is ended at any moment, the same command continues.
@@ -50,19 +58,15 @@ def command() -> None:
 # ------------------------------------------------------------------ the verbs
 
 
-class Verbs(Listing):
+class Verbs(Commands):
     """The group whose verbs are the table below, and functions of the user's: `file.py:function`."""
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         known = super().get_command(ctx, name)
-        if known is not None or name.startswith("-"):
-            return known
-        if ":" not in name:
-            raise UsageError(f"{name!r} is not a verb: {', '.join(self.commands)}, or file.py:function of your own")
-        return verb_command(name, "Run a function of yours.", (SET,))
+        return known if known or ":" not in name else verb_command(name, "Run a function of yours.", (SET,))
 
 
-@command.group("run", cls=Verbs)
+@corpus_command.group("run", cls=Verbs)
 def run_group() -> None:
     """Run a verb on every sample below SRC: one of these, or file.py:function of your own.
 
@@ -72,26 +76,21 @@ def run_group() -> None:
     """
 
 
-SOURCE = click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
-OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=click.Path(path_type=Path))
+SOURCE = click.argument("source", metavar="SRC", type=PATH)
+OUT = output_option("The folder of the run; the same command continues it.", "OUT", name="out")
 SET = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
-JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes.")
 
-
-def options(function: F) -> F:
-    """Add the arguments and options of every run."""
-    for option in (
-        JSON,
-        ALLOW_UNPROVEN,
-        WHERE,
-        click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
-        click.option("--shard", metavar="K/N", help="This share of the samples alone: 1/3, 2/3 and 3/3 are all."),
-        run_options(),
-        OUT,
-        SOURCE,
-    ):
-        function = option(function)
-    return function
+RUN = all_of(
+    SOURCE,
+    OUT,
+    run_options(),
+    click.option("--shard", metavar="K/N", help="This share of the samples alone: 1/3, 2/3 and 3/3 are all."),
+    click.option("--list", type=PATH, help="A file with one sample id per line."),
+    WHERE,
+    ALLOW_UNPROVEN,
+    json_lines("sample, as it finishes"),
+)
+"""The arguments and options of every run."""
 
 
 def verb_command(name: str, help: str, own: Sequence[Callable[[Any], Any]]) -> click.Command:
@@ -112,7 +111,12 @@ def verb_command(name: str, help: str, own: Sequence[Callable[[Any], Any]]) -> c
     for option in reversed(own):
         option(call)
     names = [str(parameter.name) for parameter in call.__click_params__]  # type: ignore[attr-defined]  # click's
-    return click.command(name, help=help)(options(call))
+    return click.command(name, help=help)(RUN(call))
+
+
+def power_option(default: str) -> Any:
+    """Return the option `--power` of a verb."""
+    return choice("power", "What is redrawn to measure power.", default)
 
 
 CAPTURING = (ENGINE, DATA, DEVICE, TRUST, REQUIRES_GRAD, LAYOUT, power_option("quick"))
@@ -230,7 +234,7 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 @DATA
 @click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
 @ALLOW
-@options
+@RUN
 def split(
     source: Path, out: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool, **rest: Any
 ) -> None:
@@ -271,8 +275,6 @@ class Silent:
 
 def print_parts(rows: list[dict[str, Any]]) -> None:
     """Print the parts of samples as a table."""
-    from backprint.table.nouns import Table
-
     columns = {"part": "name", "of": "text", "times": "count", "steps": "digits", "backward": "text"}
     cells = [
         (
@@ -288,12 +290,12 @@ def print_parts(rows: list[dict[str, Any]]) -> None:
 
 
 @run_group.command("export")
-@click.argument("source", metavar="RUN", type=click.Path(path_type=Path))
-@OUT
+@click.argument("source", metavar="RUN", type=PATH)
+@output_option("A new folder for the data set.", "OUT", name="out")
 @WHERE
 @click.option("--license", metavar="ID", help="The licence of the programs, for the card and the column `license`.")
-@click.option("--overwrite", is_flag=True, help="Replace a data set that exists already.")
-@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+@OVERWRITE
+@JSON
 def export(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
     """Write the graphs of a corpus run as one Parquet file, with a card, for Hugging Face's `datasets`.
 
@@ -307,23 +309,25 @@ def export(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
     if as_json:
         left_out = [{"sample": id, "why": why} for id, why in exported.left_out]
         echo(json.dumps({"graphs": exported.graphs, "samples": exported.samples, "left_out": left_out}))
-        return
-    left = f"; {len(exported.left_out):,} samples left out" if exported.left_out else ""
-    echo(f"{exported.graphs:,} graphs of {exported.samples:,} samples in {out}, with a card{left}")
-    for id, why in exported.left_out[:NAMED]:
-        echo(f"left out: {id}: {why}")
-    if len(exported.left_out) > NAMED:
-        echo(f"and {len(exported.left_out) - NAMED:,} more")
+    else:
+        left = f"; {len(exported.left_out):,} samples left out" if exported.left_out else ""
+        echo(f"{exported.graphs:,} graphs of {exported.samples:,} samples in {out}, with a card{left}")
+        for id, why in exported.left_out[:NAMED]:
+            echo(f"left out: {id}: {why}")
+        if len(exported.left_out) > NAMED:
+            echo(f"and {len(exported.left_out) - NAMED:,} more")
+    if not exported.graphs:
+        raise SystemExit(NOTHING)
 
 
 @run_group.command("tasks")
 @SOURCE
-@OUT
+@output_option("A folder for the tasks; the same command continues.", "OUT", name="out")
 @click.option("--by", default="module", show_default=True, metavar="HOW", help="As of corpus run split; or whole.")
 @click.option("--most", type=click.IntRange(1), metavar="N", help="End with so many tasks.")
 @click.option("--least", type=int, default=2, show_default=True, help="The fewest operators of a part's forward.")
 @ALLOW
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a task.")
+@json_lines("task")
 def tasks(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
     """Make a task of each different part of samples, with how often it occurs, a held-out split and a card.
 
@@ -348,10 +352,10 @@ def tasks(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
 # ------------------------------------------------------------------ runs that are there
 
 
-@command.command("status")
-@click.argument("out", type=click.Path(path_type=Path))
+@corpus_command.command("status")
+@click.argument("out", type=PATH)
 @WHERE
-@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+@JSON
 def status(out: Path, where: tuple[str, ...], as_json: bool) -> None:
     """Show the state of the run in OUT: counts, the time left, running samples, the slowest samples, the last ones that
     are not good."""
@@ -362,11 +366,70 @@ def status(out: Path, where: tuple[str, ...], as_json: bool) -> None:
         echo(text)
 
 
-@command.command("merge")
-@click.argument("out", type=click.Path(path_type=Path))
-@click.argument("shards", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
+@corpus_command.command("report")
+@click.argument("out", type=PATH)
+@WHERE
+@report_options("sample")
+def report(out: Path, output: Path | None, where: tuple[str, ...], as_json: bool) -> None:
+    """Report the results of a corpus run: how many samples are proved, why the others are not, and what is duplicated.
+
+    OUT is the folder of the run, which may still be running. Nothing in it is changed. Other questions are a line of
+    SQL over OUT/ledger.sqlite. The exit code is 3 if no sample has a row.
+    """
+    from backprint.tools.corpus import report as reporting
+
+    def make() -> Report:
+        with working("reading the ledger"):
+            return reporting.report(out, where, output.parent if output is not None else Path())
+
+    if not count_rows(write_or_print(make, output, as_json, f"report of {out}").rows):
+        raise SystemExit(NOTHING)
+
+
+# ------------------------------------------------------------------ several of one, one of several
+
+
+@corpus_command.command("dedup")
+@click.argument("source", metavar="SRC_OR_OUT", type=PATH)
+@output_option("A new folder for what is kept.", "OUT")
+@click.option("--ignore-sizes", is_flag=True, help="Graphs that differ in sizes alone are the same.")
+@choice("files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link")
+@json_lines("sample: id, kept, duplicate_of, why")
+def dedup(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: bool) -> None:
+    """Keep one of each group of samples that are the same program, and list the others.
+
+    SRC_OR_OUT is the folder of a corpus run, whose ledger has the hashes, or any folder of samples, which are read and
+    not executed. Of each group it keeps the sample that is proved, then the smallest, then the first by name.
+    `kept.txt` is a list for `--list` of other verbs, `duplicates.json` has the others.
+    """
+    from backprint.tools import corpus
+    from backprint.tools.corpus.duplicates import KEPT, LIST
+
+    with ending(lambda: f"nothing was written to {output}"), working(f"{source}: comparing"):
+        groups = corpus.dedup(source, output, ignore_sizes=ignore_sizes, files=files)
+    if as_json:
+        for first, *others in groups.groups:
+            echo(json.dumps(dict(id=first.id, kept=True, duplicate_of="", why="")))
+            for other in others:
+                echo(json.dumps(dict(id=other.id, kept=False, duplicate_of=first.id, why="")))
+        for member in groups.left_out:
+            echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
+        return
+    samples = sum(map(len, groups.groups))
+    echo(
+        f"{samples:,} samples, {len(groups.groups):,} distinct by {groups.by} graphs; the others are in {output / LIST}"
+    )
+    if groups.left_out:
+        unread = groups.left_out[0]
+        echo(f"{len(groups.left_out):,} could not be compared and are left out; {unread.id}: {unread.why}")
+    echo(f"kept: {output / KEPT}" if files == "none" else f"kept samples: {output}")
+
+
+@corpus_command.command("merge")
+@click.argument("out", type=PATH)
+@click.argument("shards", nargs=-1, required=True, metavar="SHARD...", type=PATH)
 @click.option("--copy", is_flag=True, help="Copy results, and leave the shards as they are; else they are moved.")
-@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
+@JSON
 def merge(out: Path, shards: tuple[Path, ...], copy: bool, as_json: bool) -> None:
     """Make one run of the runs of shards: OUT is then the run that the same command without --shard would have made.
 

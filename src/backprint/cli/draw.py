@@ -1,26 +1,30 @@
-"""`backprint draw SAMPLE -o picture.svg`; of a region's dump, one pass."""
+"""`backprint draw`, `view` and `diff`: a picture, a page, and what changed; of samples, and of the dumps of regions."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from backprint.cli import dumps
-from backprint.cli.options import ALLOW
-from backprint.cli.say import echo
+from backprint.cli.options import ALLOW, JSON, LIMITS, PATH, SAMPLE, output_option
+from backprint.cli.say import echo, echo_styled, working
 from backprint.common.collector import collector_paused
+from backprint.common.formats import CAPTURE, WORLD
+from backprint.errors import ReplayError, UsageError
+from backprint.tools.jobs.apart import run_apart, write_answer
+from backprint.tools.jobs.task import Task
+from backprint.tools.jobs.verbs import load_only
+
+# ---- A picture
 
 
 @click.command("draw")
-@click.argument("sample", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The picture to write: .svg, .dot (for Graphviz) or .png.",
-)
+@SAMPLE
+@output_option("The picture to write: .svg, .dot (for Graphviz) or .png.", "FILE")
 @click.option("--pair", type=click.IntRange(min=0), default=0, show_default=True, help="Which Pair, counted from 0.")
 @click.option(
     "--nodes",
@@ -29,26 +33,12 @@ from backprint.common.collector import collector_paused
     show_default=True,
     help="How many steps and folded frames are seen at most; inner frames are folded.",
 )
-@click.option(
-    "--scale",
-    type=click.FloatRange(min=0.1, max=10),
-    default=2.0,
-    show_default=True,
-    help="The pixels of a .png for each point.",
-)
 @ALLOW
 @dumps.PASS
 @dumps.RUN
 @collector_paused()
-def command(
-    sample: Path,
-    output: Path,
-    pair: int,
-    nodes: int,
-    scale: float,
-    allow: tuple[str, ...],
-    number: int | None,
-    run: str,
+def draw_command(
+    sample: Path, output: Path, pair: int, nodes: int, allow: tuple[str, ...], number: int | None, run: str
 ) -> None:
     """Draw a sample as a picture: forward on the left, backward on the right, what is saved between them.
 
@@ -59,10 +49,157 @@ def command(
     """
     import backprint as bp
 
-    if dumps.is_dump((sample,), alone=("number", "run"), both=("output", "nodes", "scale")):
-        dumps.draw(sample, run, number, output, nodes, scale)
+    if dumps.is_dump((sample,), alone=("number", "run"), both=("output", "nodes")):
+        dumps.draw(sample, run, number, output, nodes)
         return
     dumps.check_sample(sample)
     capture = bp.load(sample, allow=allow)
-    place = capture.draw(output, pair=pair, nodes=nodes, scale=scale)
+    place = capture.draw(output, pair=pair, nodes=nodes)
     echo(f"{place}: {capture.name}, {capture.pairs[pair].name} of {len(capture.pairs)}")
+
+
+# ---- A page
+
+
+@click.command("view")
+@SAMPLE
+@output_option("The HTML file to write; without it a browser opens the page.", "FILE", required=False)
+@click.option(
+    "--stats", is_flag=True, help="Run the graphs once, on the sample's inputs, in their own process; show statistics."
+)
+@LIMITS
+@ALLOW
+@dumps.PASS
+@dumps.RUN
+@collector_paused()
+def view_command(
+    sample: Path,
+    output: Path | None,
+    stats: bool,
+    timeout: float,
+    memory: float | None,
+    allow: tuple[str, ...],
+    number: int | None,
+    run: str,
+) -> None:
+    """Make the page of a sample: one HTML file in which forward, backward and what is saved can be looked at.
+
+    The page needs no network and no server. Nothing of the sample is run unless `--stats` is given.
+
+    For a dump of bp.region: one of its passes, which is the first with NaN, Inf or an error where none is asked for.
+    """
+    import backprint as bp
+    from backprint.common.web_page import check_html
+    from backprint.tools.draw import page_of
+
+    if output is not None:
+        check_html(output)
+    if dumps.is_dump((sample,), alone=("number", "run"), both=("output",)):
+        dumps.view(sample, run, number, output)
+        return
+    dumps.check_sample(sample)
+    capture = bp.load(sample, allow=allow)
+    rows = observed_apart(sample, allow, (timeout, memory)) if stats else None
+    page = page_of(capture, rows)
+    place = page.save(output) if output is not None else page.open()
+    echo(f"{place}: {capture.name}, {len(page.html.encode()) / 1e6:.1f} MB")
+
+
+def observed_apart(
+    sample: Path, allow: tuple[str, ...], allowed: tuple[float, float | None]
+) -> dict[tuple[int, int, str], list[float | None]]:
+    """Run a sample in a process of its own, and return statistics of its values."""
+    with working("running the sample") as at:
+        options = {"allow": list(allow)}
+        [answer] = run_apart("backprint.cli.draw:observed", [sample], options, allowed, lambda place: at(str(place)))
+    content = answer.content or {"error": answer.ended}
+    if "error" in content:
+        raise ReplayError(f"{sample} did not run, so there are no statistics: {content['error']}")
+    return {(pair, side, name): row for pair, side, name, row in content["rows"]}
+
+
+def observed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Run a sample, in its own process, and write the statistics of its values as the answer."""
+    import backprint as bp
+    from backprint.tools.draw import observed_rows
+
+    try:
+        capture = bp.load(task.path, tuple(options["allow"]))
+        rows = [[*key, row] for key, row in observed_rows(capture).items()]
+    except Exception as error:  # told by the process that asked
+        return write_answer(staging, {"error": f"{type(error).__name__}: {error}"})
+    return write_answer(staging, {"rows": rows})
+
+
+observed.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+
+
+# ---- What changed
+
+COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
+"""By the first character of a line."""
+
+
+@click.command("diff")
+@click.argument("before", type=PATH)
+@click.argument("after", type=PATH)
+@click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
+@output_option("Write a page as well, with marks on the steps that changed.", "FILE", required=False)
+@ALLOW
+@JSON
+@click.option("--run-a", default="latest", show_default=True, help=dumps.RUN_HELP)
+@click.option("--run-b", default="latest", show_default=True, help="The same, of AFTER.")
+@collector_paused()
+def diff_command(
+    before: Path,
+    after: Path,
+    everything: bool,
+    output: Path | None,
+    allow: tuple[str, ...],
+    as_json: bool,
+    run_a: str,
+    run_b: str,
+) -> None:
+    """Show what changed between two samples: steps, ports, saved bytes and FLOPs, forward and backward.
+
+    Steps are matched by what they compute. Names of values, the order of independent steps and line numbers do not
+    count. Nothing of a sample is run, and torch is not needed.
+
+    The exit code is 0 if every graph has the same hash, 1 if the graphs differ, and 3 if nothing was compared, because
+    a sample cannot be read.
+
+    Of two dumps of bp.region, gradients are compared edge by edge: two runs, devices, precisions, before and after a
+    change. The exit code is 1 unless all edges are in both, and bitwise or close.
+    """
+    from backprint.common.web_page import check_html
+    from backprint.tools.diff import compare
+    from backprint.tools.diff.words import diff_json, diff_lines
+
+    if dumps.is_dump((before, after), alone=("run_a", "run_b"), both=("everything", "as_json")):
+        dumps.diff(before, after, run_a, run_b, everything, as_json)
+        return
+    for place in (before, after):
+        if (place / WORLD).is_file():
+            raise UsageError(f"{place} is a World: compare its ranks, each of which is a sample ({place / 'rank_0'})")
+        dumps.check_sample(place)
+        if not (place / CAPTURE).is_file():
+            raise UsageError(
+                f"{place} is not a sample: it has no capture.json. `backprint capture TARGET -o DIR` makes one."
+            )
+    if output is not None:
+        check_html(output)
+    with dumps.reading_both():
+        difference = compare(before, after, allow)
+    if output is not None:  # before what is printed, which a pipe may cut off
+        echo(f"page: {difference.view(output).title}, {output}", err=True)
+    if as_json:
+        echo(json.dumps(diff_json(difference)))
+    else:
+        for line in diff_lines(difference, everything, (str(before), str(after))):
+            mark = line.lstrip()[:1]
+            if mark in COLORS and line.startswith(" "):
+                echo_styled("", line, fg=COLORS[mark])
+            else:
+                echo(line)
+    if not difference.same:
+        raise SystemExit(1)

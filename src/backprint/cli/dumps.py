@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from backprint.cli.say import echo, echo_styled, print_table, width
+from backprint.cli.say import NOTHING, echo, echo_styled, print_table, width
 from backprint.common.formats import has_dump
-from backprint.errors import UsageError
+from backprint.errors import BackprintError, NothingFoundError, UsageError
 from backprint.table.nouns import Table
 
 # ---- Options
@@ -53,13 +54,27 @@ def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -
 
 def check_sample(place: Path) -> None:
     """Refuse a path that has neither a sample nor the dump of a region."""
-    from backprint.tools.jobs.find import missing_sample
+    from backprint.tools.jobs.find import check_sample as check
 
-    if wrong := missing_sample((place,)):
-        raise UsageError(f"{wrong}{', nor graph.json, as a dump of bp.region does' if place.is_dir() else ''}")
+    try:
+        check(place)
+    except NothingFoundError as error:
+        raise NothingFoundError(f"{error}, nor graph.json, as a dump of bp.region does") from None
 
 
-# ---- Verbs
+@contextlib.contextmanager
+def reading_both() -> Iterator[None]:
+    """End a comparison of two things of which one cannot be read: nothing was compared, so nothing differs."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except BackprintError as error:
+        echo(f"backprint: nothing was compared: {type(error).__name__}: {error}", err=True)
+        raise SystemExit(NOTHING) from None
+
+
+# ---- Commands
 
 
 def show(dump: Path, run: str, bad: bool, number: int | None, as_json: bool) -> None:
@@ -87,13 +102,13 @@ def show(dump: Path, run: str, bad: bool, number: int | None, as_json: bool) -> 
         echo(f"{unwatched} of {count} passes were not watched: {Unwatched().why}", err=True)
 
 
-def draw(dump: Path, run: str, number: int | None, output: Path, nodes: int, scale: float) -> None:
+def draw(dump: Path, run: str, number: int | None, output: Path, nodes: int) -> None:
     """Draw a pass of a dump to a file."""
     from backprint.tools.draw.write import write_picture
     from backprint.tools.regions.pictures import drawn_pass
 
     drawn = drawn_pass(_one_pass(dump, run, number))
-    echo(f"{write_picture(drawn, output, nodes, scale)}: {drawn.scene.name}")
+    echo(f"{write_picture(drawn, output, nodes)}: {drawn.scene.name}")
 
 
 def view(dump: Path, run: str, number: int | None, output: Path | None) -> None:
@@ -105,11 +120,13 @@ def view(dump: Path, run: str, number: int | None, output: Path | None) -> None:
 
 
 def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_json: bool) -> None:
-    """Compare two dumps of a region edge by edge; exit with 1 unless all edges are in both, and bitwise or close."""
+    """Compare two dumps of a region edge by edge; exit with 1 unless all edges are in both, and bitwise or close,
+    and with 3 if no two are there."""
     from backprint.tools.regions.comparing import compare_passes
     from backprint.tools.regions.dumps import read_passes
 
-    ours, theirs = read_passes(left, run_a), read_passes(right, run_b)
+    with reading_both():
+        ours, theirs = read_passes(left, run_a), read_passes(right, run_b)
     comparison = compare_passes(ours, theirs)
     for dump, run in ((left, run_a), (right, run_b)):
         _print_run(dump, run, as_json)
@@ -119,7 +136,7 @@ def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_j
     else:
         _print_comparison(comparison, everything, left, right)
     if not comparison.good:
-        sys.exit(1)
+        raise SystemExit(1 if comparison.rows else NOTHING)
 
 
 def _one_pass(dump: Path, run: str, number: int | None) -> Any:

@@ -1,7 +1,10 @@
-"""`backprint kernels SAMPLE... -o DIR`."""
+"""`backprint kernels`, `lower` and `task`: kernels that a compiler makes, and kernels that are written."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,25 +12,42 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out
-from backprint.cli.options import ALLOW, TRUST, choice, run_options, split_names
-from backprint.cli.say import echo
+from backprint.cli.options import (
+    ALLOW,
+    DEVICE,
+    ENGINE,
+    JSON,
+    MEMORY,
+    MODE,
+    OVERWRITE,
+    PATH,
+    SAMPLES,
+    TIMEOUT,
+    TRUST,
+    Commands,
+    choice,
+    json_lines,
+    output_option,
+    run_options,
+    split_names,
+)
+from backprint.cli.say import echo, ending, working
+from backprint.errors import ReplayError, UsageError
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
+from backprint.tools.jobs.apart import ask, write_result
+from backprint.tools.jobs.task import Task
+from backprint.tools.jobs.verbs import load_only
 
 if TYPE_CHECKING:
     from backprint.tools.jobs import CorpusRun
+    from backprint.tools.kernels.lowered import Lowered
+
+# ---- Kernels that a compiler makes
 
 
 @click.command("kernels")
-@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The folder to write kernels and kernels.jsonl to.",
-)
+@SAMPLES
+@output_option("The folder of the kernels and of kernels.jsonl; the same command continues it.", name="out")
 @click.option(
     "--target",
     "targets",
@@ -51,8 +71,8 @@ if TYPE_CHECKING:
 @run_options()
 @ALLOW
 @TRUST
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a sample, as it finishes.")
-def command(
+@json_lines("sample, as it finishes")
+def kernels_command(
     samples: tuple[Path, ...],
     out: Path,
     targets: tuple[str, ...],
@@ -70,8 +90,8 @@ def command(
     SAMPLE is a sample, or a folder of samples or of a corpus; each is processed in a process of its own. DIR gets the
     kernels of their forwards and backwards as files, and kernels.jsonl, with a row for each kernel: where it came from,
     and a hash that equal programs share. Samples of GraphNet are captured first. No kernel is run, and no C++ compiler
-    is needed, unless --check asks for it. If the command is ended at any moment, the same command continues. Exit code
-    1 if a graph is refused, a kernel's results are wrong, or, with --check, a captured backward is not the derivative.
+    is needed, unless --check asks for it. If the command is ended at any moment, the same command continues. The exit
+    code is 1 if a graph is refused, a kernel's results are wrong, or a captured backward is not the derivative.
     """
     from backprint.tools.bench.compilers.table import absolute_compiler
     from backprint.tools.jobs.find import begin_several
@@ -109,3 +129,195 @@ def print_rows(done: CorpusRun, rows: Sequence[Mapping[str, Any]]) -> None:
     for line in summary_lines(list(read_rows(done.out))):
         echo(line)
     echo(f"a row for each kernel: {done.out / FILE}")
+
+
+# ---- A program as kernels
+
+
+@click.command("lower")
+@click.argument("target", metavar="FILE:FACTORY|SAMPLE")
+@output_option("The Python file to write.", "FILE", name="out")
+@click.option(
+    "--lengths",
+    metavar="A,B,C",
+    help="The numbers to capture: of a loop three or more numbers of steps, of 6 or more, and the kernels take no more "
+    "steps than the largest [default: 6,7,8,256]; else two sizes.",
+)
+@click.option("--gpu", default="cuda:90", show_default=True, help="The GPU that Inductor writes kernels for.")
+@ALLOW
+@TIMEOUT
+@click.option("--check", is_flag=True, help="Run the file, and compare outputs and gradients with eager.")
+@JSON
+def lower_command(
+    target: str,
+    out: Path,
+    lengths: str | None,
+    gpu: str,
+    allow: tuple[str, ...],
+    timeout: float,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Write a program as Triton kernels, in a file that needs torch and triton alone.
+
+    The factory, in `file.py:factory` or `package.module:factory`, returns (model, args) or (model, args, kwargs). If it
+    takes a number and the program loops over the first dimension of its arguments, it becomes one kernel a direction,
+    for every number of steps. If it does not loop, the kernels are Inductor's, for every such number. If the factory
+    takes no number, or the target is a sample, they are Inductor's, for the captured sizes. No GPU is needed, to check
+    the file neither: Triton's interpreter runs it. What cannot be lowered is refused by name. A sample runs in a
+    process of its own, for at most --timeout seconds. The exit code is 1 if the target is refused, or a check finds
+    a difference.
+    """
+    if Path(target).is_dir():
+        written = _of_sample(Path(target), {"gpu": gpu, "allow": allow, "check": check}, timeout)
+    else:
+        written = _written(lowered_factory(target, lengths, gpu), check)
+    out.write_text(written.pop("source"), encoding="utf-8")
+    if as_json:
+        echo(json.dumps({"file": str(out), **written}))
+    else:
+        echo("\n".join(filter(None, (f"{out}: {written['explained']}", written["compared"]))), lines=True)
+    if written["ok"] is False:
+        raise SystemExit(1)
+
+
+def _written(lowered: Lowered, check: bool) -> dict[str, Any]:
+    """Return the text of a file of kernels, what is said of it, and how it compares with eager if it is to be run."""
+    comparison = lowered.check() if check else None
+    return {
+        "source": lowered.source,
+        "explained": lowered.explain(),
+        "compared": "" if comparison is None else str(comparison),
+        "ok": None if comparison is None else comparison.ok,
+    }
+
+
+def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """Return what `_written` does of a sample, which a process of its own runs."""
+    answer = ask("backprint.cli.kernels:lowered_apart", place, {**options, "allow": list(options["allow"])}, timeout)
+    if answer.content is None:
+        raise ReplayError(f"{place} could not be lowered: {answer.ended}")
+    result: dict[str, Any] = answer.content["result"]
+    return result
+
+
+def lowered_apart(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Lower a sample to Inductor's kernels, in its own process, and write the result as the answer."""
+    from backprint.api import load
+    from backprint.tools.kernels import lower
+
+    def result() -> dict[str, Any]:
+        return _written(lower(load(task.path, allow=options["allow"]), target=options["gpu"]), options["check"])
+
+    return write_result(staging, result)
+
+
+lowered_apart.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+
+
+def lowered_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
+    """Return the program of a factory in kernels."""
+    from backprint.common.factories import find_factory
+    from backprint.tools.kernels import lower
+
+    factory = find_factory(target)
+
+    def called(*size: int) -> tuple[object, object]:
+        model, args, *rest = factory(*size)
+        if rest and args:
+            raise UsageError(f"{target} returns positional and keyword arguments: lower takes one kind")
+        return model, rest[0] if rest else args
+
+    words = lengths.split(",") if lengths else []
+    numbers = [int(word) for word in words if word.strip().isdigit()]
+    if len(numbers) != len(words):
+        raise UsageError(f"--lengths {lengths}: pass numbers, such as 6,7,8")
+    if not inspect.signature(factory).parameters:
+        if numbers:
+            raise UsageError(f"--lengths {lengths}: {target} takes no number")
+        model, inputs = called()
+        return lower(model, inputs, target=gpu)  # type: ignore[arg-type]  # a factory's
+    model, _ = called(max(numbers, default=6))
+    return lower(model, lambda size: called(size)[1], numbers or None, target=gpu)  # type: ignore[arg-type]  # as above
+
+
+# ---- A part of a program as a problem
+
+
+@click.group("task", cls=Commands)
+def task_command() -> None:
+    """Set a part of a program as a problem for people who write kernels, and judge their solutions."""
+
+
+@task_command.command("make")
+@click.argument("target")
+@output_option("A new folder for the task.", "T", name="out")
+@click.option("--part", metavar="PATH", help="A module, such as blocks.0.mlp, or a part of a cut, such as fold@0.")
+@click.option("--name", help="The name of the task; else that of the program and the part.")
+@click.option("--dynamic", is_flag=True, help="Capture with symbolic sizes: a solution is tried at others too.")
+@click.option("--measure", is_flag=True, help="Measure eager and Inductor.")
+@ENGINE
+@MODE
+@DEVICE
+@ALLOW
+@OVERWRITE
+@JSON
+def make_command(
+    target: str,
+    out: Path,
+    part: str | None,
+    name: str | None,
+    dynamic: bool,
+    measure: bool,
+    allow: tuple[str, ...],
+    overwrite: bool,
+    as_json: bool,
+    engine: str,
+    mode: str | None,
+    device: str | None,
+) -> None:
+    """Write a task: the reference in plain PyTorch, its inputs, a stub to fill, and what a solution is judged by.
+
+    TARGET is a sample, or `file.py:factory`. A solution may save for its backward what it likes; random numbers that
+    the program draws are inputs. The exit code is 1 if the part cannot be a task, with the reason.
+    """
+    from backprint.tools import tasks
+
+    options: dict[str, Any] = {} if engine == "auto" else {"engine": engine}
+    options |= {key: value for key, value in (("mode", mode), ("device", device)) if value is not None}
+    options |= {"dynamic": True} if dynamic else {}
+    with ending(lambda: "no task was written"), working(f"task {target}"):
+        task = tasks.make(
+            target, out, part=part, name=name, allow=allow, overwrite=overwrite, measure=measure, **options
+        )
+    if as_json:
+        echo(json.dumps({"task": str(out), **dataclasses.asdict(task)}))
+        return
+    sizes = ", at other sizes too" if task.sized else ""
+    echo(f"{out}: {task.name}: {len(task.inputs)} inputs, {len(task.outputs)} results{sizes}")
+    echo(f"fill {out / 'solution.py'}, then: backprint task check {out} {out / 'solution.py'}", err=True)
+
+
+@task_command.command("check")
+@click.argument("folder", metavar="T", type=PATH)
+@click.argument("solution", type=PATH)
+@click.option("--no-timing", "untimed", is_flag=True, help="Judge results alone.")
+@click.option("--first", is_flag=True, help="Stop at the first fault.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for an answer.")
+@MEMORY
+@JSON
+def check_command(folder: Path, solution: Path, untimed: bool, as_json: bool, **options: Any) -> None:
+    """Judge a solution of a task: right or wrong with the first wrong element, and its time beside eager's.
+
+    The solution works in a process of its own, with the rights of the one who calls: judge a stranger's in a
+    container. The exit code is 1 unless all is right.
+    """
+    from backprint.tools import tasks
+
+    if not (folder / "task.json").is_file():
+        raise UsageError(f"{folder}: no task.json here, so this is no task: `backprint task make TARGET` makes one")
+    with ending(lambda: "nothing was judged"), working(f"task check {solution}"):
+        report = tasks.check(folder, solution, timed=not untimed, **options)
+    echo(json.dumps(report.as_json()) if as_json else f"{report}", lines=True)
+    if not report.good:
+        raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""Everything that verbs print: control characters in strangers' texts are escaped, and long work is shown.
+"""Everything that commands print: control characters in strangers' texts are escaped, and long work is shown.
 
 A progress line is shown on a terminal's standard error, and removed before anything else is printed; without a
 terminal, a line is printed now and then.
@@ -13,18 +13,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from backprint.cli.options import GIB
 from backprint.common.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from backprint.table.nouns import Table
+    from backprint.table.nouns import Report, Table
 
 EVERY = 15.0
 """Seconds between two lines without a terminal."""
@@ -82,17 +82,28 @@ def table_text(text: str, style: str = "") -> Text:
     return Text(printable(text), style)
 
 
-# ---- What a sample may take
+def write_or_print(make: Callable[[], Report], output: Path | None, as_json: bool, title: str) -> Report:
+    """Make a report, and write it to a file, whose ending says how, or print it; return it."""
+    from backprint.errors import UsageError
+    from backprint.table.files import format_of, json_lines, write_report
+    from backprint.table.terminal import print_report
 
-
-def limits(command: Any) -> Any:
-    """Add the options of a verb that runs samples, each in a process of its own."""
-    command = click.option(
-        "--memory", type=GIB, metavar="GIB", help="What one sample may take; else nearly all that is free."
-    )(command)
-    return click.option(
-        "--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take."
-    )(command)
+    if as_json and output is not None:
+        raise UsageError("--json prints to the terminal: pass either it or -o; a file FILE.jsonl has the same lines")
+    format = format_of(output) if output is not None else ""
+    report = make()
+    wipe()
+    if output is not None:
+        write_report(report, format, output)
+        echo(report.answer)
+        echo(f"{format} {title} in {output}", err=True)
+    elif as_json:
+        for line in json_lines(report.rows):
+            sys.stdout.buffer.write(line.encode())
+        sys.stdout.flush()
+    else:
+        print_report(report, sys.stdout, width())
+    return report
 
 
 # ---- The end
@@ -100,10 +111,13 @@ def limits(command: Any) -> Any:
 STOPPED = 130
 """The exit code after Ctrl-C."""
 
+NOTHING = 3
+"""The exit code where nothing was looked at."""
+
 
 @contextlib.contextmanager
 def ending(kept: Callable[[], str]) -> Iterator[None]:
-    """End the verb at Ctrl-C with a line that says what is kept."""
+    """End the command at Ctrl-C with a line that says what is kept."""
     try:
         yield
     except KeyboardInterrupt:

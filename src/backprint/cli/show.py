@@ -1,8 +1,10 @@
-"""`backprint show SAMPLE`, or the dump of a region."""
+"""`backprint show SAMPLE`: of ours, of GraphNet's, and of the dump of a region. None of it is run, and torch is not
+needed."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,31 +13,32 @@ from typing import Any
 import click
 
 from backprint.cli import dumps
-from backprint.cli.options import ALLOW
+from backprint.cli.options import ALLOW, SAMPLE, json_lines
 from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
 from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reasons_of_derivative, verdict_text
+from backprint.table.nouns import Table
 from backprint.tools.cost.traffic import traffic_texts
 
 
 @click.command("show")
-@click.argument("sample", type=click.Path(path_type=Path))
+@SAMPLE
 @click.option("--backward", "side", flag_value="backward", help="The backward's code alone.")
 @click.option("--forward", "side", flag_value="forward", help="The forward's code alone.")
 @click.option("--flat", is_flag=True, help="Every step, where repeated ones would be shown as loops.")
 @click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
 @click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
 @ALLOW
-@click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object; of a dump, one a pass.")
+@json_lines("sample, or pass of a dump")
 @click.option(
     "--bad", is_flag=True, help="Of a dump of bp.region: what has NaN or Inf, of passes with some or an error."
 )
 @dumps.PASS
 @dumps.RUN
 @collector_paused()
-def command(
+def show_command(
     sample: Path,
     side: str | None,
     flat: bool,
@@ -68,9 +71,7 @@ def command(
         return
     dumps.check_sample(sample)
     if format_of(sample) is GRAPHNET:
-        from backprint.cli.graphnet import show
-
-        show(sample, side or "", summary_only, as_json)
+        show_graphnet(sample, side or "", summary_only, as_json)
         return
     capture = bp.load(sample, allow=allow)
     if as_json:
@@ -181,7 +182,6 @@ def print_pair(capture: Any, index: int, summary: Any, most: int | None) -> None
 
 def print_parts(pair: Any) -> None:
     """Print what each layer costs, and how often it is there."""
-    from backprint.table.nouns import Table
     from backprint.tools.cost.stretches import part_costs
 
     parts = part_costs(pair)
@@ -199,8 +199,6 @@ def print_parts(pair: Any) -> None:
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
     """Print the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
-    from backprint.table.nouns import Table
-
     forward, backward = pair.forward, pair.backward
     rows = [
         ("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})"),
@@ -244,8 +242,6 @@ def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
 
 def print_saved(summary: Any, most: int | None) -> None:
     """Print the lines that save most for the backward."""
-    from backprint.table.nouns import Table
-
     rows = [(line.bytes, line.line) for line in summary.saved[:most]]
     if rows:
         title = "saved for backward, by the line that saves it"
@@ -261,8 +257,6 @@ def print_rest(noun: str, rows: Sequence[Any], most: int | None) -> None:
 
 def print_operators(summary: Any, most: int | None) -> None:
     """Print what the operators of each direction cost, and how often each is called."""
-    from backprint.table.nouns import Table
-
     columns = {"operator": "text", "calls": "count", "FLOPs": "digits", "read": "bytes", "written": "bytes"}
     for title, kinds in (("forward", summary.forward_kinds), ("backward", summary.backward_kinds)):
         if not kinds:
@@ -271,3 +265,80 @@ def print_operators(summary: Any, most: int | None) -> None:
         rows = [(name, calls, short(cost.flops), cost.read, cost.written) for name, calls, cost in costs]
         print_table(Table(f"{title}, by operator", columns, rows))
         print_rest("operator", kinds, most)
+
+
+# ---- GraphNet's
+
+
+def show_graphnet(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
+    """Print a GraphNet sample."""
+    from backprint.errors import UsageError
+    from backprint.tools.graphnet.metas import read_sample_text
+
+    if side == "backward":
+        raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
+    row = sample_numbers(place)
+    if as_json:
+        echo(json.dumps(row))
+        return
+    if side or not summary_only:
+        echo(read_sample_text(place / "model.py"), lines=True)
+    if not side:
+        print_sample(row)
+
+
+def sample_numbers(place: Path) -> dict[str, Any]:
+    """Return the facts about the sample as data."""
+    from backprint.tools.graphnet import read_graphnet
+    from backprint.tools.graphnet.read import plan_of
+
+    sample = read_graphnet(place)
+    plan = plan_of(sample)
+    why = {name: (True, reason) for name, reason in plan.with_grad} | {
+        name: (False, reason) for name, reason in plan.without_grad
+    }
+    lines, calls = lines_and_calls(sample)
+    inputs = []
+    for named in plan.inputs:
+        meta = plan.metas.get(named.raw)
+        spec = {"dtype": meta.dtype, "shape": list(meta.shape)} if meta is not None else {"dtype": "int", "shape": []}
+        requires_grad, reason = why[named.name]
+        inputs.append(
+            {"name": named.name, "role": named.role, **spec, "asks": requires_grad, "why": reason, "code": named.raw}
+        )
+    return {
+        "sample": str(place),
+        "name": sample.name,
+        "facts": dict(sample.facts),
+        "lines": lines,
+        "bytes": plan.bytes,
+        "calls": dict(calls.most_common()),
+        "inputs": inputs,
+        "notes": list(sample.notes),
+    }
+
+
+def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
+    """Return how many lines a sample's program has, and how often each function is called."""
+    from backprint.tools.graphnet.code import count_calls
+
+    if sample.graph is not None:
+        return len(sample.graph.steps), Counter(step.target for step in sample.graph.steps if not step.is_guard)
+    return len(sample.program.lines), count_calls(sample.program)  # without trust, code that is not parsed was refused
+
+
+def print_sample(row: dict[str, Any]) -> None:
+    """Print the numbers."""
+    echo(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}")
+    for key, value in row["facts"].items():
+        echo(f"{key}: {json.dumps(value) if not isinstance(value, str) else value}")
+    rows = [
+        (one["name"], one["role"], f"{one['dtype']}{one['shape'] or ''}", "yes" if one["asks"] else "", one["why"])
+        for one in row["inputs"]
+    ]
+    columns = {"input": "name", "role": "text", "spec": "text", "gradient": "text", "why": "text"}
+    print_table(Table("", columns, rows))
+    calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
+    echo(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}")
+    for text in row["notes"]:
+        echo(f"note: {text}")

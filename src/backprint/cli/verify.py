@@ -1,65 +1,68 @@
-"""`backprint verify SAMPLE...`."""
+"""`backprint verify SAMPLE...`: is each result right, is the backward the derivative, and could a check see it."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
-from backprint.cli.say import echo, echo_styled, ending, limits, print_table, working
-from backprint.errors import BackprintError, UsageError
+from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, LIMITS, MODE, SAMPLES, TRUST, json_lines
+from backprint.cli.say import echo, echo_styled, ending, print_table, working
+from backprint.common.text import CHOICES
 from backprint.graph.verdicts import (
     GOOD,
     NOT_THE_DERIVATIVE,
     derivative_json,
+    has_proof,
+    ports_without_power,
     proved_ports,
     reasons_of_derivative,
 )
 from backprint.judge import VERSION
-from backprint.tools.jobs.apart import Answer, run_apart, write_answer
-from backprint.tools.jobs.find import missing_rank, missing_sample, samples_in
+from backprint.table.nouns import Table
+from backprint.tools.jobs.apart import run_apart, write_answer
+from backprint.tools.jobs.find import check_samples, missing_rank, samples_in
 from backprint.tools.jobs.task import Task
 from backprint.tools.jobs.verbs import load_only
 
 
 @click.command("verify")
-@click.argument("samples", nargs=-1, required=True, type=click.Path(path_type=Path))
-@ALLOW_UNPROVEN
-@ALLOW
-@MODE
-@TRUST
-@click.option("--trace", metavar="TARGET", help="Trace this program in full, and compare stamped samples with it.")
+@SAMPLES
 @click.option(
     "--derivative/--no-derivative",
     default=None,
     help="Say too whether each backward is the derivative of its forward; without either, if that costs less than the "
     "proof.",
 )
-@click.option("--loss", help="With --trace: the loss that the samples were captured with.")
-@limits
 @click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="One JSON object a line: sample, verdict, judge, name, detail, nonfinite, power, vacuous, proof, derivative.",
+    "--power",
+    type=click.Choice(CHOICES["power"]),
+    is_flag=False,
+    flag_value="own",
+    default="none",
+    help="Redraw inputs, and say how far that moves the results. A bare --power, at the end, is own: one by one; all "
+    "does so with parameters and buffers, too.",
 )
-def command(
+@click.option("--strict", is_flag=True, help="A sample without a proof of every port is a reason to exit with 1, too.")
+@ALLOW_UNPROVEN
+@MODE
+@ALLOW
+@TRUST
+@LIMITS
+@json_lines("sample, or Pair of one: verdict, judge, name, detail, nonfinite, power, vacuous, proof, derivative")
+def verify_command(
     samples: tuple[Path, ...],
+    strict: bool,
     allow_unproven: bool,
-    allow: tuple[str, ...],
-    mode: str | None,
-    trust: bool,
-    trace: str | None,
-    derivative: bool | None,
-    loss: str | None,
     timeout: float,
     memory: float | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Replay samples and prove them: compare every output, mutation and gradient with the original program's.
 
@@ -67,150 +70,140 @@ def command(
     known tensor operators, each sample in a process of its own: one that crashes or hangs is `failed`. A GraphNet
     sample is captured first, in memory.
 
-    With `--trace TARGET`, the graphs of stamped samples are compared with those of TARGET, which is executed here,
-    captured with `--fake` and traced in full.
-
     Each backward is compared with the derivative of its forward too, if that costs less than the proof: `bitwise,
     derivative`. One that is not the derivative is named with its line.
 
-    The exit code is 0 if every verdict is good, and 1 if one is not, or if a backward is not the derivative.
+    With --power, inputs are redrawn. Figures are in tolerances: below 1, a check of that port would not notice another
+    value of the input.
+
+    The exit code is 0 if every verdict is good; 1 if one is not, if a backward is not the derivative, and, with
+    --strict, if a port is not proved, or a redraw is not seen; 3 if there is no sample. A gradient that is meant to
+    differ is named when the sample is captured (`backprint capture --meant NAME`); --no-derivative does not ask.
     """
+    check_samples(samples)
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
-    wrong = missing_sample(samples) or missing_rank(samples)
+    count = itertools.count(1)
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
             with working() as at:
-                options = {"allow": list(allow), "mode": mode, "trust": trust, "derivative": derivative}
-                arguments = (places, options, (timeout, memory), numbered(places, at))
-                answers = (
-                    (
-                        (answer.place, answer.content or [ended_row(answer)])
-                        for answer in run_apart(VERIFIED, *arguments)
-                    )
-                    if trace is None
-                    else rows_beside_trace(places, trace, mode, loss, tuple(allow))
-                )
-                for place, verdicts_of_place in answers:
-                    for row in verdicts_of_place:
-                        row = {"sample": str(place), **row}
-                        rows.append(row)
+                for answer in run_apart(
+                    "backprint.cli.verify:verified",
+                    places,
+                    {**options, "allow": list(options["allow"])},
+                    (timeout, memory),
+                    lambda place: at(f"{next(count)}/{len(places)} {place}"),
+                ):
+                    for row in answer.content or [failed_row(answer.place.name, answer.ended)]:
+                        rows.append({"sample": str(answer.place), **row})
                         if as_json:
-                            echo(json.dumps(row))
+                            echo(json.dumps(rows[-1]))
         finally:
             if rows and not as_json:
                 print_verdicts(rows)
-    if wrong:
-        raise UsageError(wrong)
-    good = GOOD | ({"unproven"} if allow_unproven else set())
-    if not rows or any(row["verdict"] not in good or is_not_derivative(row) for row in rows):
+    incomplete = missing_rank(samples)
+    if incomplete:
+        echo(f"backprint: {incomplete}", err=True)
+    allowed = GOOD | ({"unproven"} if allow_unproven else set())
+    bad = (row["verdict"] not in allowed or _is_not_derivative(row) or (strict and not _is_seen(row)) for row in rows)
+    if incomplete or any(bad):
         raise SystemExit(1)
 
 
-def is_not_derivative(row: Mapping[str, Any]) -> bool:
+def _is_not_derivative(row: Mapping[str, Any]) -> bool:
     """Whether the backward of a row is not the derivative of its forward."""
     return (row.get("derivative") or {}).get("word") == NOT_THE_DERIVATIVE
 
 
-def numbered(places: Sequence[Path], at: Callable[[str], None]) -> Callable[[Path], None]:
-    """Return a function that shows which of the samples is being checked."""
-    count = itertools.count(1)
-    return lambda place: at(f"{next(count)}/{len(places)} {place}")
+def _is_seen(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a proof, and a check sees every redraw that was tried alone."""
+    return row["proof"] and row.get("powers", {"reacts": True})["reacts"]
 
 
-VERIFIED = "backprint.cli.verify:verified"
-"""The function that verifies in a sample's own process."""
-
-
-def rows_beside_trace(
-    places: Sequence[Path], target: str, mode: str | None, loss: str | None, allow: tuple[str, ...]
-) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-    """Yield the rows of stamped samples, compared with a trace of their program in full."""
-    import backprint as bp
-    from backprint.tools.target import capture_target, read_target
-
-    full = capture_target(read_target(target, fake=True, mode=mode), stamp=False, loss=loss, allow=allow)
-    for place in places:
-        try:
-            rows = [verdict_row(verdict) for verdict in bp.verify(bp.load(place, allow=allow), trace=full)]
-        except BackprintError as error:  # a row for every sample
-            rows = [failed_row(place.name, f"{type(error).__name__}: {error}")]
-        yield place, rows
-
-
-def ended_row(answer: Answer) -> dict[str, Any]:
-    """Return the row of a sample whose process returned none."""
-    return failed_row(answer.place.name, answer.ended)
-
-
-def failed_row(name: str, detail: str) -> dict[str, Any]:
-    """Return the row of a sample that failed."""
-    return {
-        "verdict": "failed",
-        "judge": VERSION,
-        "name": name,
-        "detail": detail,
-        "nonfinite": "",
-        "power": None,
-        "vacuous": [],
-        "proof": False,
-        "derivative": None,
-    }
+# ---- A sample's rows, made in its own process
 
 
 def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Verify in the sample's own process, and write its rows as the answer."""
-    return write_answer(
-        staging,
-        list(
-            rows_of_sample(task.path, tuple(options["allow"]), options["mode"], options["trust"], options["derivative"])
-        ),
-    )
+    return write_answer(staging, list(rows_of_sample(task.path, **{**options, "allow": tuple(options["allow"])})))
 
 
 verified.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 def rows_of_sample(
-    place: Path, allow: tuple[str, ...], mode: str | None = None, trust: bool = False, derivative: bool | None = None
+    place: Path,
+    allow: tuple[str, ...],
+    mode: str | None = None,
+    trust: bool = False,
+    derivative: bool | None = None,
+    power: str = "none",
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each Pair of a sample; a sample that cannot be read has a row too."""
+    """Yield a row for each Pair of a sample; a sample that cannot be read has a row too. The last is of the whole, and
+    has the redraws of its inputs, if they are asked for."""
     import backprint as bp
     from backprint.tools.target import read_capture
 
     try:
         capture = read_capture(place, mode, trust, allow)
         verdicts = bp.verify(capture, derivative=derivative)
+        measured = bp.power(capture, power) if power != "none" else None
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield failed_row(place.name, f"{type(error).__name__}: {error}")
         return
-    hidden = unseen_ports(capture.verdict)
+    redrawn = ((capture.verdict or {}).get("powers") or {}).get("redrawn", {})  # none with power="none"
+    unseen = [name for name, row in redrawn.items() if row.get("hidden")]
     for verdict in verdicts:
-        last = hidden and verdict is verdicts[-1]
+        last = verdict is verdicts[-1]
         parts = [
-            missing(verdict),
+            _why_no_proof(verdict),
             verdict.detail,
-            f"no proof of {first_three(hidden)}: hidden when it was saved" if last else "",
+            f"no proof of {_first_three(unseen)}: hidden when it was saved" if last and unseen else "",
         ]
-        yield verdict_row(verdict) | {"detail": "; ".join(filter(None, parts))}
+        row = {
+            "verdict": verdict.verdict,
+            "judge": VERSION,
+            "name": verdict.name,
+            "detail": "; ".join(filter(None, parts)),
+            "nonfinite": verdict.nonfinite,
+            "power": _json_number(verdict.power),
+            "vacuous": list(verdict.vacuous),
+            "proof": verdict.proof,
+            "derivative": None if verdict.derivative is None else derivative_json(verdict.derivative),
+        }
+        yield row | (power_row(verdict.verdict, measured) if last and measured is not None else {})
 
 
-def verdict_row(verdict: Any) -> dict[str, Any]:
-    """Return a Verdict as a row."""
+def failed_row(name: str, detail: str) -> dict[str, Any]:
+    """Return the row of a sample that failed."""
+    row: dict[str, Any] = {"verdict": "failed", "judge": VERSION, "name": name, "detail": detail, "nonfinite": ""}
+    return row | {"power": None, "vacuous": [], "proof": False, "derivative": None}
+
+
+def power_row(verdict: str, power: Any) -> dict[str, Any]:
+    """Return what a row has of its Power: that of all redraws, and each of them."""
+    from backprint.prove.attest import power_json
+    from backprint.prove.power import why_without_power
+
     return {
-        "verdict": verdict.verdict,
-        "judge": VERSION,
-        "name": verdict.name,
-        "detail": verdict.detail,
-        "nonfinite": verdict.nonfinite,
-        "power": verdict.power if verdict.power is None or verdict.power < float("inf") else "inf",
-        "vacuous": list(verdict.vacuous),
-        "proof": verdict.proof,
-        "derivative": None if verdict.derivative is None else derivative_json(verdict.derivative),
+        "power": _json_number(power.value),
+        "vacuous": list(power.vacuous),
+        "proof": has_proof(verdict, power.value, power.vacuous),
+        "powers": {
+            "reacts": power.reacts,
+            "hidden": list(power.hidden),
+            "dead_ports": list(power.dead_ports),
+            "why": why_without_power(power),
+            **power_json(power),
+        },
     }
 
 
-def missing(verdict: Any) -> str:
+def _json_number(power: float | None) -> float | str | None:
+    return power if power is None or math.isfinite(power) else str(power)
+
+
+def _why_no_proof(verdict: Any) -> str:
     """Say why a good Verdict is not a proof, with the ports; '' if it is one, or is not good."""
     if not verdict.good or verdict.proof:
         return ""
@@ -219,26 +212,21 @@ def missing(verdict: Any) -> str:
     return proved_ports(len(verdict.ports), verdict.vacuous)
 
 
-def unseen_ports(verdict: Any) -> tuple[str, ...]:
-    """Return what a check did not see when the sample was saved; one saved with `power="none"` has no such table."""
-    rows = ((verdict or {}).get("powers") or {}).get("redrawn", {})
-    return tuple(name for name, row in rows.items() if row.get("hidden"))
-
-
-def first_three(names: Sequence[str]) -> str:
+def _first_three(names: Sequence[str]) -> str:
     """Return the first three names as text."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def print_verdicts(rows: list[dict[str, Any]]) -> None:
-    """Print the rows as a table, and below it a line for each row that there is more to say of."""
-    from backprint.table.nouns import Table
+# ---- What is printed
 
+
+def print_verdicts(rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table; below it a line for all that there is more to say of, and the redraws."""
     shown, details = [], []
     for row in rows:
-        derivative = row.get("derivative")
+        derivative = row["derivative"]
         words = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
-        power = None if row["power"] is None else float(row["power"])
+        power = None if row["power"] is None else float(row["power"]) + 0.0  # which is never -0
         shown.append((row["sample"], row["name"], words, power))
         name = f" · {row['name']}" if row["name"] != Path(row["sample"]).name else ""
         details += [
@@ -250,14 +238,64 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
     print_table(Table("", {"sample": "name", "name": "text", "verdict": "word", "power": "number"}, shown))
     for line in details:
         echo(line)
+    for row in rows:
+        if "powers" in row:
+            print_power(row)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     text = ", ".join(f"{count} {name}" for name, count in counts.items())
     good = [row for row in rows if row["verdict"] in GOOD]
     empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
-    wrong = sum(map(is_not_derivative, rows))
+    wrong = sum(map(_is_not_derivative, rows))
     text += f"; {wrong} of them not the derivative" if wrong else ""
     some = "1 port" if ports == 1 else f"{ports} ports"
     text += f"; {empty} of them not proved whole: {some} that no redraw of the inputs moves" if empty else ""
     echo(f"{len(rows)} checked: {text}")
+
+
+MOST = 24
+"""So many redraws of a sample are shown; `--json` has all."""
+
+
+def print_power(row: dict[str, Any]) -> None:
+    """Print whether a check of a sample sees every redraw, and how far each of the first ones moves results."""
+    powers = row["powers"]
+    echo(f"{row['sample']}: {powers['tried']} of {powers['of']} inputs redrawn alone; {power_text(row)}")
+    columns = {"redrawn": "name", "ports": "digits", "least": "digits", "of": "text", "most": "digits", "why": "detail"}
+    trials = list(powers["redrawn"].items())
+    print_table(Table("", columns, [(name, *trial_cells(trial)) for name, trial in trials[:MOST]]))
+    if len(trials) > MOST:
+        echo(f"… {len(trials) - MOST} more; --json has all")
+
+
+def trial_cells(trial: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a redraw after its name."""
+    if "untried" in trial:
+        return "", "", "", "", f"not tried: {trial['untried']}"
+    if not trial["ports"]:
+        return "0", "", "", "", "nothing depends on it"
+    text = f"no {' or '.join(trial['silent'])} result shows it" if "silent" in trial else ""
+    return (
+        str(trial["ports"]),
+        f"{float(trial['least']) + 0.0:.3g}",
+        trial["port"],
+        f"{float(trial['most']) + 0.0:.3g}",
+        text,
+    )
+
+
+def power_text(row: dict[str, Any]) -> str:
+    """Say whether a check sees all that results depend on, and what it does not see."""
+    powers = row["powers"]
+    hidden = f"hidden is {_first_three(powers['hidden'])}" if powers["hidden"] else ""
+    if row["proof"]:
+        sees = "a check sees all that results depend on" if powers["reacts"] else "every port has power"
+        return "; ".join(filter(None, (sees, hidden)))
+    why = [f"it is {row['verdict']}" if row["verdict"] not in GOOD else ""]
+    if row["power"] is None:
+        why.append("no result could move: nothing to measure")
+    if row["vacuous"]:
+        why.append(f"nothing moves {_first_three(row['vacuous'])} ({ports_without_power(len(row['vacuous']))})")
+        why += powers["why"]
+    return "no proof: " + "; ".join(filter(None, (*why, hidden)))

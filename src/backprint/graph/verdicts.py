@@ -1,6 +1,6 @@
 """Verdicts, and the power that makes a check a proof.
 
-`has_proof` alone decides whether a check is called a proof. A Verdict, the commands `verify`, `power` and `show`, and
+`has_proof` alone decides whether a check is called a proof. A Verdict, the commands `verify` and `show`, and
 the progress, status and report of a run all call it, so they cannot disagree.
 """
 

@@ -55,7 +55,7 @@ def run(
     retry: Sequence[str] = (),
     watch: Watcher | None = None,
 ) -> BenchRun:
-    """Run compilers on the graphs of samples, judge their results and time them, as `backprint bench` does.
+    """Run compilers on the graphs of samples, judge their results and time them, as `backprint bench run` does.
 
     `sources` are samples, or folders of samples; `compilers` names from the table (the docs list them), of
     backends of `torch.compile`, or functions of your own, `"file.py:function"`, that take an fx.GraphModule and its

@@ -124,7 +124,7 @@ def read_meta(place: Path) -> dict[str, Any]:
         meta = read_json(place / META, links=True)
     except SampleError as error:
         if not (place / META).exists():
-            raise UsageError(f"{place}: no {META} here; name the RUN that `backprint bench -o RUN` wrote") from None
+            raise UsageError(f"{place}: no {META} here; name the RUN that `backprint bench run -o RUN` wrote") from None
         raise UsageError(f"{error}; bench again into another RUN") from None
     version = meta.get("format") if isinstance(meta, dict) else None
     if version != FORMAT:

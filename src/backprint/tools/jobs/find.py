@@ -27,7 +27,7 @@ from backprint.common.formats import (
     is_direction,
 )
 from backprint.common.text import printable
-from backprint.errors import SampleError, UsageError
+from backprint.errors import NothingFoundError, SampleError, UsageError
 
 GRAPHNET_FILES = (GRAPHNET.main, *GRAPHNET.required)
 """The files that a GraphNet sample must have; a folder with any of them is taken for one."""
@@ -200,17 +200,29 @@ def samples_in(places: Collection[Path]) -> Iterator[Path]:
         yield from [path for path in paths if not is_direction(path)] or [place]
 
 
-def missing_sample(places: Collection[Path]) -> str:
-    """Return a text about the first path without a sample at it or below it; '' if all have one."""
+def check_samples(places: Collection[Path]) -> None:
+    """Raise unless each path has a sample at it or below it. A path that is no folder is wrong usage; in a folder
+    without samples there is nothing to look at."""
     for place in places:
         if not place.is_dir():
-            return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
+            raise UsageError(f"{place}: {'not a folder' if place.exists() else 'no such folder'}")
         damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *GRAPHNET_FILES))
-        if not damaged and next(search(place, ""), None) is None:
-            if has_dump(place):
-                return f"{place}: {DUMP_IS_NO_SAMPLE}"
-            return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
-    return ""
+        if damaged or next(search(place, ""), None) is not None:
+            continue
+        if has_dump(place):
+            raise UsageError(f"{place}: {DUMP_IS_NO_SAMPLE}")
+        needs = "no folder holds capture.json, or model.py and graph_net.json"
+        raise NothingFoundError(f"{place}: no sample here or below: {needs}")
+
+
+def check_sample(place: Path) -> None:
+    """Raise unless a path is one sample, of ours or of GraphNet's; a damaged one is. One with samples below is not."""
+    check_samples((place,))
+    if any((place / name).exists() for name in MAIN) or any(place.glob("pair_*")):
+        return
+    below = [str(place / path) for path in search(place, "")]
+    more = ", …" if len(below) > 3 else ""
+    raise UsageError(f"{place} is a folder of samples, and no sample: name one of {', '.join(below[:3])}{more}")
 
 
 def missing_rank(places: Collection[Path]) -> str:
@@ -373,8 +385,9 @@ LISTED = "samples.txt"
 
 def common_source(places: Sequence[Path], verb: str) -> tuple[Path, list[str]]:
     """Return the folder that all sources are below, and the ids of the sources there; of one source, no ids."""
-    if wrong := missing_sample(places) if places else f"{verb} needs a sample, or a folder of samples":
-        raise UsageError(wrong)
+    if not places:
+        raise UsageError(f"{verb} needs a sample, or a folder of samples")
+    check_samples(places)
     if len(places) == 1:
         return places[0].resolve(), []
     resolved = list(dict.fromkeys(place.resolve() for place in places))

@@ -111,9 +111,10 @@ def powerless_text(id: str, ports: Sequence[str]) -> str:
     """Return a line about the ports without power of a sample whose ports compared equal."""
     named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
     if not ports:
-        return f"{id}: no proof, its power was not measured: `backprint power` measures it"
+        return f"{id}: no proof, its power was not measured: `backprint verify --power` measures it"
     many = f"{len(ports)} ports do" if len(ports) > 1 else "1 port does"
-    return f"{id}: not proved whole, {many} not move when inputs are redrawn (`backprint power` says why){named}"
+    why = "`backprint verify --power` says why"
+    return f"{id}: not proved whole, {many} not move when inputs are redrawn ({why}){named}"
 
 
 # ------------------------------------------------------------------ displays

@@ -39,7 +39,7 @@ def make(
     measure: bool = False,
     **options: Any,
 ) -> Task:
-    """Set a part of a program as a task, and write its folder `out`, as `backprint task` does.
+    """Set a part of a program as a task, and write its folder `out`, as `backprint task make` does.
 
     `target` is a Capture, the folder of a sample, or a TARGET such as `"model.py:make"`, which is captured with these
     `options` of `bp.capture`; with `dynamic=True` a solution must be right at other sizes too. `part` is a module's

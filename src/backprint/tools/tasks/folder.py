@@ -29,7 +29,7 @@ def read_facts(folder: str | os.PathLike[str]) -> Task:
     """Return what `task.json` says."""
     place = Path(folder) / TASK
     if not place.exists():
-        raise SampleError(f"{folder}: no {TASK} here, so this is not a task: `backprint task TARGET -o T` makes one")
+        raise SampleError(f"{folder}: no {TASK} here, so this is not a task: `backprint task make TARGET` makes one")
     content = read_json(place)
     version = content.get("format") if isinstance(content, dict) else None
     if type(version) is int and version != FORMAT:

@@ -1,4 +1,4 @@
-"""`backprint minify SAMPLE --compiler NAME -o OUT`, and `minify SAMPLE --derivative -o OUT`."""
+"""`backprint export` and `backprint minify`: a sample as one file, and the smallest graph that shows a fault."""
 
 from __future__ import annotations
 
@@ -8,43 +8,86 @@ from typing import Any
 
 import click
 
-from backprint.cli.options import ALLOW, GIB
-from backprint.cli.say import echo, ending, working
+from backprint.cli.options import ALLOW, GIB, JSON, OVERWRITE, SAMPLE, choice, output_option
+from backprint.cli.say import NOTHING, echo, ending, working
+from backprint.errors import UsageError
+from backprint.tools.jobs.find import check_sample
+
+# ---- One file
+
+
+@click.command("export")
+@SAMPLE
+@output_option("The Python file to write.", "FILE")
+@click.option("--backend", metavar="NAME", help="What the file compares with eager where it is not told otherwise.")
+@choice("direction", "Which graphs are shown and compared.", "both")
+@choice("data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them.")
+@ALLOW
+@OVERWRITE
+def export_command(
+    sample: Path,
+    output: Path,
+    backend: str | None,
+    direction: str,
+    data: str | None,
+    allow: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Write a sample as one Python file that runs with PyTorch alone, for a bug report.
+
+    `python repro.py` prints a digest of each output. `python repro.py --backend inductor` runs each graph through
+    torch.compile too, and says of each output whether it is bitwise, close or wrong; exit code 1 where one is wrong.
+    """
+    import backprint as bp
+    from backprint.tools.export.export import data_beside
+
+    check_sample(sample)
+    capture = bp.load(sample, allow=allow)
+    options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite)
+    place = bp.export(capture, output, backend=backend, **options)
+    beside = data_beside(place).name
+    reads = f"data_beside(__file__, {beside!r})" in place.read_text("utf-8")
+    needs = f", with its data in {beside} beside it" if reads else ""
+    echo(f"{place}: {capture.name}{needs}; run it with python {place}{'' if backend else ' [--backend NAME]'}")
+
+
+# ---- The smallest graph
 
 
 @click.command("minify")
-@click.argument("sample", type=click.Path(path_type=Path))
+@SAMPLE
 @click.option(
     "--compiler",
     metavar="NAME",
     help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function.",
 )
 @click.option("--derivative", is_flag=True, help="Shrink a backward that is not the derivative of its forward.")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The sample; OUTPUT.py beside it.")
+@output_option("The sample to write; DIR.py is written beside it.")
 @click.option("--graph", metavar="TITLE", help="A graph, such as 'pair_0 backward'; else the first that fails.")
 @click.option("--tests", type=click.IntRange(4), default=100, show_default=True, help="The most tests.")
 @click.option("--test-seconds", "limit", default=60.0, show_default=True, help="Of a test, before one failed.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of the whole search.")
 @click.option("--memory", type=GIB, metavar="GIB", help="What the search may take; else nearly all that is free.")
 @ALLOW
-@click.option("--overwrite", is_flag=True, help="Replace an older result.")
-@click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-def command(sample: Path, compiler: str | None, derivative: bool, output: Path, as_json: bool, **options: Any) -> None:
+@OVERWRITE
+@JSON
+def minify_command(
+    sample: Path, compiler: str | None, derivative: bool, output: Path, as_json: bool, **options: Any
+) -> None:
     """Shrink a graph on which a compiler is wrong, raises, crashes or hangs, for a bug report.
 
-    The result is the smallest graph that still fails so: as the sample OUTPUT, and as OUTPUT.py, which runs with
-    PyTorch alone. Every test is a process of its own. Exit code 1 if the compiler is right on every graph. Ctrl-C
-    keeps the smallest graph so far.
+    The result is the smallest graph that still fails so: as the sample DIR, and as DIR.py, which runs with PyTorch
+    alone. Every test is a process of its own. Ctrl-C keeps the smallest graph so far.
 
     With --derivative in place of a compiler, the result is the smallest part of the sample whose backward is not the
-    derivative of its forward. Exit code 1 if there is none.
-    """
-    from backprint.errors import UsageError
-    from backprint.tools.bench.minify_sample import MinifiedSample, minify_sample
-    from backprint.tools.jobs.find import missing_sample
+    derivative of its forward.
 
-    if wrong := missing_sample((sample,)):
-        raise UsageError(wrong)
+    The exit code is 0 if a graph was written, 1 if the search ended before its end, and 3 if there is nothing to
+    shrink: the compiler is right on every graph, or no part of the backward is wrong by itself.
+    """
+    from backprint.tools.bench.minify_sample import MinifiedSample, minify_sample
+
+    check_sample(sample)
     if derivative == (compiler is not None):
         raise UsageError("minify needs --compiler NAME, or --derivative: one of the two")
     kept: list[MinifiedSample] = []
@@ -59,7 +102,9 @@ def command(sample: Path, compiler: str | None, derivative: bool, output: Path, 
         echo(json.dumps({"sample": str(minified.sample), **places, "why": minified.why, **(minified.row or {})}))
     else:
         print_found(minified, compiler or "derivative")
-    if minified.row is None or minified.why:
+    if minified.row is None:
+        raise SystemExit(NOTHING)
+    if minified.why:
         raise SystemExit(1)
 
 
