@@ -43,7 +43,7 @@ OF_EXTRAS = {
 TRITON = {"2.13.0": "triton==3.7.1"}
 """The Triton that belongs to a torch without a GPU, which brings none; else the newest."""
 
-WITH_MORE = ("corpora.md", "drop_ins.md", "fused_neuron.md", "lowering.md")
+WITH_MORE = ("corpora.md", "fused_neuron.md", "lowering.md")
 """Pages whose reader installs more first, as they say: Triton and numpy, as Triton's interpreter runs kernels there, or
 what writes Parquet."""
 
