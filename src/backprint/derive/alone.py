@@ -30,10 +30,10 @@ from backprint.derive.live import (
     NotTried,
     ProgramFault,
     Try,
-    apart,
     attempt,
     base_of,
     call_tries,
+    first_difference,
     frozen_tries,
     layout_tries,
     size_tries,
@@ -420,7 +420,7 @@ def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
     gradients = backward(tangents)
     if any(not torch.equal(tangent, before[name]) for name, tangent in tangents.items()):
         raise NotTried("it writes into its tangent")
-    if apart(backward(tangents), gradients) is None:
+    if first_difference(backward(tangents), gradients) is None:
         base = base_of(backward, tangents, gradients, forward.differentiable)
         yield from layout_tries(backward, base)
         yield from size_tries(backward, base)

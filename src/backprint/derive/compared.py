@@ -24,7 +24,16 @@ from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.hostile import tolerance
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, wide
-from backprint.judge.closeness import LEAST, NO_ELEMENTS, REAL, compare, precise, rounded_again, size_of
+from backprint.judge.closeness import (
+    LEAST,
+    NO_ELEMENTS,
+    REAL,
+    compare,
+    largest_difference,
+    precise,
+    rounded_again,
+    size_of,
+)
 
 Result = tuple[CheckRow, Fault | None]
 """A row of the table, and what is needed to write a file that shows it if it is wrong, where one call shows it."""
@@ -173,7 +182,7 @@ def differ(
     if not subject.has_reference:
         if not exact.numel():
             return Difference(math.nan, math.nan, NO_ELEMENTS)
-        return Difference(distance(ours, exact), tolerance(exact) * max(size_of(exact), 1e-3 * largest))
+        return Difference(largest_difference(ours, exact), tolerance(exact) * max(size_of(exact), 1e-3 * largest))
     closeness = compare(
         ours,
         exact,
@@ -186,19 +195,6 @@ def differ(
     if closeness.word in ("unknown", "unsteady"):
         return Difference(closeness.error, closeness.allowed, closeness.detail)
     return Difference(closeness.error * closeness.unit, closeness.allowed * closeness.unit, "", closeness.detail)
-
-
-def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float:
-    """Return the largest absolute difference at these places, infinite where only one is a number."""
-    if not exact.numel():
-        return 0.0
-    ours, exact = precise(ours), precise(exact)
-    apart = (ours - exact).abs()
-    apart = apart if places is None else torch.where(places, apart, 0.0)
-    if math.isfinite(most := float(apart.max())):
-        return most  # all are numbers
-    apart = torch.where((ours == exact) | (ours.isnan() & exact.isnan()), 0.0, apart).nan_to_num(math.inf, math.inf)
-    return float((apart if places is None else torch.where(places, apart, 0.0)).max())
 
 
 def forward_rows(

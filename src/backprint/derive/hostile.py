@@ -48,6 +48,7 @@ from backprint.derive.setting import (
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Pair, refs
+from backprint.judge.closeness import distance, size_of
 from backprint.judge.occasions import OCCASIONS, TANGENTS, changed_masks, repeated_indices, with_edge
 
 # ---- Tangents with other values
@@ -76,23 +77,15 @@ SMALLEST = 1e-3
 """A gradient that is smaller than this part of the largest counts as having that size: it may be 0 but for rounding."""
 
 
-def largest(value: Tensor) -> float:
-    """Return the size of the largest finite element of a dense tensor; 0 without any."""
-    if value.layout is not torch.strided or not value.numel():
-        return 0.0
-    return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max())
-
-
 def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
     """Return the difference of two gradients relative to their size, which is at least `least`; 1 if one is missing."""
     if not isinstance(gradient, Tensor):
         return 1.0 if bool((expected != 0).any()) else 0.0
-    if not expected.numel() or expected.layout is not torch.strided:
+    if expected.layout is not torch.strided:
         return 0.0
-    size = max(float(expected.abs().max()), float(gradient.abs().max()), least, 1e-30)
-    error = float((gradient - expected).abs().max()) / size
+    off = distance(gradient, expected, max(size_of(gradient), least))
     # A NaN in the gradient counts as missing, unless the expected one has NaN too.
-    return error if not math.isnan(error) else (0.0 if bool(expected.isnan().any()) else 1.0)
+    return off if math.isfinite(off) else 0.0 if bool(expected.isnan().any()) else 1.0
 
 
 def tolerance(value: Tensor) -> float:
@@ -220,7 +213,7 @@ def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Set
             to, parts = with_tangents(setting, total), [setting.gradients, *parts]
     except (CannotTell, BackprintError, RuntimeError):
         return False
-    most = max((largest(gradient) for gradient in to.gradients.values()), default=0.0)
+    most = max((size_of(gradient) for gradient in to.gradients.values()), default=0.0)
     return all(
         bool(gradient.isfinite().all())
         and difference(torch.stack([part[name] for part in parts]).sum(0), gradient, SMALLEST * most) < GROSS / 4
@@ -251,7 +244,7 @@ def _sum_fault(
     for wrong in (other, total):
         if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
             return _not_finite_fault(kind, wrong, invented=False)
-    most = max((largest(gradient) for gradient in total.gradients.values()), default=0.0)
+    most = max((size_of(gradient) for gradient in total.gradients.values()), default=0.0)
     if all(
         difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * most) < GROSS
         for name, gradient in total.gradients.items()
@@ -510,7 +503,7 @@ def _is_among_gradients_nearby(setting: Setting) -> bool:
     return all(
         bool(((gradient >= low[name] - slack) & (gradient <= high[name] + slack)).all())
         for name, gradient in setting.gradients.items()
-        if (slack := 1e-4 * max(largest(low[name]), largest(high[name]), 1e-300))
+        if (slack := 1e-4 * max(size_of(low[name]), size_of(high[name]), 1e-300))
     )
 
 

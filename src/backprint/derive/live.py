@@ -24,7 +24,6 @@ from backprint.derive.hostile import (
     SMALLEST,
     difference,
     indices_of,
-    largest,
     tangents_of_kinds,
     tolerance,
 )
@@ -32,6 +31,7 @@ from backprint.derive.setting import drawn_like, is_inexact, nudged, own_source,
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.steps import UNWRITTEN
+from backprint.judge.closeness import size_of
 from backprint.judge.occasions import FACTORS, MEMORIES_OF_TANGENTS
 from backprint.trace.captured import LiveProgram
 from backprint.values.tree import plain_leaves
@@ -183,7 +183,7 @@ def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
         base = base_of(backward, base_tangents, gradients, names)
     except RuntimeError:
         return []
-    return [] if apart(again, gradients) else list(layout_tries(backward, base))
+    return [] if first_difference(again, gradients) else list(layout_tries(backward, base))
 
 
 def tangent_tries(
@@ -210,7 +210,7 @@ def tangent_tries(
 
         try:
             gradients, again = (on_one_graph(tangents) for _ in range(2))
-            second_differs = apart(again, gradients)
+            second_differs = first_difference(again, gradients)
             tries = (
                 [] if second_differs else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
             )
@@ -229,7 +229,7 @@ def tangent_tries(
         gradients, again = (on_its_own(tangents) for _ in range(2))
     except Exception as error:
         return [Try("tangents of other kinds", why_not=why_raised(error))]
-    if apart(again, gradients):
+    if first_difference(again, gradients):
         if why_not or second_differs:
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
         # Two forwards do not repeat each other, so they tell nothing. Two backwards of one graph did: its faults stand.
@@ -269,10 +269,10 @@ def _kinds_of_tangents(
                 yield one
 
 
-def apart(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
+def first_difference(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
     """Return the first gradient that differs from `times` the expected one by more than rounding, and its relative
     error; None if there is none."""
-    most = max((largest(right) for right in expected.values() if right is not None), default=0.0)
+    most = max((size_of(right) for right in expected.values() if right is not None), default=0.0)
     for name, right in expected.items():
         gradient = gradients.get(name)
         if right is None and gradient is None:
@@ -311,7 +311,7 @@ def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> 
     # For tangents with one number a row, the gradient of a norm is 0 but for rounding, which is small beside the
     # gradient for random tangents.
     both = [*expected.values(), *base.gradients.values()]
-    most = max((largest(gradient) for gradient in both if gradient is not None), default=0.0)
+    most = max((size_of(gradient) for gradient in both if gradient is not None), default=0.0)
     for name, right in expected.items():
         if right is None:
             continue
@@ -344,7 +344,7 @@ def size_tries(backward: Backward, base: Base) -> Iterator[Try]:
 def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | None:
     """Return a fault if the gradient for scaled tangents is not scaled alike. Where numbers on the way do not fit into
     their dtype, sizes nearer to 1 are tried: there a backward that clips or drops may show all the same."""
-    wrong = apart(backward(_scaled_by(base, scale)), base.gradients, scale)
+    wrong = first_difference(backward(_scaled_by(base, scale)), base.gradients, scale)
     if wrong is None:
         return None
     # The gradient is not scaled as it should. That is no fault if numbers on the way overflow or underflow, so sizes
@@ -356,7 +356,7 @@ def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | 
     for power in range(farthest, 0, -NEARER if farthest > 0 else NEARER):
         nearer = math.copysign(2.0**power, scale)
         if not _has_other_range(backward, base, nearer, sizes):
-            if wrong := apart(backward(_scaled_by(base, nearer)), base.gradients, nearer):
+            if wrong := first_difference(backward(_scaled_by(base, nearer)), base.gradients, nearer):
                 return ProgramFault(*wrong, f"that for the tangents themselves, where both are times 2^{power}")
             raise NotTried(f"{BEYOND}; times 2^{power} it is right")
     raise NotTried(BEYOND)
@@ -538,10 +538,10 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
     """
     total: dict[str, Tensor] = dict(base.tangents)
     parts: list[dict[str, Tensor]] = [_wide_of(base.gradients)]
-    most = max(map(largest, parts[0].values()), default=0.0)
+    most = max(map(size_of, parts[0].values()), default=0.0)
     for tangents in kinds:
         gradients = _wide_of(backward(tangents))
-        times = _power_between(most, max(map(largest, gradients.values()), default=0.0))
+        times = _power_between(most, max(map(size_of, gradients.values()), default=0.0))
         parts.append({name: gradient * times for name, gradient in gradients.items()})
         total |= {name: total[name] + times * tangent for name, tangent in tangents.items() if tangent is not None}
     whole = _wide_of(backward(total))
@@ -554,7 +554,7 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
         expected = torch.stack([torch.zeros_like(like), *terms]).sum(0)
         of_whole = whole.get(name, torch.zeros_like(like))
         # A gradient that is 0 for the sum is compared with the size of the terms that cancelled.
-        error = difference(of_whole, expected, max(map(largest, (*terms, of_whole))))
+        error = difference(of_whole, expected, max(map(size_of, (*terms, of_whole))))
         if error > limit * share:
             return ProgramFault(name, error, "that for a sum of tangents, less that for the rest of it")
     return None
@@ -598,7 +598,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
             names = [name for name, gradient in whole.items() if gradient is not None and name in call.leaves]
             if len(names) < 2:
                 return []
-            if apart(call().gradients(copied(tangents)), whole):
+            if first_difference(call().gradients(copied(tangents)), whole):
                 return [Try(FROZEN, why_not=CHANGES_ALONE)]
 
             def fault(frozen: Sequence[str]) -> ProgramFault | None:
@@ -606,7 +606,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
                 with call.frozen(frozen):
                     gradients = call().gradients(copied(tangents))
                 rest = {name: gradient for name, gradient in whole.items() if name not in frozen}
-                wrong = apart(gradients, rest)
+                wrong = first_difference(gradients, rest)
                 return None if wrong is None else ProgramFault(*wrong, "that where all inputs require grad")
 
             tries = [attempt(f"{word} frozen", partial(fault, frozen)) for word, frozen in _frozen_sets(capture, names)]
@@ -674,10 +674,10 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
                 first, second, last = _calls_in_a_row(capture, program, values, other, names, between=False)
             # `first` and `last` have the program's own values, `second` those of `other`.
             tries = [_try_of_run_before(first, last)]
-            if apart(second.outputs, other.outputs):
+            if first_difference(second.outputs, other.outputs):
                 tries += [Try(name, why_not=DEPENDS_ON_CALLS, word="for") for name in (SECOND_CALL, BEFORE_BACKWARD)]
                 continue
-            wrong = apart(second.gradients, other.gradients)
+            wrong = first_difference(second.gradients, other.gradients)
             fault = None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
             # Is the second call wrong by itself, or by the further call that came before its backward?
             is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
@@ -701,17 +701,17 @@ def _fault_in_memory(
     with program.calls(values, capture.seed) as call:
         expected = results_of(call(), names)
         _, second = (results_of(one, names) for one in call.again_in_memory(other.arguments, values))
-    if apart(second.outputs, expected.outputs):
+    if first_difference(second.outputs, expected.outputs):
         raise NotTried(DEPENDS_ON_CALLS)
-    wrong = apart(second.gradients, expected.gradients)
+    wrong = first_difference(second.gradients, expected.gradients)
     return None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
 
 
 def _try_of_run_before(first: Results, last: Results) -> Try:
     """Return a Try for the last of several calls, which has the values of the first and must return the same."""
-    if apart(last.outputs, first.outputs):
+    if first_difference(last.outputs, first.outputs):
         return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
-    wrong = apart(last.gradients, first.gradients)
+    wrong = first_difference(last.gradients, first.gradients)
     return Try(IN_A_ROW, None if wrong is None else ProgramFault(*wrong, "the run before"), word="for")
 
 
@@ -801,7 +801,7 @@ def _is_second_call_wrong(
 ) -> bool:
     """Whether the second call has a wrong gradient too if no further call comes before its backward."""
     _, second, _ = _calls_in_a_row(capture, program, values, other, names, between=False)
-    return apart(second.gradients, other.gradients) is not None
+    return first_difference(second.gradients, other.gradients) is not None
 
 
 def results_of(forward: Any, names: Sequence[str]) -> Results:

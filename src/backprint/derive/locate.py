@@ -52,6 +52,7 @@ from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
 from backprint.graph.steps import behind, used
+from backprint.judge.closeness import distance, size_of
 from backprint.values.tree import plain_leaves
 
 MOST_PLACES = 64
@@ -538,7 +539,7 @@ class Search:
         wrong = [
             name
             for name, gradient in self.setting.gradients.items()
-            if distance(gradient, right.get(self.local_of_port[name], torch.zeros_like(gradient)), self.largest) > NEAR
+            if relative(gradient, right.get(self.local_of_port[name], torch.zeros_like(gradient)), self.largest) > NEAR
         ]
         wrong_ends, with_wrong_end, tainted = set[str](), set[_Call](), set[_Call]()
         expected_of: dict[_Call, dict[str, list[Tensor]] | None] = {}
@@ -917,25 +918,16 @@ def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0
     if gradient is None or right is None:
         other = right if gradient is None else gradient
         return 0.0 if other is None or not bool((other.abs() > LEFT * largest).any()) else 1.0
-    # `distance` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts as
+    # `relative` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts as
     # NEAR.
-    return distance(gradient, right, LEFT / (1e-6 * NEAR) * largest)
+    return relative(gradient, right, LEFT / (1e-6 * NEAR) * largest)
 
 
-def distance(gradient: Tensor, expected: Tensor, largest: float) -> float:
+def relative(gradient: Tensor, expected: Tensor, largest: float) -> float:
     """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
     they have NaN or Inf in different places."""
-    if not gradient.numel():
-        return 0.0
-    if not bool(gradient.isfinite().all()) or not bool(expected.isfinite().all()):
-        finite = gradient.isfinite() & expected.isfinite()
-        if not bool((finite | (gradient == expected) | (gradient.isnan() & expected.isnan())).all()):
-            return 1.0
-        gradient, expected = gradient[finite], expected[finite]
-        if not gradient.numel():
-            return 0.0
-    size = max(float(expected.abs().max()), float(gradient.abs().max()), 1e-6 * largest, 1e-300)
-    return float((gradient - expected).abs().max()) / size
+    off = distance(gradient, expected, max(size_of(gradient), 1e-6 * largest))
+    return off if math.isfinite(off) else 1.0
 
 
 def is_rearranged(value: Tensor, other: Tensor, largest: float) -> bool:

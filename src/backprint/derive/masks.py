@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from backprint.derive.called import Forward, in_words, run_forward
-from backprint.derive.compared import Difference, Expected, Result, Subject, distance, not_tried, numbered
+from backprint.derive.compared import Difference, Expected, Result, Subject, not_tried, numbered
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, own_source
-from backprint.judge.closeness import size_of
+from backprint.judge.closeness import largest_difference, size_of
 
 
 def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
@@ -104,7 +104,7 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
             yield not_tried(subject, f"{subject.output}, {check}", output, "the reference passes NaN on too")
             return
         right = base.outputs[output].detach()
-        difference = Difference(distance(value, right, places), subject.tiny * size_of(right))
+        difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
         yield numbered(subject, f"{subject.output}, {check}", output, difference, random=False), fault
     for wanted in call.wanted:
@@ -118,7 +118,8 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
         if not bool(places.any()):
             yield not_tried(subject, f"{subject.gradient}, {check}", wanted, "the reference passes NaN on too")
             continue
-        apart, detail = distance(gradient, right, places & ~hidden if wanted == name else places), ""
+        compared = places & ~hidden if wanted == name else places
+        apart, detail = largest_difference(gradient[compared], right[compared]), ""
         if wanted == name and of_kept is not None and bool((hidden & of_kept.isfinite() & ~gradient.isfinite()).any()):
             apart = math.inf
             detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"

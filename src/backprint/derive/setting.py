@@ -452,7 +452,7 @@ def directions(
 ) -> dict[str, Tensor]:
     """Return a random direction for each input, divided by the size of its gradient: so the share of each input in the
     product ⟨gradients, direction⟩ is about as large as any other's."""
-    sizes = {name: size_of(gradient) for name, gradient in gradients.items()}
+    sizes = {name: norm_of(gradient) for name, gradient in gradients.items()}
     floor = _floor_of(sizes)
     return {
         name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
@@ -484,11 +484,11 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
         for name, gradient in setting.gradients.items():
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
-    sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
+    sizes = {name: norm_of(gradient) for name, gradient in setting.gradients.items()}
     floor = _floor_of(sizes)
     taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
     # Noise beyond this is no rounding of float64, and must stay visible in the gap.
-    most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
+    most = ROUNDED * max((norm_of(value) for value in taken if value.layout is torch.strided), default=0.0)
     noise = {name: min(value, most) for name, value in noise.items()}
     direction = {}
     for name, v in setting.direction.items():
@@ -524,7 +524,7 @@ def rounded(value: Any, source: torch.Generator) -> Any:
     return in_memory_like(value * (1 + 2**-52 * moves), value)
 
 
-def size_of(gradient: Tensor) -> float:
+def norm_of(gradient: Tensor) -> float:
     """Return the norm of a gradient; 1 if it is not finite."""
     size = float(gradient.norm())
     return size if math.isfinite(size) else 1.0

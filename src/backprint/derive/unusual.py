@@ -22,7 +22,6 @@ from backprint.derive.compared import (
     Result,
     Subject,
     comparable,
-    distance,
     expected_of,
     forward_rows,
     gradient_rows,
@@ -34,7 +33,7 @@ from backprint.derive.live import Gradients, sizes_in
 from backprint.derive.otherwise import unless_rounding
 from backprint.derive.setting import drawn_like, is_inexact, own_source
 from backprint.errors import is_defect
-from backprint.judge.closeness import NO_ELEMENTS, size_of
+from backprint.judge.closeness import NO_ELEMENTS, distance
 from backprint.judge.occasions import (
     FACTORS,
     MASKS,
@@ -186,7 +185,7 @@ def _depends_on_memory(subject: Subject, values: Mapping[str, Tensor], expected:
         return False  # it refuses this memory, as `view` does; the function need not
     assert expected.own is not None
     own = expected.own.outputs
-    return any(distance(outputs[name], right) > LARGE * size_of(right) for name, right in own.items())
+    return any(distance(outputs[name], right) > LARGE for name, right in own.items())
 
 
 LARGE = 0.1

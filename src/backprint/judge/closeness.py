@@ -238,8 +238,8 @@ def precise(value: Tensor) -> Tensor:
 
 
 def size_of(value: Tensor | None) -> float:
-    """Return the largest finite absolute value of a tensor; 0 without any."""
-    if value is None or not value.numel():
+    """Return the largest finite absolute value of a strided tensor; 0 without any."""
+    if value is None or not value.numel() or value.layout is not torch.strided:
         return 0.0
     return float(precise(value).abs().nan_to_num(0.0, 0.0, 0.0).max())
 
@@ -293,15 +293,23 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
     return bool((((left == right) & (torch.signbit(left) == torch.signbit(right))) | nan).all())
 
 
-def distance(left: Tensor, right: Tensor) -> float:
-    """Return the largest difference over the largest value; infinity if NaN or inf are in different places."""
+def distance(left: Tensor, right: Tensor, least: float = 0.0) -> float:
+    """Return the largest difference over the largest value of the second, which is at least `least`; infinity if NaN or
+    inf are in different places."""
+    off = largest_difference(left, right)
+    return off / max(size_of(right), least, NOTHING) if off and math.isfinite(off) else off
+
+
+def largest_difference(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference of two tensors; infinity if NaN or inf are in different places, or integers
+    differ."""
     if left.numel() == 0:
         return 0.0
     if not (left.is_floating_point() or left.is_complex()):
         return 0.0 if torch.equal(left, right) else float("inf")
     if left.is_complex():
         left, right = (torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (left, right))
-    left, right = left.double(), right.double()
+    left, right = left.detach().double(), right.detach().double()
     odd = ~(torch.isfinite(left) & torch.isfinite(right))
     if odd.any():
         matched = (left == right) | (torch.isnan(left) & torch.isnan(right))
@@ -310,5 +318,4 @@ def distance(left: Tensor, right: Tensor) -> float:
         left, right = left[~odd], right[~odd]
         if left.numel() == 0:
             return 0.0
-    scale = max(float(right.abs().max()), NOTHING)
-    return float((left - right).abs().max()) / scale
+    return float((left - right).abs().max())

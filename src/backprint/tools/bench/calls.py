@@ -21,8 +21,7 @@ from torch import Tensor
 from backprint.child.strangers import compiler_errors
 from backprint.errors import BackprintError
 from backprint.judge.closeness import same_bits
-from backprint.judge.occasions import EDGES as ALL_EDGES
-from backprint.judge.occasions import with_edge
+from backprint.judge.occasions import EDGES, OCCASIONS
 from backprint.tools.export.judged import one_to_the_bit
 from backprint.tools.export.rerun import copies, laid_as_saved
 from backprint.tools.lowering.subjects import BenchGraph, BenchStep, RandomState, inputs_of_results, state_of
@@ -223,8 +222,8 @@ def _copy_contents(tensor: Tensor, other: Tensor) -> None:
             tensor.copy_(other)
 
 
-EDGES = ("zeros", "NaN", "inf")
-"""The edge values (`judge/occasions`) that are put among the inputs of a forward."""
+AT_EDGES = ("zeros", "NaN", "inf")
+"""The occasions (`judge/occasions`) at which a forward is called once more."""
 
 
 def contents_at_edges(graph: BenchGraph, held: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
@@ -243,11 +242,11 @@ def contents_at_edges(graph: BenchGraph, held: Collection[str]) -> Iterator[tupl
         and value.numel()
         and own_memory(value)
     ]
-    for word in EDGES if places and graph.direction == "forward" else ():
+    for word in AT_EDGES if places and graph.direction == "forward" else ():
         contents = copies(own)
-        chosen = places if math.isfinite(ALL_EDGES[word]) else places[:1]
+        chosen = places if math.isfinite(EDGES[word]) else places[:1]
         for place in chosen:
-            contents[place].copy_(with_edge(contents[place], ALL_EDGES[word]))
+            contents[place].copy_(OCCASIONS[word].make(contents[place]))
         names = ", ".join(graph.graph.inputs[place].name for place in chosen[:3])
         yield f"{word} in {names}", contents
 

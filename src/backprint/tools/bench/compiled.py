@@ -37,7 +37,6 @@ from backprint.derive.setting import (
     gap_by_accuracy,
     gap_of,
     inner,
-    is_inexact,
     make_setting,
     output_of,
     results_at,
@@ -50,6 +49,7 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair, Spec, TensorSpec
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
+from backprint.judge.closeness import distance, size_of
 from backprint.prove.power import WIDE
 from backprint.tools.lowering.subjects import lifted_draws, steps_that_draw
 from backprint.values.settings import preserving_random_states
@@ -194,8 +194,8 @@ STEPS = (2e-3, 2.5e-4)
 def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
     """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
     are apart, if this is more; infinite where the forward does not run."""
-    most = max(map(_largest_of, setting.direction.values()), default=0.0)
-    size = max((_largest_of(setting.inputs[name]) for name in setting.direction), default=0.0)
+    most = max(map(size_of, setting.direction.values()), default=0.0)
+    size = max((size_of(setting.inputs[name]) for name in setting.direction), default=0.0)
     right, terms = backward_product(setting, gradients)
     estimates = []
     for step in STEPS if most else ():
@@ -281,8 +281,8 @@ def measure(setting: Setting, returned: Returned) -> Measured:
 def different(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Return the names of gradients that are not the expected ones. A gradient that is smaller than a small part of the
     largest counts as that: it may be 0 but for rounding."""
-    least = FLOOR * max(map(_largest_of, expected.values()), default=0.0)
-    return tuple(name for name, gradient in gradients.items() if distance(gradient, expected[name], least) > SAME)
+    least = FLOOR * max(map(size_of, expected.values()), default=0.0)
+    return tuple(name for name, gradient in gradients.items() if _off_by(gradient, expected[name], least) > SAME)
 
 
 def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
@@ -328,7 +328,7 @@ def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float
             raise CannotTell(f"the compiled forward does not return {key.name!r} as the captured one does")
         if value.dtype != own.dtype:
             raise CannotTell(f"for inputs in float64 the compiled {key.name!r} is {str(value.dtype)[6:]}")
-        apart = distance(value, own)
+        apart = _off_by(value, own)
         if apart > APART:
             drawn = setting.forward.by_role("rng") or steps_that_draw(setting.forward)
             why = ", or draws other random numbers" if drawn else ""
@@ -362,7 +362,7 @@ def not_linear(draw: Measured, call: Call) -> Measured | None:
     scaled = replace(setting, tangents={name: tangent * SCALE for name, tangent in setting.tangents.items()})
     returned = call(scaled)
     shown = [key for key in setting.results if key.role in ("output", "mutation")]
-    if any(distance(returned.results.get(key), draw.results.get(key)) > SAME for key in shown):
+    if any(_off_by(returned.results.get(key), draw.results.get(key)) > SAME for key in shown):
         return None
     gradients = gradients_of(setting, returned.gradients)
     if not different(gradients, {name: gradient * SCALE for name, gradient in draw.gradients.items()}):
@@ -371,23 +371,11 @@ def not_linear(draw: Measured, call: Call) -> Measured | None:
     return measure(replace(scaled, gradients=own), returned)
 
 
-def distance(value: Any, expected: Any, least: float = 0.0) -> float:
-    """Return the largest difference of two results relative to the largest value, which is at least `least`; infinite
-    where only one is a number."""
+def _off_by(value: Any, expected: Any, least: float = 0.0) -> float:
+    """Return how far two results are apart (`judge.closeness.distance`); infinity if only one is a tensor, or it is of
+    another form."""
     if not isinstance(value, Tensor) or not isinstance(expected, Tensor):
         return 0.0 if type(value) is type(expected) else math.inf
     if value.shape != expected.shape or value.layout is not expected.layout:
         return math.inf
-    if not expected.numel() or expected.layout is not torch.strided:
-        return 0.0
-    if not is_inexact(expected):
-        return 0.0 if torch.equal(value, expected) else math.inf
-    same = (value == expected) | (value.isnan() & expected.isnan())
-    apart = float(torch.where(same, 0.0, (value - expected).abs().double()).nan_to_num(math.inf, math.inf).max())
-    size = max(_largest_of(expected), least)
-    return apart / size if size else (math.inf if apart else 0.0)
-
-
-def _largest_of(value: Tensor) -> float:
-    """Return the size of the largest finite element; 0 without any."""
-    return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() else 0.0
+    return distance(value, expected, least) if expected.layout is torch.strided else 0.0

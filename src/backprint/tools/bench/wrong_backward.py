@@ -25,7 +25,8 @@ from torch import Tensor
 from backprint import api
 from backprint.derive.check import CONVENTIONS, DRAWS, LIMIT_BY_DIFFERENCES, described, inputs_of_pairs
 from backprint.derive.duals import DualRun
-from backprint.derive.locate import MOST_PLACES, NEAR, Search, WrongPlace, distance, locate_formulas
+from backprint.derive.locate import MOST_PLACES, NEAR, Search, WrongPlace, locate_formulas
+from backprint.derive.locate import relative as distance
 from backprint.derive.setting import (
     CannotTell,
     NotFinite,

@@ -112,15 +112,15 @@ class Eager:
             return False
         return within_tolerance(other, wanted)
 
-    def differs_where_unwritten(self, index: int, found: torch.Tensor) -> bool:
-        """Whether another run's output differs only in memory that no operator writes, which two runs may find alike by
-        chance."""
+    def unwritten(self, index: int) -> torch.Tensor | None:
+        """Return a mask of an output's memory that no operator writes, which two runs may find alike by chance; None if
+        there is none."""
         wanted, filled = self.run.results[index], self.filled[index]
         if text_of_kind(filled) != text_of_kind(wanted) or wanted.layout is not torch.strided:
-            return False
+            return None
         numbers = wanted.is_floating_point() or wanted.is_complex()
         unwritten = filled.isnan() & ~wanted.isnan() if numbers else filled != wanted
-        return nearly_equal(found.masked_fill(unwritten, 0), wanted.masked_fill(unwritten, 0))
+        return unwritten if bool(unwritten.any()) else None
 
     def largest(self, role: str) -> float:
         """Return the largest number among the outputs of a role."""
@@ -150,28 +150,34 @@ def judged(eager: Eager, index: int, found: Any) -> tuple[str, str]:
         if not within_tolerance(found, wanted) and not draws_alike(eager, index):
             return "random", text
     word, reason = _closeness(eager, index, found)
-    if word == "wrong" and eager.differs_where_unwritten(index, found):
-        return "nondeterministic", "it has memory that no operator writes"
+    if word == "wrong" and (unwritten := eager.unwritten(index)) is not None:
+        written, wanted = found.masked_fill(unwritten, 0), wanted.masked_fill(unwritten, 0)
+        if one_to_the_bit(written, wanted) or _closeness(eager, index, found, unwritten)[0] != "wrong":
+            return "nondeterministic", "it has memory that no operator writes"
     return word, f"{text}; {reason}" if reason else text
 
 
-def _closeness(eager: Eager, index: int, found: torch.Tensor) -> tuple[str, str]:
-    """Return `close` or `wrong` for an output that is not bitwise, and the reason."""
+def _closeness(eager: Eager, index: int, found: torch.Tensor, without: torch.Tensor | None = None) -> tuple[str, str]:
+    """Return `close` or `wrong` for an output that is not bitwise, and the reason. What a mask hides is left out."""
     wanted = eager.run.results[index]
     exact = None if eager.draws or isinstance(eager.wide, str) else eager.wide[index]
     unknown = eager.wide if isinstance(eager.wide, str) else ""
     if not wanted.is_floating_point() and not wanted.is_complex():
-        return _closeness_of_indices(eager, index, found, exact)
+        return _closeness_of_indices(eager, index, found, exact) if without is None else ("wrong", "")
     (*places, value), (*own_places, own) = strided(found), strided(wanted)
     if not all(map(torch.equal, places, own_places)):
         return "wrong", "a sparse result has values in other places"
     right = own if exact is None or strided(exact)[-1].shape != own.shape else strided(exact)[-1]
+    if without is not None:
+        value, own, right = (part.masked_fill(without, 0) for part in (value, own, right))
     largest = eager.largest(eager.run.outputs[index][0])
     first = compare(value, right, own, largest=largest)
     if first.word != "wrong":
         return "close", unknown or f"from float64: {first.error:.3g}, {first.allowed:.3g} is allowed"
     runs = [strided(run[index])[-1] for run in (*eager.nudged, *eager.rounded)]
-    again = compare(value, right, own, rounded=[run for run in runs if run.shape == own.shape], largest=largest)
+    runs = [run for run in runs if run.shape == own.shape]
+    runs = runs if without is None else [run.masked_fill(without, 0) for run in runs]
+    again = compare(value, right, own, rounded=runs, largest=largest)
     if again.word != "wrong":
         return "close", "eager moves as far if its inputs or its operators round otherwise"
     reasons = (unknown, again.detail, f"off by {again.error:.3g}, where rounding explains {again.allowed:.3g}")

@@ -22,7 +22,7 @@ from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact
 from backprint.derive.unusual import with_inputs
 from backprint.judge.closeness import precise, size_of
-from backprint.judge.occasions import EDGES, other_kind, sure_places, with_edge
+from backprint.judge.occasions import EDGES, OCCASIONS, other_kind, sure_places
 from backprint.tools.tasks.program import ReferenceFailed
 from backprint.tools.tasks.solving import SolutionFailed
 
@@ -37,7 +37,7 @@ def edge_rows(subject: Subject, names: Sequence[str]) -> Iterator[Result]:
         if not value.is_floating_point() or not value.numel():
             continue
         for word, edge in EDGES.items():
-            changed = {**subject.values, name: with_edge(value, edge)}
+            changed = {**subject.values, name: OCCASIONS[word].make(value)}
             yield from _at_edge(subject, f"{word} in {name}", changed, math.isfinite(edge))
         yield from _at_edge(subject, f"{name} of zeros", {**subject.values, name: torch.zeros_like(value)}, True)
 

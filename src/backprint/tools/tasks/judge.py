@@ -34,7 +34,7 @@ from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact, wide
 from backprint.derive.unusual import with_inputs
 from backprint.errors import RefusedError
-from backprint.judge.closeness import LEAST, precise
+from backprint.judge.closeness import LEAST, distance, precise
 from backprint.tools.tasks.edges import edge_rows
 from backprint.tools.tasks.folder import ReadTask
 from backprint.tools.tasks.nouns import FirstWrong, SolutionTime, TaskReport
@@ -180,7 +180,7 @@ class Contents:
         """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
         before, now = (self.exact(some) for some in (self.captured, values))
         least = LEAST.get(self.kind, 1e-3)
-        return any(is_inexact(exact) and apart(exact, before[name]) > least for name, exact in now.items())
+        return any(is_inexact(exact) and distance(exact, before[name]) > least for name, exact in now.items())
 
     def exact(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the reference's results in float64."""
@@ -397,7 +397,7 @@ class Judging:
         except SolutionFailed:
             return True  # the differences say why it raises
         return all(
-            value.shape == right[name].shape and apart(value, right[name]) <= ABOUT
+            value.shape == right[name].shape and distance(value, right[name]) <= ABOUT
             for name, value in outputs.items()
             if is_inexact(value)
         )
@@ -501,13 +501,6 @@ def _half_changed(
 
 MOST_INPUTS = 4
 """Of how many inputs the elements are changed in part."""
-
-
-def apart(left: Tensor, right: Tensor) -> float:
-    """Return the largest difference relative to the largest value."""
-    size = float(right.detach().abs().nan_to_num(0, 0, 0).max()) if right.numel() else 0.0
-    distance = (left - right).detach().abs().nan_to_num(0, 0, 0)
-    return float(distance.max()) / (size or 1.0) if distance.numel() else 0.0
 
 
 def shown(name: str) -> str:

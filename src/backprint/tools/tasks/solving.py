@@ -25,7 +25,7 @@ from backprint.child.processes import kill, prctl, resident_bytes
 from backprint.child.strangers import CompilerFailed
 from backprint.child.tensors import HeldBudget, SharedMemory, TensorChild, UnsentValue, put_inputs
 from backprint.derive.setting import is_inexact
-from backprint.judge.closeness import LEAST, precise, same_bits, size_of
+from backprint.judge.closeness import LEAST, distance, same_bits, size_of
 from backprint.tools.tasks.program import TaskProgram
 from backprint.tools.tasks.relied_on import TOLD, CheatFound
 from backprint.tools.tasks.solver import PR_SET_DUMPABLE, begin
@@ -346,9 +346,4 @@ def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> f
         return 0.0 if before is now else math.inf
     if before.shape != now.shape or before.dtype != now.dtype:
         return math.inf
-    if same_bits(before, now):
-        return 0.0
-    left, right = precise(before), precise(now)
-    apart = torch.where((left == right) | (left.isnan() & right.isnan()), 0.0, (left - right).abs())
-    size = max(size_of(before), least)
-    return float(apart.nan_to_num(math.inf, math.inf).max()) / (size or 1.0) / LEAST.get(before.dtype, 1e-6)
+    return 0.0 if same_bits(before, now) else distance(now, before, least) / LEAST.get(before.dtype, 1e-6)
