@@ -10,10 +10,9 @@ This module is the face: `run`, `minify` and `minify_derivative`. A compiler may
   itself does so as autograd. `gradients`: a forward and its gradients, as both processes compute them.
 - `judge`: eager's results, and which results are right. `resized`: other sizes. `timing`: time in turns with eager.
 - `compilers/`: the table of compilers.
-- `scored`, `graphnet_report`: cells as GraphNet scores them, its scores and logs. `reports`, `compare`: one run, and
-  several.
+- `scored`: cells as GraphNet scores them. `reports`, `compare`: one run, and several.
 - `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible. `wrong_backward`:
-  the smallest part whose backward is not the derivative.
+  the call whose backward is not the derivative.
 """
 
 from __future__ import annotations

@@ -73,12 +73,6 @@ MOST_TESTS = 100
 LEAST_LIMIT, TIMES = 10.0, 5.0
 """A test may take this many seconds, or this many times the first failure's."""
 
-GROWN = 2.0
-"""How many times as long a graph may take whose first test took too long."""
-
-SHORT_LIMIT = 3.0
-"""The seconds after which a graph that compiles in less hangs, where the fault is that it hangs."""
-
 
 @dataclass(frozen=True, slots=True)
 class MinifiedGraph:
@@ -134,48 +128,34 @@ class _GraphSearch:
     last: FaultTrial = field(default_factory=FaultTrial)
     best: CutGraph | None = None
     tests: int = 0
-    slowest: float = 0.0
-    """The most seconds of a test that found nothing wrong; 0 before any."""
-    patient: bool = False
-    """Whether every test has the whole limit."""
     others: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
 
     def begin(self, whole: CutGraph) -> UnminifiedGraph | None:
-        """Try the whole graph twice; return why there is nothing to shrink, or None. A first test that takes too long
-        may be one of a slow machine: the second may take longer."""
+        """Try the whole graph twice; return why there is nothing to shrink, or None."""
         self.first = self.tried(whole)
-        slow = self.first.kind == "timeout"
-        if self.first.kind in FAULTS:
-            self.limit *= GROWN if slow else 1.0
-            again = self.tried(whole, self.limit)
-            if slow and again.kind != "timeout":
-                self.first = again
-                if again.kind in FAULTS:
-                    again = self.tried(whole, self.limit)
         if self.first.kind not in FAULTS:
             return UnminifiedGraph(self.title, self.first.text, self.first)
+        again = self.tried(whole)
         if not again.same_fault(self.first):
             why = f"it failed once ({self.first.text}), and then it did not fail so: {again.text}"
             return UnminifiedGraph(self.title, why, self.first, flaky=True)
-        self.keep(whole, again)
-        if self.first.kind != "timeout":
-            self.limit = max(LEAST_LIMIT, TIMES * self.first.seconds)
+        self.show(whole, self.first)
         return None
 
-    def tried(self, cut: CutGraph, limit: float | None = None) -> FaultTrial:
+    def show(self, cut: CutGraph, first: FaultTrial) -> None:
+        """Begin with a cut that shows the fault of this test. Whatever does not hang for the whole limit is stopped
+        some times later than it fails."""
+        self.first, self.best = first, None
+        self.keep(cut, first)
+        if first.kind != "timeout":
+            self.limit = max(LEAST_LIMIT, TIMES * first.seconds)
+
+    def tried(self, cut: CutGraph) -> FaultTrial:
         """Try a cut, and count it."""
         self.tests += 1
         self.tell(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
-        return self.trials.tried(cut, limit or self.limit_now)
-
-    @property
-    def limit_now(self) -> float:
-        """The seconds that the next test may take. Where the fault is a hang, the limit falls once some cuts ran
-        well."""
-        if self.first.kind != "timeout" or self.patient:
-            return self.limit
-        return min(self.limit, max(SHORT_LIMIT, 2 * TIMES * self.slowest) if self.slowest else self.limit / GROWN)
+        return self.trials.tried(cut, self.limit)
 
     def shows(self, cut: CutGraph | None) -> bool:
         """Whether a cut shows the fault; keep the smallest that does."""
@@ -184,14 +164,12 @@ class _GraphSearch:
         trial = self.tried(cut)
         if trial.kind == "wrong" and self.first.kind == "timeout":
             raise _WrongSeenError(cut, trial)
-        if not trial.same_fault(self.first):
-            if trial.kind:
-                self.others[trial.kind if trial.kind != "raised" else trial.error] += 1
-            else:
-                self.slowest = max(self.slowest, trial.seconds)
-            return False
-        self.keep(cut, trial)
-        return True
+        if trial.same_fault(self.first):
+            self.keep(cut, trial)
+            return True
+        if trial.kind:
+            self.others[trial.kind if trial.kind != "raised" else trial.error] += 1
+        return False
 
     def keep(self, cut: CutGraph, trial: FaultTrial) -> None:
         """Keep a cut that shows the fault, if it is the smallest."""
@@ -211,25 +189,12 @@ class _GraphSearch:
         """Shrink the graph. Where it takes too long, and a part of it is wrong, shrink that part instead: a wrong
         result is worth more to know, and the machine may only be slow."""
         try:
-            return self.minified(self.shrink_hanging(known) if self.first.kind == "timeout" else self.shrink(known))
+            return self.minified(self.shrink(known))
         except _WrongSeenError as seen:
             self.others["timeout"] += 1
-            self.first, self.best = seen.trial, None
-            self.keep(seen.cut, seen.trial)
-            self.limit = max(LEAST_LIMIT, TIMES * seen.trial.seconds)
+            self.show(seen.cut, seen.trial)
             part = record_values(seen.cut.graph, eager_run(seen.cut.graph, seen.cut.inputs, self.trials.seed))
             return self.minified(self.shrink(part))
-
-    def shrink_hanging(self, known: RecordedGraph) -> bool:
-        """Shrink a graph that hangs, and confirm that the result hangs; return whether the tests were enough."""
-        whole, whole_trial = self.best, self.last
-        complete = True
-        if not self.shows(known.cut((0,))):  # which says how long a graph takes that does not hang
-            complete = self.shrink(known)
-        if self.limit_now < self.limit and not self.confirmed():
-            self.best, self.last = whole, whole_trial
-            complete = self.shrink(known)
-        return complete
 
     def shrink(self, known: RecordedGraph) -> bool:
         """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
@@ -250,12 +215,6 @@ class _GraphSearch:
         shown = {name for result in self.best.graph.results for name in refs(result)}
         inner = [step.name for step in steps if step.name not in shown]
         return any(self.shows(cut) for name in inner for cut in self.best.bypassing(name))
-
-    def confirmed(self) -> bool:
-        """Whether the smallest graph hangs for the whole limit, and is not only slow."""
-        assert self.best is not None
-        self.patient = True
-        return self.tried(self.best).same_fault(self.first)
 
     def fewer_outputs(self) -> None:
         """Leave out outputs: those that are right, then one at a time."""

@@ -21,7 +21,7 @@ from typing import Any
 from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
-from backprint.tools.cost.costs import Summary, step_costs, summarize, total_cost
+from backprint.tools.cost.costs import step_costs, summarize, total_cost
 from backprint.tools.diff.matching import (
     Echoes,
     Forward,
@@ -38,7 +38,7 @@ from backprint.tools.diff.matching import (
     subgraphs_of,
     wired,
 )
-from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, PortChange, StepChange
+from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, StepChange
 from backprint.tools.diff.words import capture_facts, graph_of, linked_places
 
 # ---- Tensors with other values, as far as recipes tell
@@ -191,48 +191,23 @@ def _compare_pairs(left: int | None, right: int | None, before: Capture, after: 
     numbers: Numbers = {}
     graph_diffs, forward = [], Forward()
     for name, graph_a, graph_b in zip(DIRECTIONS, *sides, strict=True):
-        if graph_a is not None and graph_b is not None:
-            diff, forward = _compare_graphs(name, graph_a, graph_b, forward, numbers)
-            graph_diffs.append(diff)
-        elif graph_a is not None or graph_b is not None:
-            graph_diffs.append(one_side(name, graph_a, graph_b))
+        if graph_a is None and graph_b is None:
+            continue
+        diff, matched = _compare_graphs(name, graph_a or NOTHING, graph_b or NOTHING, forward, numbers)
+        if graph_a is None or graph_b is None:  # which has no hash, and whose steps are in no order
+            hashes = diff.hashes[0] if graph_a else "", diff.hashes[1] if graph_b else ""
+            diff, matched = replace(diff, hashes=hashes, only_sizes=False, orders=()), forward
+        graph_diffs.append(diff)
+        forward = matched
     costs = [summarize(pair) if pair is not None else None for pair in pairs]
-    saved, kept = (Costs(*(part_of(cost) if cost else 0 for cost in costs)) for part_of in (saved_of, _kept_of))
+    saved, kept = (
+        Costs(*(getattr(cost, name) if cost else 0 for cost in costs)) for name in ("saved_bytes", "kept_bytes")
+    )
     return PairDiff(left, right, tuple(graph_diffs), saved, kept)
 
 
-def saved_of(summary: Summary) -> int:
-    return summary.saved_bytes
-
-
-def _kept_of(summary: Summary) -> int:
-    return summary.kept_bytes
-
-
-def one_side(direction: str, before: Graph | None, after: Graph | None) -> GraphDiff:
-    """Return the Diff of a direction that only one side has."""
-    graph = before or after
-    assert graph is not None  # as the caller checked
-    ends = [(True, len(graph.inputs)), (False, len(graph.outputs))]
-    hashes = graph.hash() if before else "", graph.hash() if after else ""
-    cost = flops(graph)
-
-    def sided(place: int) -> tuple[int | None, int | None]:
-        return (place, None) if before else (None, place)
-
-    return GraphDiff(
-        direction,
-        hashes,
-        False,
-        (),
-        tuple(StepChange(*sided(place)) for place in range(len(graph.steps))),
-        tuple(PortChange(is_input, *sided(place)) for is_input, count in ends for place in range(count)),
-        (),
-        (),
-        0,
-        0,
-        Costs(cost if before else 0, cost if after else 0),
-    )
+NOTHING = Graph((), (), (), ())
+"""In the place of a direction that one side does not have."""
 
 
 def _compare_graphs(
@@ -253,7 +228,7 @@ def _compare_graphs(
     else:
         matching.keep_apart(forward)
         match_inputs(matching, forward, strictly=True)
-        match_steps(matching, forward)
+        match_steps(matching)
         match_inputs(matching, forward, strictly=False)
     outputs = (
         {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(matching, forward)

@@ -1,17 +1,18 @@
 """Match the values and ports of two graphs: which step of one is which step of the other.
 
-Names of values do not count, and neither does the order of independent steps. `match_steps` works on graphs as numbers
-(`Wired`), in three passes:
+Names of values do not count, and neither does the order of independent steps. The graphs are taken as numbers
+(`Wired`). First the layers are paired, and the modules in them (`_paired`); steps of modules that both graphs have are
+kept apart until the end. Then `match_steps` makes three passes:
 
 1. The same call of the same values, from the inputs down, and the same value for the same users, from the outputs up
    (`_match_identical`). Where one step of a graph was edited, this matches all others.
-2. Layers are paired (`_paired_layers`), and the rows of their steps aligned (`_match_layers`). A row is in the order of
-   the canonical form, which is that of the program without its accidents.
+2. The rows of steps of paired layers are aligned (`_match_layers`). A row is in the order of the canonical form, which
+   independent steps cannot change.
 3. Neighbors of matched steps, as far as there is one alike (`_match_neighbors`); and steps that stand in the place of
    another (`_match_replaced`): `gelu` for `relu` between the same two layers.
 
-Passes 2 and 3 are repeated with labels that say less and less of a step: first with what surrounds it, at last with its
-operator alone. Modules are kept apart as long as both graphs have them; only at the end are steps matched across them.
+Passes 2 and 3 are repeated with labels that say less and less of a step: with what surrounds it, as it is, and by its
+operator alone.
 """
 
 from __future__ import annotations
@@ -261,34 +262,22 @@ def _echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
     return echoed
 
 
-def match_steps(matching: Matching, forward: Forward) -> None:
-    """Match the steps of two graphs, some inputs of which are matched already; `forward` has what is known of the
-    forwards of two backwards."""
+def match_steps(matching: Matching) -> None:
+    """Match the steps of two graphs, some inputs of which are matched already."""
     loose: Labels = matching.a.loose, matching.b.loose
     strict: Labels = matching.a.strict, matching.b.strict
-    echoed = _with_echoes(matching, strict)
-    around = _with_neighbors(matching, echoed)
-    rings = _with_neighbors(matching, around)
+    rings = _with_neighbors(matching, _with_neighbors(matching, strict))
     _match_identical(matching, rings)
-    for labels in (rings, around, echoed, strict, loose):
-        _match_layers(matching, labels)
+    # Steps outside of layers, such as the sums of gradients, look all alike: they wait for their neighbors.
+    for labels, everywhere in ((rings, False), (strict, False), (rings, True), (strict, True), (loose, True)):
+        _match_layers(matching, labels, everywhere)
         _match_identical(matching, strict)
         _match_neighbors(matching, labels)
-    _drop_unsupported(matching)
     _match_replaced(matching)
     matching.keep_together()
     _match_identical(matching, strict)
     _match_neighbors(matching, strict)
     _match_replaced(matching)
-
-
-def _with_echoes(matching: Matching, labels: Labels) -> Labels:
-    """Return labels of both graphs that include the echoes that are known."""
-    rows = [
-        [number_of((label, echoed.get(value)), matching.numbers) for value, label in enumerate(row)]
-        for row, echoed in zip(labels, matching.echoed, strict=True)
-    ]
-    return rows[0], rows[1]
 
 
 def _with_neighbors(matching: Matching, labels: Labels) -> Labels:
@@ -373,12 +362,14 @@ def _paired(
     return pairs
 
 
-def _match_layers(matching: Matching, labels: Labels) -> None:
-    """Align the open steps of paired layers. Equal layers are aligned once."""
+def _match_layers(matching: Matching, labels: Labels, everywhere: bool) -> None:
+    """Align the open steps of paired layers; `everywhere`: and those outside of layers. Equal layers are aligned
+    once."""
     rows: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
     for graph, row, values in zip((matching.a, matching.b), rows, matching.unmatched(), strict=True):
         for value in sorted(values, key=graph.rank.__getitem__):
-            row[graph.layer(value)].append(value)
+            if (layer := graph.layer(value)) or everywhere:
+                row[layer].append(value)
     known: dict[Any, Any] = {}
     for layer, lefts in rows[0].items():
         other = matching.layers.get(layer)
@@ -441,28 +432,6 @@ def _shared_neighbors(matching: Matching, a: int, b: int) -> tuple[int, bool]:
     )
     users = sum(count for (user, _), count in (users_a & users_b).items() if user != OPEN)
     return arguments + users, arguments == len(lefts) == len(rights) and users_a == users_b
-
-
-def _drop_unsupported(matching: Matching) -> None:
-    """Undo matches of steps that have matched neighbors, none of which is matched with a neighbor of the other step.
-
-    The order of steps alone may match the `add` of one residual with that of another. If all that surrounds them says
-    otherwise, both were added or removed.
-    """
-    wrong_pairs = [
-        (a, b)
-        for a, b in matching.to_b.items()
-        if a >= matching.a.first
-        and not _shared_neighbors(matching, a, b)[0]
-        and (_has_matched_neighbor(matching.a, a, matching.to_b) or _has_matched_neighbor(matching.b, b, matching.to_a))
-    ]
-    for a, b in wrong_pairs:
-        del matching.to_b[a], matching.to_a[b]
-
-
-def _has_matched_neighbor(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
-    """Whether a neighbor of a step is matched."""
-    return any(other in done for other in (*graph.takes[value], *(user for user, _ in graph.users[value])))
 
 
 MOST_USERS = 256

@@ -6,9 +6,10 @@ All names come from samples, which may be a stranger's: control characters are e
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from itertools import accumulate
+from typing import Any
 
 from backprint.common.text import amount, printable, short
 from backprint.graph.folding.nouns import divided_text
@@ -121,9 +122,6 @@ class _ChangeLine:
     """In each of the modules."""
 
 
-Lines: TypeAlias = tuple[_ChangeLine, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _ChangeGroup:
     """What changed alike in several modules, or in one."""
@@ -138,83 +136,67 @@ class _ChangeGroup:
 
 
 def _change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
-    """Return the changes of a graph's steps, apart from those that only follow from others."""
+    """Return the changes of a graph's steps, apart from those that only follow from others. The steps of a module that
+    only one side has are one line, and so are those of a layer that compute values of the forward again."""
     shown = _ChangeWriter(diff, before, after)
+    wholes = _new_modules(before, after, diff, 0), _new_modules(after, before, diff, 1)
     modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    wholes = [
-        _new_modules(graph, other, (graph.steps[ends[side]] for ends in diff.steps))
-        for side, (graph, other) in enumerate(((before, after), (after, before)))
-    ]
     for change in shown.in_order(diff.changes):
+        whole = None if change.kind == "changed" else wholes[change.before is None].get(shown.own_module(change))
         if change.recomputed and change.kind != "changed":
             modules[shown.layer(change)][change.kind, AGAIN] += 1
         elif not change.follows and not change.recomputed:
-            name = shown.module(change)
-            whole = wholes[change.before is None].get(shown.own_module(change)) if change.kind != "changed" else None
-            modules[whole or name][change.kind, shown.text(change) if whole is None else ""] += 1
-    rows = [(name, tuple(lines_of(lines))) for name, lines in modules.items()]
-    return tuple(_ChangeGroup(names, lines) for names, lines in _alike_rows(rows))
+            text = shown.text(change) if whole is None else WHOLE
+            modules[whole or shown.module(change)][change.kind, text] += 1
+    rows = []
+    for name, counts in modules.items():
+        lines = []
+        for (kind, text), count in counts.items():
+            together = text.format(number_of(count, "step")) if text in (AGAIN, WHOLE) else ""
+            lines.append(_ChangeLine(kind, together or text, 1 if together else count))
+        rows.append((name, tuple(lines)))
+    return _alike_rows(rows)
 
 
-AGAIN = "recomputes"
-"""The text of changes that compute values of the forward again, all those of a layer together."""
+AGAIN, WHOLE = "recomputes {} of the forward", "the whole module, {}"
+"""The texts of changes that are counted together."""
 
 
-def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[_ChangeLine]:
-    """Yield lines with their counts; the steps of a module that only one side has are one line, and so are those of a
-    layer that compute values of the forward again."""
-    for (kind, text), count in counts.items():
-        if text == AGAIN:
-            yield _ChangeLine(kind, f"recomputes {number_of(count, 'step')} of the forward", 1)
-        elif text:
-            yield _ChangeLine(kind, text, count)
-        else:
-            yield _ChangeLine(kind, f"the whole module, {number_of(count, 'step')}", 1)
-
-
-def _new_modules(graph: Graph, other: Graph, steps_of_both: Iterable[Step]) -> dict[str, str]:
+def _new_modules(graph: Graph, other: Graph, diff: GraphDiff, side: int) -> dict[str, str]:
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
     either. A module of which the other graph has a step is there under another name."""
-    renamed = {step.source.module for step in steps_of_both if step.source is not None}
-    known = {prefix for name in modules_of(other) | renamed for prefix in prefixes(name)}
-    new_names = {}
-    for name in modules_of(graph):
-        outer = next((prefix for prefix in prefixes(name) if prefix not in known), None)
-        if outer is not None:
-            new_names[name] = outer
-    return new_names
+    common = (graph.steps[ends[side]] for ends in diff.steps)
+    known = {prefix for step in (*other.steps, *common) for prefix in _prefixes(_module_of(step))}
+    unknown = {
+        name: [prefix for prefix in _prefixes(name) if prefix not in known] for name in map(_module_of, graph.steps)
+    }
+    return {name: prefixes[0] for name, prefixes in unknown.items() if prefixes}
 
 
-def modules_of(graph: Graph) -> set[str]:
-    """Return the modules that a graph's steps were called in."""
-    return {step.source.module for step in graph.steps if step.source is not None}
-
-
-def prefixes(name: str) -> list[str]:
+def _prefixes(name: str) -> list[str]:
     """Return a module and the modules around it, the outermost first: `a`, `a.b`, `a.b.c`."""
-    parts = name.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))] if name else []
+    return list(accumulate(name.split("."), "{}.{}".format)) if name else []
+
+
+def _module_of(step: Step) -> str:
+    """Return the module that a step was called in; '' outside of modules."""
+    return step.source.module if step.source is not None else ""
 
 
 def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
     """Return the changes of a graph's ports. Values that are saved for the backward stand at the forward, each by the
     operator and the module that makes it."""
     shown = _ChangeWriter(diff, before, after)
-    rows = []
-    for change in diff.ports:
-        if (row := shown.port(change)) is not None:
-            name, text = row
-            rows.append((name, (_ChangeLine(change.kind, text, 1),)))
-    return tuple(_ChangeGroup(names, lines) for names, lines in _alike_rows(rows))
+    texts = ((change.kind, shown.port(change)) for change in diff.ports)
+    return _alike_rows((text[0], (_ChangeLine(kind, text[1], 1),)) for kind, text in texts if text is not None)
 
 
-def _alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, ...], Lines]]:
-    """Yield equal lines with all of their names, which differ in nothing but numbers."""
-    modules_of_row: dict[tuple[tuple[str, ...], Lines], list[str]] = defaultdict(list)
+def _alike_rows(rows: Iterable[tuple[str, tuple[_ChangeLine, ...]]]) -> tuple[_ChangeGroup, ...]:
+    """Return equal lines with all of their modules or ports, whose names differ in nothing but numbers."""
+    groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for name, lines in rows:
-        modules_of_row[divided_text(name)[0], lines].append(name)
-    for (_, lines), names in modules_of_row.items():
-        yield tuple(names), lines
+        groups[divided_text(name)[0], lines].append(name)
+    return tuple(_ChangeGroup(tuple(names), lines) for (_, lines), names in groups.items())
 
 
 class _ChangeWriter:
@@ -222,20 +204,21 @@ class _ChangeWriter:
 
     def __init__(self, diff: GraphDiff, before: Graph, after: Graph) -> None:
         self.graphs = before, after
-        self.makers = _makers_of(before), _makers_of(after)
-        self.modules = _module_of_values(before), _module_of_values(after)
         self.ends = dict(diff.steps)
         self.same = same_values(diff, before, after)
         self.renamed = dict(diff.modules)
+        self.modules = [{step.name: _module_of(step) for step in graph.steps} for graph in self.graphs]
+        self.makers = [
+            {port.local: _input_name(port) for port in graph.inputs} | {s.name: _short_target(s) for s in graph.steps}
+            for graph in self.graphs
+        ]
+        """What each value is called: the operator that makes it, or the last part of an input's name."""
 
     def in_order(self, changes: Sequence[StepChange]) -> list[StepChange]:
         """Return changes in the order of the first graph; an added step stands after the one before it that both
         have."""
         back = {b: a for a, b in self.ends.items()}
-        place, places = -1, []
-        for b in range(len(self.graphs[1].steps)):
-            place = back.get(b, place)
-            places.append(place)
+        places = list(accumulate(range(len(self.graphs[1].steps)), lambda at, b: back.get(b, at), initial=-1))[1:]
 
         def key(change: StepChange) -> tuple[int, int, int]:
             if change.before is not None:
@@ -244,28 +227,19 @@ class _ChangeWriter:
 
         return sorted(changes, key=key)
 
-    def sides(self, change: StepChange) -> tuple[Step | None, Step | None]:
+    def sides(self, change: StepChange) -> list[Step | None]:
         """Return the step of a change on both sides."""
-        before = self.graphs[0].steps[change.before] if change.before is not None else None
-        after = self.graphs[1].steps[change.after] if change.after is not None else None
-        return before, after
+        places = zip(self.graphs, (change.before, change.after), strict=True)
+        return [graph.steps[place] if place is not None else None for graph, place in places]
+
+    def own_module(self, change: StepChange) -> str:
+        """Return the module of a change, by its name in the graph that has the step; after it if both have."""
+        return next(_module_of(step) for step in reversed(self.sides(change)) if step is not None)
 
     def module(self, change: StepChange) -> str:
         """Return the module of a change, by its name in the second graph if that has it."""
         name = self.own_module(change)
         return self.renamed.get(name, name) if change.after is None else name
-
-    def own_module(self, change: StepChange) -> str:
-        """Return the module of a change, by its name in the graph that has the step; after it if both have."""
-        step = self.own_step(change)
-        return step.source.module if step.source is not None else ""
-
-    def own_step(self, change: StepChange) -> Step:
-        """Return the step of a change, that after it if both graphs have one."""
-        before, after = self.sides(change)
-        step = after or before
-        assert step is not None  # a change has a step on one side
-        return step
 
     def layer(self, change: StepChange) -> str:
         """Return the outermost layer that a change is in, as `blocks.3` of `blocks.3.mlp.0`; else its module."""
@@ -274,19 +248,20 @@ class _ChangeWriter:
         return ".".join(parts[: end + 1])
 
     def text(self, change: StepChange) -> str:
-        """Return a change in a line."""
-        match self.sides(change):
-            case (Step() as step, None):
-                return self.call(step, 0)
-            case (None, Step() as step):
-                return self.call(step, 1)
-            case (Step() as one, Step() as two):
-                return self.changed(one, two, set(change.parts))
-        raise AssertionError("a change has a step on one side")
+        """Return a change in a line: a call and the type of its result, or what differs between two."""
+        before, after = self.sides(change)
+        if before is not None and after is not None:
+            return self.changed(before, after, set(change.parts))
+        side, step = (0, before) if before is not None else (1, after)
+        assert step is not None  # a change has a step on one side
+        kind = f": {show_spec(step.spec)}" if step.spec is not None else ""
+        return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
 
     def changed(self, before: Step, after: Step, parts: set[str]) -> str:
         """Return what differs between two steps."""
-        left, right = operator_names(before, after)
+        left, right = _short_target(before), _short_target(after)
+        if left == right and before.target != after.target:
+            left, right = before.target.removeprefix("aten."), after.target.removeprefix("aten.")
         texts: list[str] = []
         if parts <= {"operator", "type"} and "operator" in parts:
             texts = [f"{left} -> {right}"]
@@ -295,7 +270,10 @@ class _ChangeWriter:
         elif "inputs" in parts:
             texts = [f"{right} takes {self.taken(before, after)}"]
         if "subgraphs" in parts:
-            texts += [f"{right} calls another {name}" for name in self.called(before, after)]
+            bodies = [dict(graph.subgraphs) for graph in self.graphs]
+            called = zip(subgraphs_of(before), subgraphs_of(after), strict=False)
+            others = [new for old, new in called if bodies[0][old].hash() != bodies[1][new].hash()]
+            texts += [f"{right} calls another {name}" for name in others]
         text = "; ".join(texts) or right
         return f"{text}: {_types_text(before.spec, after.spec)}" if "type" in parts else text
 
@@ -309,23 +287,11 @@ class _ChangeWriter:
         for left, known, right in zip(lefts, same, rights, strict=False):
             before, after = self.makers[0].get(left, left), self.makers[1].get(right, right)
             if before != after or known not in (None, right):
-                texts.append(instead(before, after))
+                texts.append(_instead(before, after))
         if len(lefts) != len(rights):
             texts.append(f"{number_of(len(rights), 'value')}, not {len(lefts)}")
         unsure = "another value of the same kind" if None in same else "a value that other steps changed in place"
         return "; ".join(dict.fromkeys(texts)) or unsure
-
-    def called(self, before: Step, after: Step) -> Iterator[str]:
-        """Yield the subgraphs that two steps call, and that are not the same."""
-        graphs = [dict(graph.subgraphs) for graph in self.graphs]
-        for left, right in zip(subgraphs_of(before), subgraphs_of(after), strict=False):
-            if graphs[0][left].hash() != graphs[1][right].hash():
-                yield right
-
-    def call(self, step: Step, side: int) -> str:
-        """Return a call and the type of its result."""
-        kind = f": {show_spec(step.spec)}" if step.spec is not None else ""
-        return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
 
     def arguments(self, step: Step, side: int) -> str:
         """Return the arguments of a call, named by the operators that make them."""
@@ -333,15 +299,19 @@ class _ChangeWriter:
         return f"({show_call(with_makers.args, with_makers.kwargs)})"
 
     def port(self, change: PortChange) -> tuple[str, str] | None:
-        """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved."""
-        before, after = ((graph.inputs if change.is_input else graph.outputs) for graph in self.graphs)
-        port_a = before[change.before] if change.before is not None else None
-        port_b = after[change.after] if change.after is not None else None
+        """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved. A
+        saved value has the name of the module that makes it."""
+        sides = [graph.inputs if change.is_input else graph.outputs for graph in self.graphs]
+        places = change.before, change.after
+        port_a, port_b = (side[at] if at is not None else None for side, at in zip(sides, places, strict=True))
         port = port_b or port_a
         if port is None or (change.is_input and port.role == "saved"):
             return None
         if port.role == "saved":
-            return self.saved(change, port_a, port_b)
+            side, place = (1, change.after) if port_b is not None else (0, change.before)
+            name = next(refs(self.graphs[side].results[place or 0]), "")
+            kind = _types_text(*(port.spec for port in (port_a, port_b) if port is not None))
+            return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
         if port_a is None or port_b is None:
             return port.name, f"{port.role} {show_spec(port.spec)}"
         if change.kind == "renamed":
@@ -351,32 +321,15 @@ class _ChangeWriter:
             "role": f"before: {port_a.role}",
             "type": _types_text(port_a.spec, port_b.spec),
         }
-        if "value" in change.parts:
-            texts |= self.other_value(change, port_a, port_b)
+        if "value" in change.parts:  # another step makes the output, or none does, and its type says nothing
+            made = [any(refs(graph.results[at or 0])) for graph, at in zip(self.graphs, places, strict=True)]
+            left, right = self.maker(0, change.before), self.maker(1, change.after)
+            texts["value"] = f"comes from {_instead(left, right)}"
+            if not all(made):
+                before = f"{show_spec(port_a.spec)} from {left}" if made[0] else left
+                after = f"{show_spec(port_b.spec)} from {right}" if made[1] else right
+                texts |= {"type": "", "value": f"is {after}, before: {before}"}
         return port.name, f"{port.role}, {'; '.join(texts[part] for part in change.parts if texts[part])}"
-
-    def other_value(self, change: PortChange, port_a: Port, port_b: Port) -> dict[str, str]:
-        """Return that an output is made by another step; or that it is made by none, and its type."""
-        left, right = self.maker(0, change.before), self.maker(1, change.after)
-        makers = [
-            any(refs(graph.results[place or 0]))
-            for graph, place in zip(self.graphs, (change.before, change.after), strict=True)
-        ]
-        if all(makers):
-            return {"value": f"comes from {instead(left, right)}"}
-        before, after = (
-            f"{show_spec(port.spec)} from {name}" if maker else name
-            for maker, port, name in zip(makers, (port_a, port_b), (left, right), strict=True)
-        )
-        return {"type": "", "value": f"is {after}, before: {before}"}
-
-    def saved(self, change: PortChange, port_a: Port | None, port_b: Port | None) -> tuple[str, str]:
-        """Return the module and the operator of a saved value, and its type."""
-        side, place = (1, change.after) if port_b is not None else (0, change.before)
-        result = self.graphs[side].results[place or 0]
-        name = next(refs(result), "")
-        kind = _types_text(*(port.spec for port in (port_a, port_b) if port is not None))
-        return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
 
     def maker(self, side: int, place: int | None) -> str:
         """Return what makes an output."""
@@ -403,31 +356,12 @@ def same_values(diff: GraphDiff, before: Graph, after: Graph) -> dict[str, str]:
     return same
 
 
-def instead(before: str, after: str) -> str:
+def _instead(before: str, after: str) -> str:
     """Return a value that stands in the place of another."""
     return f"{after}, not {before}" if before != after else f"another {after.removeprefix('a ')}"
 
 
-def operator_names(before: Step, after: Step) -> tuple[str, str]:
-    """Return the operators of two steps; with their overloads if only these differ."""
-    left, right = _short_target(before), _short_target(after)
-    if left == right and before.target != after.target:
-        return before.target.removeprefix("aten."), after.target.removeprefix("aten.")
-    return left, right
-
-
-def _module_of_values(graph: Graph) -> dict[str, str]:
-    """Return the module that each value was made in, if there is one."""
-    return {step.name: step.source.module for step in graph.steps if step.source is not None}
-
-
-def _makers_of(graph: Graph) -> dict[str, str]:
-    """Return what each value of a graph is called: the operator that makes it, or the last part of an input's name."""
-    makers = {port.local: input_name(port) for port in graph.inputs}
-    return makers | {step.name: _short_target(step) for step in graph.steps}
-
-
-def input_name(port: Port) -> str:
+def _input_name(port: Port) -> str:
     """Return what an input is called: the last part of its name; a saved value has none, its name is a step's."""
     if port.role == "saved":
         return "a saved value"
@@ -487,19 +421,17 @@ FEW_WORDS = 60
 def answer_line(diff: Diff) -> str:
     """Return what changed in one line: bytes that are saved, FLOPs, and the steps of each direction."""
     if diff.same:
-        names = [row for pair in diff.pairs for graph in pair.graphs for row in graph.modules]
+        names = any(graph.modules for pair in diff.pairs for graph in pair.graphs)
         renamed = "; modules have other names" if names else ""
         return f"no differences between the graphs (equal hashes){renamed}"
+    graphs = [graph for pair in diff.pairs for graph in pair.graphs]
     costs = (
-        ("saved for backward", _sum_of_costs(pair.saved_bytes for pair in diff.pairs), amount),
-        ("FLOPs", _sum_of_costs(graph.flops for pair in diff.pairs for graph in pair.graphs), short),
-        *((f"sent over {group}", cost, amount) for group, cost in sent(diff).items()),
+        ("saved for backward", [pair.saved_bytes for pair in diff.pairs], amount),
+        ("FLOPs", [graph.flops for graph in graphs], short),
+        *((f"sent over {group}", [cost], amount) for group, cost in sent(diff).items()),
     )
-    totals = [
-        f"{name} {text(cost.before)} -> {text(cost.after)} ({_growth_text(cost)})"
-        for name, cost, text in costs
-        if cost.before != cost.after
-    ]
+    sums = ((n, Costs(sum(c.before for c in rows), sum(c.after for c in rows)), text) for n, rows, text in costs)
+    totals = [f"{name} {_costs_text(cost, text)}" for name, cost, text in sums if cost.before != cost.after]
     if len(diff.pairs) > 1:
         differing = sum(not pair.same for pair in diff.pairs)
         steps = [f"{differing} of {number_of(len(diff.pairs), 'pair')} differ" if differing else ""]
@@ -517,19 +449,17 @@ def sent(diff: Diff) -> dict[str, Costs]:
     return {group: Costs(before.get(group, 0), after.get(group, 0)) for group in dict.fromkeys((*before, *after))}
 
 
-def _sum_of_costs(costs: Iterable[Costs]) -> Costs:
-    """Return the sums of costs, before and after."""
-    rows = list(costs)
-    return Costs(sum(cost.before for cost in rows), sum(cost.after for cost in rows))
-
-
 def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
     """Return a change of one form as it is; else how many steps changed."""
     before, after = graphs_of(diff, diff.pairs[0], graph.direction)
     if before is not None and after is not None and all(graph.hashes):
         groups = _change_groups(graph, before, after)
         lines = [line for group in groups for line in group.lines]
-        if len(lines) == 1 and AGAIN not in lines[0].text and len(lines[0].text) <= FEW_WORDS:
+        if (
+            len(lines) == 1
+            and not lines[0].text.startswith(AGAIN.partition(" ")[0])
+            and len(lines[0].text) <= FEW_WORDS
+        ):
             where = f" in {groups[0].name}" if groups[0].name else ""
             return f"{MARKS[lines[0].kind]} {lines[0].text}{where}{often(len(groups[0].modules) * lines[0].count)}"
     return _counts_text(graph, before, after)
@@ -555,13 +485,13 @@ def _pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
             yield from lines
     for name, cost in (("saved for backward", pair.saved_bytes), ("parameters and inputs kept", pair.kept_bytes)):
         if cost.before != cost.after and (several or cost is pair.kept_bytes):  # of one pair the answer has the other
-            yield f"{name}: {amount(cost.before)} -> {amount(cost.after)} ({_growth_text(cost)})"
+            yield f"{name}: {_costs_text(cost, amount)}"
 
 
 def headline(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
     """Return how many steps changed, and how many did not."""
     text = _counts_text(graph, before, after)
-    same = number_of(len(graph.steps) - _changed_count(graph), "step")
+    same = number_of(len(graph.steps) - sum(change.kind == "changed" for change in graph.changes), "step")
     return f"{text}, {same} the same" if all(graph.hashes) and not graph.same else text
 
 
@@ -607,11 +537,6 @@ def _recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | Non
             yield f"{verb} {number_of(layers.total(), 'step')} of the forward"
 
 
-def _changed_count(graph: GraphDiff) -> int:
-    """Return how many of the steps that both have are not the same."""
-    return sum(change.kind == "changed" for change in graph.changes)
-
-
 def _graph_lines(
     graph: GraphDiff, before: Graph | None, after: Graph | None, forward_shown: GraphDiff | None, everything: bool
 ) -> Iterator[str]:
@@ -635,7 +560,7 @@ def _graph_lines(
         if count and not graph.same:
             yield f"  ({number_of(count, 'common step')} {singular if count == 1 else several})"
     if graph.flops.before != graph.flops.after:
-        yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({_growth_text(graph.flops)})"
+        yield f"  FLOPs: {_costs_text(graph.flops, short)}"
     for sub in graph.subgraphs:
         left, right = sub.names
         bodies = dict(before.subgraphs)[left], dict(after.subgraphs)[right]
@@ -668,9 +593,9 @@ def port_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str
     """Yield the lines of changed ports."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
-        line = group.lines[0]
-        name = f"{group.name}{often(len(group.modules))}: " if group.name else ""
-        yield f"  {MARKS[line.kind]} {name}{shortened(line.text)}{'' if name else often(len(group.modules))}"
+        line, count = group.lines[0], often(len(group.modules))
+        text = f"{group.name}{count}: {shortened(line.text)}" if group.name else f"{shortened(line.text)}{count}"
+        yield f"  {MARKS[line.kind]} {text}"
     if len(groups) > most:
         yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'port')} more"
 
@@ -708,11 +633,10 @@ def _fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
         yield f"  … and {len(rows) - len(shown)} more"
 
 
-def _growth_text(costs: Costs) -> str:
-    """Return by how much something grew or shrank."""
-    if not costs.before:
-        return "new"
-    return f"{100 * (costs.after - costs.before) / costs.before:+.1f} %"
+def _costs_text(costs: Costs, text: Callable[[int], str]) -> str:
+    """Return what something costs before and after, and by how much it grew or shrank."""
+    grown = f"{100 * (costs.after - costs.before) / costs.before:+.1f} %" if costs.before else "new"
+    return f"{text(costs.before)} -> {text(costs.after)} ({grown})"
 
 
 # ---- JSON

@@ -111,11 +111,11 @@ class BorderGradients:
 
     `tangents` maps a value of the backward to the result whose gradient it is; a value under several names has an entry
     for each. `gradients` maps a value that the part takes to the backward's value that is the part's share in its
-    gradient.
+    gradient; None if the backward returns none.
     """
 
     tangents: Mapping[str, str]
-    gradients: Mapping[str, str]
+    gradients: Mapping[str, str | None]
 
 
 class Inseparable(GraphError):
@@ -150,7 +150,9 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
         return home.get(again.get(name, ""), part.index) < part.index
 
     for name in behind(
-        flow.gradients.values(), steps, lambda value_name: value_name in flow.tangents or is_earlier(value_name)
+        filter(None, flow.gradients.values()),
+        steps,
+        lambda value_name: value_name in flow.tangents or is_earlier(value_name),
     ):
         if name in flow.tangents:
             continue

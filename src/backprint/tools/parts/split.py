@@ -158,7 +158,7 @@ def backward_graph(
             inputs.append(Port(local, "saved", by_name[local].spec, local))
     used_names = set(cut.saved) | {step.name for step in cut.steps}
     tangent_of: dict[str, str] = {}
-    needed = {name for step in cut.steps for name in used(step)} | set(flow.gradients.values())
+    needed = {name for step in cut.steps for name in used(step)} | {*flow.gradients.values()}
     for value, result in flow.tangents.items():
         if value not in needed or value in used_names:
             continue
@@ -179,7 +179,7 @@ def backward_graph(
     rank = {local: number for number, local in enumerate(_in_order_of(pair.forward, part.takes))}
     rows.sort(key=lambda row: rank[row[0]])
     outputs = tuple(Port(names.of(local), "gradient", dense(specs[local])) for local, _ in rows)
-    results = tuple(or_tangent(value) for _, value in rows)
+    results = tuple(None if value is None else or_tangent(value) for _, value in rows)
     subgraphs = tuple((name, sub) for name, sub in whole.subgraphs if name in subgraphs_in(steps))
     return Graph(tuple(inputs), steps, outputs, results, subgraphs, (), title)
 
@@ -325,7 +325,7 @@ def _capture_of_part(of: _PartOfWhole, pair: Pair, why: str) -> Capture:
     )
     tangents = of.tangents
     return replace(
-        capture, recipes=_recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
+        capture, recipes=recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
     )
 
 
@@ -342,7 +342,7 @@ def values_of(of: _PartOfWhole, pair: Pair) -> dict[str, Any]:
     return values | {name: recipe_values[name] for name in missing if name in recipe_values}
 
 
-def _recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
+def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
     """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
     values."""
     inputs = fit_inputs(capture, values, "exact" if exact else "seed")
