@@ -254,6 +254,30 @@ def test_the_exit_code(code: int, call: str, samples: Path, tmp_path: Path, monk
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output or "the program itself raised" in result.output
+    assert code not in (1, 2, 3) or result.output.strip(), "the reason is said"
+
+
+SAID = {
+    "prov": "No such command 'prov'. There are capture, record, show",
+    "verfy": "No such command 'verfy'. Did you mean 'verify'?",
+    "bench good": "No such command 'good'. There are run, report.",
+    "verify --fast good": "No such option",
+    "verify": "Missing argument 'SAMPLE...'",
+    "capture program.py:factory": "Missing option '-o'",
+    "record --step 1 program.py": "No such option '--step'.",
+    "show .": ". is a folder of samples, and no sample: name one of broken, good",
+    "ranks good": "good is no World: `backprint capture TARGET --world N -o DIR` makes one",
+    "lower program.py:loop -o program.py": "program.py exists already: pass --overwrite",
+}
+"""What a newcomer is told."""
+
+
+@pytest.mark.parametrize("call", SAID)
+def test_wrong_usage_says_what_to_do(call: str, samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(samples)
+    result = CliRunner().invoke(main, call.split(" "))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert SAID[call] in " ".join(result.stderr.split())
 
 
 def test_each_command_has_a_row_of_each_kind() -> None:

@@ -242,40 +242,6 @@ def test_that_a_sample_was_trusted_stays_with_it(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------ paths, and an end at any moment
 
-VERBS: dict[str, list[str]] = {
-    "capture": ["capture", "{}", "-o", "out"],
-    "verify": ["verify", "{}"],
-    "power": ["verify", "{}", "--power"],
-    "show": ["show", "{}"],
-    "diff": ["diff", "{}", "{}"],
-    "export": ["export", "{}", "-o", "out.py"],
-    "minify": ["minify", "{}", "--compiler", "eager", "-o", "out"],
-    "record": ["record", "{}"],
-    "corpus run backward": ["corpus", "run", "backward", "{}", "-o", "out"],
-    "corpus run verify": ["corpus", "run", "verify", "{}", "-o", "out"],
-    "corpus run": ["corpus", "run", "capture", "{}", "-o", "out"],
-    "corpus run split": ["corpus", "run", "split", "{}", "-o", "out", "--by", "range:2"],
-    "corpus status": ["corpus", "status", "{}"],
-    "corpus report": ["corpus", "report", "{}"],
-    "corpus dedup": ["corpus", "dedup", "{}", "-o", "out"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("verb", "kind"),
-    [*((verb, "absent") for verb in VERBS), *((verb, "empty") for verb in ("verify", "show", "corpus run"))],
-)
-def test_a_wrong_path_is_wrong_usage_in_every_verb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, kind: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    result = call(*(kind if part == "{}" else part for part in VERBS[verb]))
-    assert result.exit_code == (3 if kind == "empty" else 2), result.output
-    assert ("Error: " if result.exit_code == 2 else "backprint: ") in result.stderr
-    assert kind in result.stderr
-
 
 def interrupted(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt

@@ -615,7 +615,9 @@ def test_the_command_writes_a_file(tmp_path: Path) -> None:
     assert "leak: two kernels, one a direction" in result.output
     assert "def leak_backward(" in out.read_text()
     result = CliRunner().invoke(main, ["lower", f"{tmp_path}/neuron_factory.py:refused", "-o", str(out)])
-    assert result.exit_code == 1
+    assert (result.exit_code, "exists already" in result.output) == (2, True)
+    again = ["lower", f"{tmp_path}/neuron_factory.py:refused", "-o", str(out), "--overwrite"]
+    assert CliRunner().invoke(main, again).exit_code == 1
 
 
 def test_a_capture_of_a_loop_has_one_number_of_steps() -> None:

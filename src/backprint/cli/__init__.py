@@ -7,13 +7,14 @@
 - `doctor`: `doctor` and `demo`.
 
 Exit codes are a promise to CI: 0 all is good; 1 something was looked at and is not good; 2 wrong usage, or a place that
-cannot be written; 3 nothing was looked at; 130 Ctrl-C.
+cannot be written; 3 nothing was looked at; 130 Ctrl-C; 141 the output is not read to its end.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import click
 
 from backprint.cli.options import Commands
-from backprint.cli.say import NOTHING, echo, ending
+from backprint.cli.say import CUT_OFF, NOTHING, echo, ending
 from backprint.common.text import printable
 from backprint.version import __version__
 
@@ -88,6 +89,9 @@ class Main(Commands):
         with ending(lambda: UNCHANGED):  # before click, which would print "Aborted!" and exit with 1
             try:
                 return self.invoked(ctx)
+            except BrokenPipeError:  # of `| head -1`: nobody reads on, also not what Python flushes at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                ctx.exit(CUT_OFF)
             except Exception as error:
                 if not show_error_of_program(error):
                     raise

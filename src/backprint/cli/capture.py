@@ -291,7 +291,8 @@ def captured_world(
             f"{output}: {world!r}",
             *(f"{verdict.name}: {verdict.verdict} {verdict.detail}" for verdict in verdicts),
         )
-    return CaptureReport(lines, 1 if any(word in REFUTED for word in words) else 0)
+    derivatives = {verdict.derivative.word for verdict in verdicts if verdict.derivative is not None}
+    return CaptureReport(lines, 1 if REFUTED & {*words} or NOT_THE_DERIVATIVE in derivatives else 0)
 
 
 def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
@@ -391,6 +392,8 @@ def record_command(
     from backprint.sample.place import check_place
     from backprint.tools.record.script import check_steps, script_at, script_of_module, show_without_own_frames
 
+    if script.startswith("-"):  # click leaves it to the script
+        raise click.NoSuchOption(script)
     first, last = read_steps(steps)
     check_steps((first, last))
     program = script_of_module(script) if module else script_at(script)

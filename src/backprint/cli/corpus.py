@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -41,7 +42,6 @@ from backprint.table.nouns import Table, count_rows
 if TYPE_CHECKING:
     from backprint.table.nouns import Report
     from backprint.tools.jobs import CorpusRun
-    from backprint.tools.jobs.progress import Show
 
 NAMED = 5
 """How many samples without power, or left out, are named at the end."""
@@ -171,6 +171,9 @@ def carry_out(
     from backprint.tools.jobs.progress import display_for
     from backprint.tools.jobs.run import Stopped
 
+    listed = options_of_run.get("list")
+    if listed is not None and not listed.is_file():  # before a folder is made
+        raise UsageError(f"--list {listed}: No such file or directory")
     try:
         with (show or display_for)(as_json) as watcher:
             done = run_corpus(verb, source, out, watch=watcher, **options_of_run, **options_of_verb)
@@ -256,42 +259,33 @@ def split(
             print_parts(rows)
             summarize_run(done, as_json)
 
+    def silent(as_json: bool) -> Any:  # the answer comes at the end
+        return contextlib.nullcontext(lambda event: None)
+
     chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
-    carry_out("split", source, out, chosen, as_json=as_json, show=Silent if as_json else None, close=close, **rest)
-
-
-class Silent:
-    """Shows nothing before the end."""
-
-    def __init__(self, as_json: bool) -> None:
-        pass
-
-    def __enter__(self) -> Show:
-        return lambda event: None
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    carry_out("split", source, out, chosen, as_json=as_json, show=silent if as_json else None, close=close, **rest)
 
 
 def print_parts(rows: list[dict[str, Any]]) -> None:
     """Print the parts of samples as a table."""
-    columns = {"part": "name", "of": "text", "times": "count", "steps": "digits", "backward": "text"}
+    columns = {"part": "name", "verdict": "word", "of": "text", "times": "count", "steps": "digits", "backward": "text"}
     cells = [
         (
-            *(row["part"] or (f"= {row['of']}" if row["of"] else "(not written)"), row["label"], row.get("count", 1)),
+            row["part"] or (f"= {row['of']}" if row["of"] else "(not written)"),
+            *(row["verdict"], row["label"], row.get("count", 1)),
             f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}",
-            *(row["backward"], row["verdict"], row["detail"]),
+            *(row["backward"], row["detail"]),
         )
         for row in rows
     ]
-    print_table(Table("", {**columns, "verdict": "word", "detail": "detail"}, cells))
+    print_table(Table("", {**columns, "detail": "detail"}, cells))
     copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written, {copies} equal to another")
 
 
 @run_group.command("export")
 @click.argument("source", metavar="RUN", type=PATH)
-@output_option("A new folder for the data set.", "OUT", name="out")
+@output_option("The folder for the data set.", "OUT", name="out")
 @WHERE
 @click.option("--license", metavar="ID", help="The licence of the programs, for the card and the column `license`.")
 @OVERWRITE
@@ -332,10 +326,12 @@ def tasks(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
     """Make a task of each different part of samples, with how often it occurs, a held-out split and a card.
 
     Parts are the same if their graphs are equal but for names. A fifth of the tasks is held out. If the command is
-    ended at any moment, the same command continues. Exit code 1 if no part became a task.
+    ended at any moment, the same command continues. The exit code is 1 if no part became a task.
     """
     from backprint.tools import tasks as library
+    from backprint.tools.jobs.find import check_samples
 
+    check_samples((source,))
     with ending(lambda: "the same command continues"), working(f"tasks of {source}") as at:
         task_set = library.make_set(source, out, watch=at, **chosen)
     if as_json:
@@ -414,15 +410,15 @@ def dedup(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: b
                 echo(json.dumps(dict(id=other.id, kept=False, duplicate_of=first.id, why="")))
         for member in groups.left_out:
             echo(json.dumps(dict(id=member.id, kept=False, duplicate_of="", why=member.why)))
-        return
-    samples = sum(map(len, groups.groups))
-    echo(
-        f"{samples:,} samples, {len(groups.groups):,} distinct by {groups.by} graphs; the others are in {output / LIST}"
-    )
-    if groups.left_out:
-        unread = groups.left_out[0]
-        echo(f"{len(groups.left_out):,} could not be compared and are left out; {unread.id}: {unread.why}")
-    echo(f"kept: {output / KEPT}" if files == "none" else f"kept samples: {output}")
+    else:
+        counts = f"{sum(map(len, groups.groups)):,} samples, {len(groups.groups):,} distinct by {groups.by} graphs"
+        echo(f"{counts}; the others are in {output / LIST}")
+        if groups.left_out:
+            unread = groups.left_out[0]
+            echo(f"{len(groups.left_out):,} could not be compared and are left out; {unread.id}: {unread.why}")
+        echo(f"kept: {output / KEPT}" if files == "none" else f"kept samples: {output}")
+    if not groups.groups:
+        raise SystemExit(NOTHING)
 
 
 @corpus_command.command("merge")
@@ -434,7 +430,7 @@ def merge(out: Path, shards: tuple[Path, ...], copy: bool, as_json: bool) -> Non
     """Make one run of the runs of shards: OUT is then the run that the same command without --shard would have made.
 
     SHARD is the OUT of `corpus run VERB SRC -o SHARD --shard K/N`. A sample that is in two shards is an error, and
-    nothing is written then. Exit code 1 if a sample is not done, or a shard is missing.
+    nothing is written then. The exit code is 1 if a sample is not done, or a shard is missing.
     """
     from dataclasses import asdict
 

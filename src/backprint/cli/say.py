@@ -42,8 +42,10 @@ def echo(text: str, *, err: bool = False, lines: bool = False) -> None:
 
 
 def echo_styled(text: str, mark: str, **style: Any) -> None:
-    """Print a line whose beginning has a style."""
+    """Print a line whose beginning has a style; with NO_COLOR, one without a color."""
     wipe()
+    if os.environ.get("NO_COLOR"):
+        style.pop("fg", None)
     click.echo(click.style(printable(mark), **style) + printable(text))
 
 
@@ -113,6 +115,9 @@ STOPPED = 130
 
 NOTHING = 3
 """The exit code where nothing was looked at."""
+
+CUT_OFF = 141
+"""The exit code where the output is not read to its end, as a shell gives it to who dies of SIGPIPE."""
 
 
 @contextlib.contextmanager

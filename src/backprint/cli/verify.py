@@ -82,7 +82,7 @@ def verify_command(
     """
     check_samples(samples)
     rows: list[dict[str, Any]] = []
-    places = list(samples_in(samples))
+    places = list(dict.fromkeys(samples_in(samples)))
     count = itertools.count(1)
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:

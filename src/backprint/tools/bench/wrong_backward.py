@@ -19,7 +19,7 @@ from torch import Tensor
 
 from backprint import api
 from backprint.derive.check import CONVENTIONS, DRAWS, LIMIT_BY_DIFFERENCES, described, inputs_of_pairs
-from backprint.derive.locate import NEAR, Search, WrongPlace, distance, locate, locate_formulas
+from backprint.derive.locate import NEAR, Search, WrongPlace, locate, locate_formulas
 from backprint.derive.setting import (
     CannotTell,
     NotFinite,
@@ -36,6 +36,7 @@ from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import behind, used
 from backprint.graph.text import emit_class
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Derivative
+from backprint.judge.closeness import distance
 from backprint.prove.power import widened
 from backprint.tools.bench.cuts import count_operators, record_values
 from backprint.tools.export.export import write_export

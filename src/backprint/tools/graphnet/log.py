@@ -93,7 +93,7 @@ def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
     lines = tuple(enumerate(text.split("\n"), 1))
     starts = [number for number, line in lines if "[Processing]" in line]
     unmeasured = (_unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
-    ends = [start - 1 for start in starts[1:]] + [len(lines)]
+    ends = [start - 1 for start in starts[1:]] + [len(lines)] * bool(starts)
     blocks = (_LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
     return (*unmeasured, *map(sample_of, blocks))
 

@@ -39,7 +39,9 @@ MARK = "graph_net.json"
 
 
 def check_places(corpus: Path, out: Path) -> None:
-    """Refuse an OUT that contains other files than a run's, or the corpus itself."""
+    """Refuse a corpus that is no folder, and an OUT that contains other files than a run's, or the corpus itself."""
+    if not corpus.is_dir():
+        raise UsageError(f"{corpus}: {'not a folder' if corpus.exists() else 'no such folder'}")
     source, target = corpus.resolve(), out.resolve()
     if source == target or target in source.parents:
         raise UsageError(f"OUT {out} is or contains the corpus {corpus}: choose a folder beside it")
