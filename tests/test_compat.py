@@ -174,6 +174,7 @@ def test_an_environment_of_yours_with_another_torch_is_refused(monkeypatch: pyte
 # ------------------------------------------------------------------ the smoke of CI
 
 
+@pytest.mark.slow
 def test_a_smoke_without_a_network_is_left_out_and_says_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,16 +38,16 @@ RUNNABLE = sorted({page for page, block in BLOCKS if block.runs})
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_every_block_of_a_page_runs_alone_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
-    done = run_page(ROOT / page, tmp_path)
+    done = run_page(ROOT / page, tmp_path, {forked.SERVERS: pages.servers(STRICT)})
     assert (done.returncode, done.stderr) == (0, "")
 
 
 STRICT = "-W", "error", "-W", f"ignore:{UNTRIED}"
 
 
-def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run each block of a page, and its commands, in processes that need not load PyTorch."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), forked.SERVERS: pages.servers(STRICT)}
+def run_page(page: Path, place: Path, served: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
+    """Run each block of a page, and its commands, in processes that need not load PyTorch where they are served."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **served}
     command = [sys.executable, *STRICT, pages.__file__, str(page)]
     plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
     return subprocess.run(command, cwd=place, env=environment, **plain)
@@ -104,6 +104,7 @@ def test_blocks_that_continue_share_names_files_and_the_folder(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_page_is_rewritten_where_it_shows_something_else(tmp_path: Path) -> None:
     old = "```python\nprint(1)  # -> 1\nprint(2)\n```\n\n```text\n3\n```\n\n```bash\necho 4\n```\n\n```text\n...\n```\n"
     (tmp_path / "page.md").write_text(old, encoding="utf-8")

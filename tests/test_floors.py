@@ -82,15 +82,17 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imports_of(source: Path, types: bool = True) -> Iterator[tuple[str, Path, int, str]]:
+@functools.cache
+def imports_of(source: Path, types: bool = True) -> tuple[tuple[str, Path, int, str], ...]:
     """Each import of one module by another: the module, its file, the line, and the module that is imported."""
     modules = module_names(source)
     known = modules | {room.replace("/", "."): source for room in FLOORS if room != "backprint"} | {"": source}
+    found = []
     for module, path in modules.items():
         package = ("backprint", *path.relative_to(source).parts[:-1])
         tree = parsed(path) if types else without_types(parsed(path))
-        for line, target in imported(tree, package, known):
-            yield module, path, line, target
+        found += [(module, path, line, target) for line, target in imported(tree, package, known)]
+    return tuple(found)
 
 
 def violations(source: Path) -> list[str]:
@@ -123,6 +125,7 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return [list(group) for group in sorted({tuple(group) for group in members.values() if group})]
 
 
+@functools.cache
 def lines_at_the_top(path: Path) -> set[int]:
     """The lines of a module that run while it is imported: those outside of its functions."""
     inside = {

@@ -347,6 +347,7 @@ for engine in ("eager", "aot", "dynamo"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "path", "engines"),
     [
@@ -404,6 +405,7 @@ def test_an_engine_that_others_use_stops_them_too() -> None:
     }
 
 
+@pytest.mark.slow
 def test_probes_hold_in_a_process_that_has_imported_nothing_else() -> None:
     code = "from backprint._torch.probes import broken_probes; print(broken_probes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

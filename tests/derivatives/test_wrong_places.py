@@ -266,6 +266,7 @@ class Block(nn.Module):
         return x + self.down(Gelu.apply(self.up(x)))
 
 
+@pytest.mark.slow
 def test_two_wrong_functions_in_every_block_are_the_only_places() -> None:
     """Nothing between two calls of a wrong Function has a right gradient: it must not be blamed for that."""
     torch.manual_seed(0)

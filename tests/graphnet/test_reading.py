@@ -89,6 +89,7 @@ def test_the_function_computes_what_the_file_says(name: str, tmp_path: Path) -> 
     torch.testing.assert_close(built.module(**built.inputs), wanted, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_a_sample_is_captured_from_the_command_line(tmp_path: Path) -> None:
     from click.testing import CliRunner
 

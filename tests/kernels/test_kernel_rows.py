@@ -16,7 +16,10 @@ from torch import nn
 import backprint as bp
 from face import KernelRow, RefusedError, UsageError, main, read_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),  # torch's own, of Inductor's import
+]
 
 
 def net(width: int = 16, layers: int = 1) -> nn.Module:

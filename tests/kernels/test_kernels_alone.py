@@ -123,6 +123,7 @@ def test_a_file_that_is_wrong_is_seen_to_be(tmp_path: Path) -> None:
     assert found > close
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_file_runs_from_the_command_line_and_sees_configurations_that_disagree(tmp_path: Path) -> None:
     kernel = next(one for one in kernels_of("embedding", "cuda:90") if len(one.configurations) > 1)
