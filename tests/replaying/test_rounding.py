@@ -78,3 +78,15 @@ def test_numbers_of_any_size_are_compared(size: float) -> None:
     right = torch.linspace(1, 2, 8, dtype=torch.float64) * size
     assert closeness_of(right * (1 + 1e-13), right).word == "close"
     assert closeness_of(right * 1.01, right).word == "wrong"
+
+
+def test_of_one_element_no_errors_make_up_for_one_another() -> None:
+    """As of a gradient for one-hot tangents: its norm and its factor are the error of that element."""
+    right = torch.zeros(32, dtype=torch.float64)
+    right[3] = 0.0136
+    own, moved = right.bfloat16(), right * 1.03
+    assert closeness_of((right * 1.02).bfloat16(), right, own).word == "close"
+    assert closeness_of((right * 1.06).bfloat16(), right, own).word == "wrong"
+    assert closeness_of((right * 1.06).bfloat16(), right, own, moved=(moved,)).word == "close"
+    many = torch.linspace(1, 2, 32, dtype=torch.float64)
+    assert closeness_of((many * 1.02).bfloat16(), many, many.bfloat16()).word == "wrong"
