@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
 from subjects.ci import CHOICE, chosen, problems_of
 from subjects.forked import files_forked, workers_forked
 
@@ -19,6 +20,10 @@ WITH_WORKERS = (
     *("tests/test_corpora.py", "tests/test_tiny.py"),
 )
 """Where tests look at workers themselves: how they start, die and are found again."""
+
+
+settings.register_profile("suite", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -368,12 +368,6 @@ def test_capture_answers_in_json(place: Path) -> None:
 # ------------------------------------------------------------------ verify
 
 
-def test_verify_gives_a_row_for_a_sample(sample: Path) -> None:
-    said = good("verify", sample).stdout
-    assert re.search(r"\tmlp\tbitwise", said)
-    assert said.endswith("1 checked: 1 bitwise\n")
-
-
 def test_a_table_fits_a_terminal_and_is_whole_in_a_pipe(wrong: Path) -> None:
     heading, row, *details, _ = call("verify", wrong).stdout.splitlines()
     assert heading == "sample\tname\tverdict\tpower"

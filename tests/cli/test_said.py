@@ -251,7 +251,7 @@ def interrupted(*_: Any, **__: Any) -> None:
     ("verb", "hook", "said"),
     [
         (["capture", "{}", "-o", "out"], "backprint.tools.jobs.apart.outcome_of", "nothing was written"),
-        (["verify", "{}", "{}"], "backprint.tools.jobs.apart.outcome_of", "0 of 2 samples were checked"),
+        (["verify", "{}", "{}"], "backprint.tools.jobs.apart.outcome_of", "0 of 1 samples were checked"),
         (["show", "{}"], "backprint.load", "nothing was changed"),
         (["corpus", "dedup", "{}", "-o", "out"], "backprint.tools.corpus.duplicates.dedup", "nothing was written"),
         (["doctor"], "backprint.cli.doctor.CHECKS.items", "nothing was changed"),

@@ -221,12 +221,3 @@ def test_the_parent_of_a_run_does_not_load_torch(ours: Path, tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_where_there_is_no_sample_the_exit_code_is_3(tmp_path: Path) -> None:
-    source = corpus(tmp_path / "src", ["good"])
-    (tmp_path / "empty").mkdir()
-    for arguments in ([tmp_path / "empty"], [source, "--only", "other/*"]):
-        done = backprint("corpus", "run", f"{VERBS}:act", *arguments, "-o", tmp_path / "out")
-        assert (done.exit_code, done.stderr.count("\n"), "no samples here" in done.stderr) == (3, 1, True)
-    assert backprint("corpus", "dedup", tmp_path / "empty", "-o", tmp_path / "kept").exit_code == 3

@@ -30,7 +30,10 @@ from face import (
     with_derivatives,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+]  # torch's own, of Inductor's import
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="C++ kernels need a compiler: install g++")
 

@@ -18,7 +18,10 @@ from torch.utils.checkpoint import checkpoint
 import backprint as bp
 from face import HEADER, CaptureKernels, Pair, RefusedError, alone_text, capture_kernels, parse
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+]  # torch's own, of Inductor's import
 
 BOTH = [pytest.param("cuda:90", marks=needs_triton), pytest.param("cpu", marks=needs_compiler)]
 

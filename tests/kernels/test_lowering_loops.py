@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import math
 import subprocess
@@ -23,7 +24,10 @@ from face import Case, RefusedError, UsageError, case_of_function, limits, lower
 from face import loops_lower as lower
 from face import lowered_check_row_of as row_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+]  # torch's own, of Inductor's import
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton kernels need triton: pip install triton"
@@ -43,11 +47,17 @@ def plif() -> bp.types.LoweredLoop:
     return bp.lower(PLIF(33), sequence)
 
 
+@functools.cache
+def lowered_program(name: str) -> bp.types.LoweredLoop:
+    """A program of the table, lowered once for all tests, as that takes seconds."""
+    return bp.lower(*PROGRAMS[name])
+
+
 # ------------------------------------------------------------------ what is written
 
 
 def test_a_neuron_is_one_loop_a_direction() -> None:
-    lowered = bp.lower(lif, sequence)
+    lowered = lowered_program("lif")
     kernels = kernels_of(lowered)
     assert [kernel.name for kernel in kernels] == ["lif_forward", "lif_backward"]
     assert "for t in range(T):" in lowered.source
@@ -92,26 +102,23 @@ def test_what_is_kept_is_the_least(plif: bp.types.LoweredLoop) -> None:
     element = torch.Size(STATE).numel() * 4
     states = sum(traffic.moved for traffic in plif.traffic(1000).values()) / element / 1000
     assert states <= 7.01, "x, spikes and v forward; v, x, both gradients backward"
-    function, make_inputs = PROGRAMS["rwkv"]
-    rwkv = bp.lower(function, make_inputs)
-    assert sum(traffic.moved for traffic in rwkv.traffic(1000).values()) / element / 1000 <= 14.1
+    assert sum(traffic.moved for traffic in lowered_program("rwkv").traffic(1000).values()) / element / 1000 <= 14.1
 
 
 def test_a_state_that_is_an_output_is_not_kept_again() -> None:
-    function, make_inputs = PROGRAMS["mingru"]
-    lowered = bp.lower(function, make_inputs)
+    lowered = lowered_program("mingru")
     assert "output_before = tl.load(output_ptr + at - n, mask & (t > 0), 0.0)" in lowered.source
     assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
 
 
 def test_a_state_that_is_an_output_begins_with_an_input() -> None:
-    lowered = bp.lower(*PROGRAMS["ema"])
+    lowered = lowered_program("ema")
     assert "tl.where(t > 0, tl.load(output_ptr + at - n, mask & (t > 0), 0.0), x_first)" in lowered.source
     assert sum(side.moved for side in lowered.traffic(1000).values()) / torch.Size(STATE).numel() / 4000 <= 6.01
 
 
 def test_an_input_of_the_step_before_is_not_kept_and_read_once() -> None:
-    lowered = bp.lower(*PROGRAMS["from_the_second"])
+    lowered = lowered_program("from_the_second")
     assert lowered.check().ok
     assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
     assert lowered.source.count("tl.load(x_ptr + at - n, mask & (t > 0), 0.0)") == 1
@@ -132,8 +139,7 @@ def test_halves_are_rounded_where_they_are_kept() -> None:
 
 
 def test_one_step_that_is_another_program_has_kernels_of_its_own() -> None:
-    function, make_inputs = PROGRAMS["gru"]
-    lowered = bp.lower(function, make_inputs)
+    lowered = lowered_program("gru")
     assert [kernel.name for kernel in kernels_of(lowered)] == [
         "gru_forward", "gru_backward", "gru_forward_1", "gru_backward_1",
     ]  # fmt: skip
@@ -141,21 +147,19 @@ def test_one_step_that_is_another_program_has_kernels_of_its_own() -> None:
 
 
 def test_a_norm_a_step_is_a_row_a_program() -> None:
-    function, make_inputs = PROGRAMS["norm"]
-    lowered = bp.lower(function, make_inputs)
+    lowered = lowered_program("norm")
     assert "mask = tl.arange(0, BLOCK) < 33" in lowered.source
     assert "tl.sum(tl.where(mask, " in lowered.source
     assert "this file was written for 33" in lowered.source
 
 
 def test_a_state_for_each_row_is_one_number_a_program() -> None:
-    function, make_inputs = PROGRAMS["two_shapes"]
-    lowered = bp.lower(function, make_inputs)
+    lowered = lowered_program("two_shapes")
     assert "tl.store(output_1_ptr + row, n_1)" in lowered.source
     assert "tl.store(kept_sigmoid_ptr + at_row, sigmoid)" in lowered.source
     assert "sizes((x,), (first[..., None],))" in lowered.source
     assert "every number of rows of 33 elements" in lowered.explain()
-    gated = bp.lower(*PROGRAMS["gated_rows"])
+    gated = lowered_program("gated_rows")
     assert "tl.store(grad_gate_ptr + at_row, " in gated.source
 
 
@@ -422,7 +426,7 @@ def test_a_wrong_call_is_a_usage_error(lengths: tuple[int, ...], sums: str) -> N
 
 @needs_triton
 def test_it_is_right_at_lengths_that_were_not_captured() -> None:
-    comparison = bp.lower(lif, sequence).check((1, 2, 7, 64))
+    comparison = lowered_program("lif").check((1, 2, 7, 64))
     assert comparison.ok, comparison
     assert {row.size for row in comparison.rows} == {"1 step", "2 steps", "7 steps", "64 steps"}
 
@@ -455,7 +459,7 @@ def test_sums_by_atomics_are_right(name: str) -> None:
 
 
 def test_a_difference_is_seen() -> None:
-    lowered = bp.lower(lif, sequence)
+    lowered = lowered_program("lif")
     right = torch.ones(3)
     case = Case("7 steps", {}, (), {"output": right})
     assert row_of(case, "output", right, right).ok
