@@ -176,16 +176,19 @@ def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) ->
 def _calls_to_ask(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> tuple[dict[str, int], list[tuple[str, list[_FunctionCall]]]]:
-    """Return how many Functions have a name that is meant to differ, for names of several; and the calls to run alone,
-    in one list for each Function, with the reason: BEHIND_ZERO for calls with tangents of 0, or '' for all calls, which
-    are asked if something is meant to differ."""
+    """Return for each name that is meant to differ how many Functions share it, if there are several; and the calls to
+    run alone, as a reason and a list for each other name.
+
+    If nothing is meant to differ, a list has the calls that get tangents of 0. Else it has all calls, because what is
+    meant may hide their faults. The reason is BEHIND_ZERO if one of them gets tangents of 0, and '' if none does.
+    """
     with program.calls(values, capture.seed) as call:
         # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call().tensors.values())
         functions = dict.fromkeys(map(function_class, nodes))
         with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
             forward = call()
-        zeros = _nodes_with_zeros(forward, capture, calls)
+        zeros = _run_for_zeros(forward, capture, calls)
     by_name: dict[str, list[_FunctionCall]] = {}
     for one in calls:
         if one.nodes:
@@ -296,9 +299,9 @@ def _kind_of_argument(argument: Any) -> Any:
     return id(argument)
 
 
-def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
-    """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output. Afterwards each call has
-    only the nodes that ran in the backward, and the numbers of the outputs that are used."""
+def _run_for_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
+    """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output. Afterwards `nodes` of each
+    call are only those that ran in the backward, and `used` has the numbers of the outputs that others take."""
     used = _custom_nodes(forward.tensors.values())
     run, zeros = set[Any](), set[Any]()
 

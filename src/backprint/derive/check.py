@@ -523,7 +523,8 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
 
 
 def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
-    """Return the step of the backward that makes the first NaN, else the first Inf, as a wrong place."""
+    """Return the step of the backward that makes the first NaN of values without one, as a wrong place; if no step makes
+    NaN, the first that makes Inf, which alone may be right. Empty if none does."""
     values = run_backward(setting)
     for has_any in (torch.isnan, torch.isinf):
         for step in setting.backward.steps:
@@ -532,7 +533,7 @@ def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[W
                 line = line_text(step.source)
                 edge = _edge_of_line(step.source, opaque)
                 code = "" if step.source is None else step.source.code
-                gradients = ((step.name, 1.0),)
+                gradients = ((step.name, 1.0),)  # 1 is the relative error of a gradient that is missing
                 function = edge.function if edge else ""
                 names = step.echo.names if step.echo else ()
                 return (WrongGradient((step.target,), line, code, (line,), gradients, function, names=names),)

@@ -396,17 +396,21 @@ def common_source(places: Sequence[Path], verb: str) -> tuple[Path, list[str]]:
 
 
 def begin_several(places: Sequence[Path], out: Path, verb: str, restart: bool) -> tuple[Path, Path | None]:
-    """Return the common source of a run, and the file in `out` that lists the sources; of one source, no file."""
+    """Write the ids of several sources to `out/samples.txt`; refuse if another list is there, unless the run restarts.
+
+    Return the folder that all sources are below, and that file; of one source, which needs no list, the source and None.
+    """
     source, ids = common_source(places, verb)
     listed = out / LISTED
     text = "".join(f"{id}\n" for id in ids)
     if listed.exists() and listed.read_text("utf-8") != text and not restart:
-        known_ids = listed.read_text("utf-8").split()
+        known_ids = listed.read_text("utf-8").splitlines()
         raise UsageError(
             f"{out} is a run of other samples ({len(known_ids)} there, {len(ids) or 1} now): choose another "
             "folder, or pass --restart"
         )
     if not ids:
+        listed.unlink(missing_ok=True)  # of the run before this restart
         return source, None
     out.mkdir(parents=True, exist_ok=True)
     listed.write_text(text, encoding="utf-8")

@@ -229,9 +229,9 @@ def new_facts() -> dict[str, Any]:
 # ------------------------------------------------------------------ the beginning of a run
 
 
-def clear(out: Path, name: str) -> None:
-    """End the processes of a killed run, and remove its incomplete files."""
-    processes.end_marked(name)
+def clear(out: Path, mark: str) -> None:
+    """End the processes of a killed run, which have its mark in their environment, and remove its incomplete files."""
+    processes.end_marked(mark)
     for place in (out / WORK).iterdir():
         if place.name not in ("lock", "logs"):
             remove_folder(place)

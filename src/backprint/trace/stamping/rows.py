@@ -687,5 +687,7 @@ def preferred_name(step: Step, tag: str) -> str:
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index >= 0:
             return f"{name}_{index}"
+    # A tag has `mm_0` for the first value that torch.fx calls `mm`, as its second is `mm_1`: see `_numbered_name`. The
+    # result is what `Side.preferred_name` of `graph/fx/convert.py` gives the step of a graph that was not stamped.
     name = tag.partition(" ")[2].removesuffix("_0")
     return name.lstrip("_") or name

@@ -579,8 +579,9 @@ def select_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: A
 
 
 def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """`value` with one step of time, its first dimension, replaced by `source`."""
     value, source, dim, index = args
-    if dim % len(value.shape):
+    if dim % len(value.shape) != 0:
         raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
     parts = list(reader.times(value).parts)
     parts[index % len(parts)] = reader.whole(source)

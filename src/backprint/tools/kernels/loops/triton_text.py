@@ -635,12 +635,12 @@ class Writer:
         return f"{bracket(text, level, 5)}.to({there})", 5
 
     def loaded(self, element: Element) -> str:
-        """Return the load of an element."""
+        """Return the load of an element, as a kernel computes with it: tests of bools, halves in float32."""
         tensor, slot = element.args
         facts = self.layout.facts[tensor]
         address = self.address(tensor, slot)
-        is_number = self.layout.kind(tensor) in ("one", "row")
-        text = f"tl.load({address})" if is_number else f"tl.load({address}, mask)"
+        is_one_address = self.layout.kind(tensor) in ("one", "row")  # of a program's row, so none is out of bounds
+        text = f"tl.load({address})" if is_one_address else f"tl.load({address}, mask)"
         if facts.dtype == torch.bool:
             return f"({text} != 0)"
         return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
