@@ -7,7 +7,7 @@ file that `bp.lower` wrote, in the graphs that `verify` replays. `bp.derivative`
 two products in float64, so it sees what no rounding of float32 explains (docs/derivative.md), and it asks about the
 function's own forward.
 
-    python benchmarks/one_error.py [--only NAME...] [--verbs check,swap,...] [--out benchmarks/results/one_error.json]
+    python benchmarks/one_error.py [--only NAME...] [--verbs check,swap,...]
 
 `right` and `wrong` are what a verb said; `-` stands where a verb has no place for the error. The last lines are the
 errors that did not get one word, and where `bench` and others differ by what they run, docs/verdicts.md says why.
@@ -391,11 +391,11 @@ def words_of(name: str, folder: Path, verbs: Sequence[str] = tuple(VERBS)) -> It
             yield verb, f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
 
 
-def main() -> None:
+def main() -> int:
+    torch.set_num_threads(1)  # of tensors so small, several threads only wait for one another
     reader = argparse.ArgumentParser()
     reader.add_argument("--only", nargs="*", default=list(ERRORS))
     reader.add_argument("--verbs", default=",".join(VERBS))
-    reader.add_argument("--out", type=Path)
     given = reader.parse_args()
     verbs = given.verbs.split(",")
     rows: dict[str, dict[str, str]] = {}
@@ -408,16 +408,26 @@ def main() -> None:
                 rows[name][verb] = said
                 seconds[verb], began = seconds[verb] + time.monotonic() - began, time.monotonic()
             print(f"{name:42} " + " ".join(f"{said:10}" for said in rows[name].values()), flush=True)
-            if given.out is not None:
-                given.out.parent.mkdir(exist_ok=True)
-                content = {"torch": torch.__version__, "seconds": {verb: round(all_) for verb, all_ in seconds.items()}}
-                given.out.write_text(json.dumps({**content, "words": rows}, indent=1) + "\n")
     differ = {name: row for name, row in rows.items() if len({row[verb] for verb in verbs if verb != "derivative"}) > 1}
     print(f"\n{len(rows)} errors, {len(differ)} with several words")
     for name, row in differ.items():
         print(f"  {name}: " + ", ".join(f"{verb} {said}" for verb, said in row.items() if verb != "derivative"))
+    print(", ".join(f"{verb} {spent:.0f} s" for verb, spent in seconds.items()))
+    if given.only != list(ERRORS) or verbs != list(VERBS):
+        return 0
+    from results import Figure, keep
+
+    judged = ", ".join(verb for verb in verbs if verb != "derivative")
+    figures = [
+        Figure(f"errors that have one word in {judged}, of {len(rows)}", len(rows) - len(differ)),
+        Figure(
+            "errors that are right for all of these, and `not the derivative` in float64",
+            sum(set(row.values()) == {"right", "wrong"} and row["derivative"] == "wrong" for row in rows.values()),
+        ),
+    ]
+    return keep("one_error", figures, f"two words, for reasons that `docs/verdicts.md` has: {'; '.join(differ)}")
 
 
 if __name__ == "__main__":
     sys.modules.setdefault("one_error", sys.modules["__main__"])
-    main()
+    sys.exit(main())

@@ -300,8 +300,10 @@ def _kind_of_argument(argument: Any) -> Any:
 
 
 def _run_for_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
-    """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output. Afterwards `nodes` of each
-    call are only those that ran in the backward, and `used` has the numbers of the outputs that others take."""
+    """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output.
+
+    Afterwards `nodes` of each call are only those that ran, and `used` has the numbers of the outputs that others take.
+    """
     used = _custom_nodes(forward.tensors.values())
     run, zeros = set[Any](), set[Any]()
 

@@ -523,8 +523,8 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
 
 
 def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
-    """Return the step of the backward that makes the first NaN of values without one, as a wrong place; if no step makes
-    NaN, the first that makes Inf, which alone may be right. Empty if none does."""
+    """Return the step of the backward that makes the first NaN of values without one, as a wrong place; if none makes
+    NaN, the first that makes Inf, which alone may be right. Empty if no step does."""
     values = run_backward(setting)
     for has_any in (torch.isnan, torch.isinf):
         for step in setting.backward.steps:

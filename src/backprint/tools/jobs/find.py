@@ -398,7 +398,7 @@ def common_source(places: Sequence[Path], verb: str) -> tuple[Path, list[str]]:
 def begin_several(places: Sequence[Path], out: Path, verb: str, restart: bool) -> tuple[Path, Path | None]:
     """Write the ids of several sources to `out/samples.txt`; refuse if another list is there, unless the run restarts.
 
-    Return the folder that all sources are below, and that file; of one source, which needs no list, the source and None.
+    Return the folder that all sources are below, and that file; of one source, which needs no list, it and None.
     """
     source, ids = common_source(places, verb)
     listed = out / LISTED
