@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterator
+
+# Processes that tests start take one thread each, too: several at a time wait for one another's threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
