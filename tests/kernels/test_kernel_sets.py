@@ -170,7 +170,7 @@ def test_samples_below_a_folder(samples: Path, tmp_path: Path) -> None:
                 assert facts["target"] == target.replace("_", ":")
                 assert {kernel["name"] for kernel in facts["kernels"]} == set(facts["order"])
                 for kernel in facts["kernels"]:
-                    ast.parse((place / "kernels" / f"{kernel['name']}.py").read_text())
+                    assert "extern" in (place / "kernels" / f"{kernel['name']}.cpp").read_text()
                 ast.parse((place / "wrapper.py").read_text())
 
 
@@ -245,5 +245,5 @@ def test_options_that_cannot_be_right_end_before_the_run(samples: Path, tmp_path
     assert "no target is called 'cuda:9'" in done.output
     assert not (tmp_path / "out").exists()
     done = run(tmp_path, "-o", tmp_path / "out")
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert "no sample here or below" in done.output

@@ -273,10 +273,10 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         watch(function)
 
     try:
-        for function in functions:
-            watch(function)
         # A program may define a Function in the call itself: its class passes through here when it is made.
         torch.autograd.Function.__init_subclass__ = classmethod(watch_new)
+        for function in functions:
+            watch(function)
         yield recorded
         recorded += calls.values()
     finally:

@@ -837,7 +837,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
     """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
-    lines = _lines_of(place, opaque)
+    lines = _lines_of(place)
     target = place.steps[0].target
     return WrongGradient(
         operators=tuple(step.target for step in place.steps),
@@ -860,7 +860,7 @@ def line_text(source: Source | None) -> str:
     return "a line that is not known" if source is None else source.at
 
 
-def _lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
+def _lines_of(place: WrongPlace) -> tuple[str, ...]:
     """Return the lines of the backward that computed the gradients of a place: those in the `backward` of a Function,
     if there are any."""
     sources = [step.source for step in place.backward_steps if step.source is not None]

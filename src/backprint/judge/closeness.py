@@ -181,10 +181,11 @@ def _compare_finite(
     root = float(squares.sum()) / math.sqrt(float(squares.square().sum()) or 1.0) or 1.0
     # Of few elements it is chance whether their errors make up for one another: of one, the norm is its error.
     fine = max(fine, tiny / OF_NORM / root)
+    by_movement = min(spread.factor, MOST_MOVED * fine) / root
     allowed = Off(
         times * (max(own.most, min(spread.most, MOST_MOVED * tiny)) + tiny),
         OF_NORM * times * (max(own.norm, min(spread.norm, MOST_MOVED * fine)) + fine),
-        times * (max(own.factor, min(spread.factor, MOST_MOVED * fine)) + CHANCE * OF_NORM * own.norm / root + fine),
+        times * (max(own.factor, by_movement) + CHANCE * OF_NORM * own.norm / root + fine),
     )
     # Operators that round otherwise move a result further than most other orders of additions do: that far, not TIMES.
     by_chance = CHANCE * otherwise.norm / root

@@ -177,13 +177,12 @@ class Softplus(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
-        return torch.log(torch.exp(x) + 1)
+        return torch.logaddexp(x, torch.zeros_like(x))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        power = torch.exp(x)
-        return grad * power / (power + 1)
+        return grad / (torch.exp(-x) + 1)
 
 
 @row(

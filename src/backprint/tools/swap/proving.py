@@ -233,6 +233,8 @@ class Pass:
             if verdict == WRONG and not self.is_for_all():
                 coarse = _compare_or_zero(*tensors, coarser(self.own_kind, torch.float32), largest, self.times)
                 verdict = WITHIN if _verdict_of(coarse) == OK else verdict
+            if self.dtype is None:
+                self.allowed[check, prefix + name] = closeness.allowed
             error, allowed = (None, None) if verdict.startswith(NOT_TRIED) else (closeness.error, closeness.allowed)
             yield self.judged(check, prefix + name, error, allowed, verdict, random, detail or closeness.detail)
 
@@ -248,8 +250,6 @@ class Pass:
     ) -> CheckRow:
         """Return a row. What is wrong may be other random numbers, or rounding of a dtype that a solution computes in
         where it is not for this one."""
-        if self.dtype is None and allowed is not None:
-            self.allowed[check, name] = allowed
         if verdict == WRONG and random:
             verdict, error, allowed = f"{NOT_TRIED}: {random}", None, None
         elif verdict in (WRONG, WITHIN) and not self.is_for_all():
