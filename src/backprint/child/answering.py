@@ -23,7 +23,7 @@ class Answering:
         name = request["do"]
         values = {key: value for key, value in request.items() if key != "do"}
         try:
-            answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)
+            answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)  # as `Child.request` sends it
             return answer
         except BaseException as error:
             for key, kind in self.told.items():

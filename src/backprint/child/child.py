@@ -41,6 +41,7 @@ KEPT = 64 << 10
 """How many bytes of what a child printed last are kept."""
 
 PIECE = 1 << 16
+"""How many bytes are read at once."""
 
 
 class Line:
@@ -84,6 +85,7 @@ def interpreter(
     """Run a module in a new interpreter, which takes its line with `line_of`; it has the descriptors `kept` too."""
 
     def start(ends: Ends) -> Started:
+        # `line_of` takes the first two arguments: the descriptor of the line, and the parent's process.
         words = [sys.executable, "-P", "-m", module, str(ends.line), str(os.getpid()), *arguments]
         return open_process(words, ends.output, (ends.line, *kept), {**os.environ, **(environment or {})})
 
@@ -112,7 +114,7 @@ def open_process(
 ) -> Started:
     """Start a program in a session of its own, so that signals of the terminal are for its parent. No other function
     starts one: tests replace it by one that forks."""
-    output = output if output >= 0 else 2
+    output = output if output >= 0 else 2  # both to this process's stderr
     process = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -144,7 +146,7 @@ def forked(work: Callable[[Line], Any], kept: Sequence[int] = ()) -> Start:
 
 def _begin(work: Callable[[Line], Any], ends: Ends, kept: Sequence[int], parent: int) -> NoReturn:
     """Be a forked child: it never returns into the code of its parent."""
-    code = 70
+    code = 70  # EX_SOFTWARE of sysexits.h: it raised
     try:
         os.setsid()
         processes.die_with_parent(parent)
@@ -222,8 +224,10 @@ class Child:
         self.left = 0
         """How many processes it left behind, which were ended with it."""
         self.lines: deque[bytes] = deque()
+        """Messages that have come whole, and were not received yet; `text` is the beginning of the next."""
         self.text, self.tail, self.printed = bytearray(), bytearray(), 0
         self.handle = -1
+        """A descriptor of the process itself (pidfd), -1 for none."""
         if hasattr(os, "pidfd_open"):  # on Linux: readable when it has ended
             with contextlib.suppress(OSError):
                 self.handle = os.pidfd_open(self.process)
@@ -232,6 +236,7 @@ class Child:
         self.gone = False
         """Whether it has closed its line, or ended."""
         self.look = 0.0
+        """When `check` is due, by `time.monotonic`; 0 is at once."""
         if captured:
             os.set_blocking(self.output, False)
 
@@ -271,18 +276,20 @@ class Child:
         return answer
 
     def listen(self, seconds: float = 0.0) -> None:
-        """Keep what it says and prints; wait for that, or for its end, for so many seconds at most."""
+        """Wait until it says or prints something, or ends, for so many seconds at most; keep what it said in `lines`
+        and what it printed in `tail`."""
         poller = select.poll()
         for descriptor in self.open:
             poller.register(descriptor, select.POLLIN)
         for descriptor, _ in poller.poll(max(0.0, seconds) * 1000 if seconds < math.inf else None):
             if descriptor == self.handle or not self._taken(descriptor):
                 self.open.discard(descriptor)
-                self.gone = self.gone or descriptor != self.output
+                self.gone = self.gone or descriptor != self.output  # it may close its output and go on
                 self.look = 0.0
 
     def check(self) -> None:
         """End it if it exceeds a limit, and take note if it has ended."""
+        # A child without limits need not be looked at again until its handle says that it has ended.
         watched = self.handle < 0 or self.handle not in self.open or not self.use.limits.none
         self.look = time.monotonic() + POLL if watched else math.inf
         if self._has_ended():
@@ -321,6 +328,7 @@ class Child:
     # -------------------------------------------------------------- inside
 
     def _close_files(self) -> None:
+        """Close this process's descriptors of the child. It also runs before `handle` exists, if the start raised."""
         self.line.close()
         for descriptor in (self.output, getattr(self, "handle", -1)):
             if descriptor >= 0:
@@ -366,12 +374,14 @@ class Child:
         return True
 
     def _keep_printed(self, piece: bytes) -> None:
+        """Keep the last of what it printed: up to twice KEPT, so that not every piece moves all of it."""
         self.printed += len(piece)
         self.tail += piece
         if len(self.tail) > 2 * KEPT:
             del self.tail[:-KEPT]
 
     def _keep_said(self, piece: bytes) -> None:
+        """Add a piece to the message that is coming; drop a message that is too long."""
         self.text += piece
         if b"\n" in piece:
             *lines, rest = bytes(self.text).split(b"\n")
@@ -402,7 +412,7 @@ def in_child(
 
 
 def _tell(function: Callable[[], Any], line: Line) -> None:
-    """Call a function and send its value, or what it raises."""
+    """Call a function in a child and send its value, or what it raises, as the fields of a ChildEnd."""
     try:
         answer: dict[str, Any] = {"value": function()}
     except BaseException as error:

@@ -72,7 +72,7 @@ class ChildDied(BackprintError):
 
 def end_of_code(code: int | None) -> ChildEnd:
     """Return the end of a process that ended by itself, from its exit code, which is negative for a signal's number."""
-    if code is None:
+    if code is None:  # somebody else took its status
         return ChildEnd(cause="killed", detail="its process could not be waited for")
     if code >= 0:
         return ChildEnd(cause=f"exit {code}", detail="ended before it was done")
@@ -89,7 +89,8 @@ def _signal_name(number: int) -> str:
 
 
 def last_words(printed: str) -> str:
-    """Return the place of a crash in what a process printed, else its last line."""
+    """Return, of what a process printed, the line of a crash and the place that `faulthandler` prints below it; else
+    its last line."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     crash = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if crash is None:

@@ -19,6 +19,7 @@ WORKER_MEMORY = 2 * GIB
 """The least memory for each worker: with less, the default of `--jobs` is below the number of cores."""
 
 NO_LIMIT = 1 << 62
+"""A limit that nothing reaches, in place of None: so limits are compared as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ FREE = GIB // 2
 def limits_of(
     jobs: int, out: Path, timeout: float = 600.0, memory: float | None = None, disk: float | None = None
 ) -> Limits:
-    """Return limits for each of several workers, in GiB; defaults are a fair share of this machine's free resources."""
+    """Return limits for each of `jobs` workers. `memory` and `disk` are in GiB; by default each worker gets an equal
+    part of 90% of the free memory, and of half of the free disk, at most 16 GiB."""
+    # The disk of `out`, which need not exist yet.
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
     share = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
     free = max(shutil.disk_usage(out).free - FREE, FREE)
@@ -77,7 +80,7 @@ def default_jobs() -> int:
 
 
 def cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the cores that this process may use, by its affinity and by the quota of its cgroup."""
     count = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -129,6 +132,8 @@ class Use:
         return self._exceeded_disk(self.folder) if self.folder is not None else None
 
     def _exceeded_disk(self, folder: Path) -> ChildEnd | None:
+        """Return the end of a process that has written too much into its folder, or has filled the disk; None if it has
+        not, or if the last look was less than DISK_EVERY ago."""
         if time.monotonic() - self.disk_looked < DISK_EVERY:
             return None
         self.disk_looked = time.monotonic()

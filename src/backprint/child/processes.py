@@ -19,13 +19,14 @@ from backprint.errors import UsageError
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+"""Options of prctl, from linux/prctl.h."""
 
 MARK = "BACKPRINT_RUN"
 """The environment variable that identifies the processes of a run."""
 
 
 def check_platform() -> None:
-    """Raise if processes cannot be watched on this platform."""
+    """Raise UsageError if processes cannot be watched on this platform."""
     if not sys.platform.startswith("linux") or not os.path.exists("/proc/self/statm"):
         raise UsageError(
             "corpora, benches and kernels of samples run in processes that are watched in Linux's /proc, which is "
@@ -34,7 +35,7 @@ def check_platform() -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process, on Linux."""
+    """Set an attribute of this process, on Linux; do nothing elsewhere. OSError says why the kernel refuses."""
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -58,6 +59,7 @@ def adopt_orphans() -> None:
 
 
 def children(pid: int) -> list[int]:
+    """Return the processes that the threads of a process have started, and that still exist; none if it is gone."""
     pids: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -83,6 +85,8 @@ def processor_seconds(pid: int) -> float:
     ticks = 0
     for process in [pid, *descendants(pid)]:
         with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
+            # After the name in parentheses, which may have blanks: fields 14 to 17 of stat, the time in user and kernel
+            # mode of the process, and of its children that have ended.
             ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -91,7 +95,7 @@ def resident_bytes(pid: int) -> int:
     """Return the bytes of memory that a process has in use; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE
+            return int(file.read().split()[1]) * PAGE  # statm: all pages, then those in memory, …
     except (OSError, IndexError):
         return 0
 
@@ -124,7 +128,7 @@ def status(field: str, pid: int | str = "self") -> int:
 def reset_peak() -> None:
     """Reset this process's peak memory (VmHWM)."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
+        file.write("5")  # the kernel's code for that
 
 
 def processes_of_run(value: str) -> list[int]:
@@ -150,7 +154,8 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def end_tree(pid: int) -> int:
-    """Kill a child, its process group, and all below it; return how many there were below it. It is not waited for."""
+    """Kill a child, its process group, and all below it; return how many there were below it. It is not waited for, so
+    its pid is no other process's yet."""
     seen = _stopped(lambda: [*filter(resident_bytes, [pid, *descendants(pid)])])
     kill(seen)
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -223,6 +228,7 @@ def size_of(folder: Path) -> int:
                         if entry.is_dir(follow_symlinks=False):
                             places.append(entry.path)
                         else:
+                            # What it takes on the disk: a file with holes takes less than its size.
                             total += entry.stat(follow_symlinks=False).st_blocks * 512
         except OSError:
             continue

@@ -23,6 +23,7 @@ from backprint.errors import RefusedError
 from backprint.values.tree import strided_parts
 
 ALIGNED = 64
+"""Each tensor begins at a multiple of so many bytes, as torch's own do."""
 
 JSON_TYPES = (bool, int, float, str, type(None))
 """Types of values that JSON keeps."""
@@ -49,6 +50,7 @@ class SharedMemory:
     def reserve(self, size: int) -> None:
         """Grow the memory to at least `size` bytes."""
         if os.fstat(self.file).st_size < size:
+            # Twice as much, in whole pages, so that it seldom grows.
             os.ftruncate(self.file, -(-2 * size // mmap.PAGESIZE) * mmap.PAGESIZE)
 
     def tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> Tensor:
@@ -65,8 +67,8 @@ class SharedMemory:
         return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset).view(tuple(shape))
 
     def put(self, tensor: Tensor, offset: int) -> tuple[list[Any], int]:
-        """Copy a strided tensor's elements; return its dtype, shape and offset, and the offset at which the next may
-        begin. A tensor on device meta has no elements to copy."""
+        """Copy a strided tensor's elements to this offset; return its *kind*, the list `["float32", [2, 3], offset]`
+        that `read` takes, and the offset at which the next may begin. A tensor on device meta has no elements."""
         kind = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), offset]
         end = offset + tensor.numel() * tensor.dtype.itemsize
         self.reserve(end)
@@ -75,7 +77,7 @@ class SharedMemory:
         return kind, -(-end // ALIGNED) * ALIGNED
 
     def read(self, kind: Sequence[Any]) -> Tensor:
-        """Return a copy of a tensor that `put` has written."""
+        """Return a copy of a tensor that `put` has written, by its kind."""
         dtype, shape, offset = kind
         return self.tensor(_dtype_named(dtype), shape, offset).clone()
 
@@ -95,7 +97,7 @@ def _new_file() -> int:
 
 
 def _dtype_named(name: str) -> torch.dtype:
-    """Return a dtype by its name."""
+    """Return a dtype by its name; ValueError if a process that is not trusted has sent another name."""
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"a dtype {name!r} was sent")
@@ -142,6 +144,7 @@ def put_results(memory: SharedMemory, values: Sequence[Any], offset: int = 0) ->
 
 
 def _put_result(memory: SharedMemory, value: Any, offset: int) -> tuple[Header, int]:
+    """Copy one result, of a sparse tensor its parts; return its header and the offset behind it."""
     if type(value) not in (Tensor, torch.nn.Parameter):  # a subclass may compute its values when they are read
         return _plain_header(value), offset
     parts = []
@@ -176,6 +179,7 @@ def read_results(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
 
 
 def _read_result(memory: SharedMemory, header: Header) -> Any:
+    """Return a copy of the result that `_put_result` has written: a tensor, a plain value, or an UnsentValue."""
     if "tensor" not in header:
         if "complex" in header:
             return complex(*header["complex"])
@@ -232,7 +236,7 @@ def read_inputs(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
         if "memory" not in header:
             inputs.append(_read_result(memory, header))
             continue
-        offset = header["memory"][2]
+        offset = header["memory"][2]  # of the storage's kind (`SharedMemory.put`), which tensors that share it have
         if offset not in storages or not storages[offset].numel():
             storages[offset] = memory.read(header["memory"]).to(header["device"])
         value = torch.empty(0, dtype=_dtype_named(header["dtype"]), device=header["device"])
@@ -259,7 +263,8 @@ class HeldBudget:
     bytes: int = 0
 
     def takes(self, size: int) -> bool:
-        """Whether results of so many bytes are to be held; the first ones are, however large."""
+        """Count results of so many bytes as held and return True; or return False, if they exceed the limit. The first
+        ones are held, however large."""
         if self.bytes and self.bytes + size > MOST_HELD:
             return False
         self.bytes += max(size, 1)

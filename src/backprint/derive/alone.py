@@ -64,8 +64,8 @@ class _FunctionCall:
     """A call of a custom autograd.Function in the program: copies of its arguments, and the places of those that
     require grad (`wanted`).
 
-    `nodes` are the autograd nodes of all calls that are alike (`_kind_of_argument`), and `used` the numbers of the
-    outputs of these calls that the program uses.
+    `nodes` are the autograd nodes of all calls that are alike (`_kind_of_argument`), and `used` the numbers
+    (`Tensor.output_nr`) of the outputs of these calls that the program uses.
     """
 
     function: Any
@@ -137,6 +137,7 @@ def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[s
     known = {"", *_functions_of(capture)}  # a Function that passes its tangent on has no steps: "" is before it
     if result.word != NOT_THE_DERIVATIVE or not (result.rest_is_right and meant and named and named <= known):
         return False
+    # A `detach` or `no_grad` at a line of a Function is a part of it; those at other lines must be meant by themselves.
     inside = {line for edge in capture.opaque if edge.kind == "function" for line in edge.lines}
     kinds = {"hook" for edge in capture.opaque if edge.is_hook}
     sources = [(edge.kind, edge.source) for edge in capture.opaque if edge.kind in ("detach", "no_grad")]
@@ -243,7 +244,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         if function_class(context) is not function:
             return  # the call is of a subclass that inherits the method; it is watched, and records the call
         key = (function, *map(_kind_of_argument, arguments))
-        name = context.name().removesuffix("Backward")
+        name = context.name().removesuffix("Backward")  # autograd calls the node of a Function Square `SquareBackward`
         if key not in calls:
             if sum(one.name == name for one in calls.values()) >= MOST_CALLS:
                 return
@@ -280,7 +281,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         yield recorded
         recorded += calls.values()
     finally:
-        del torch.autograd.Function.__init_subclass__
+        del torch.autograd.Function.__init_subclass__  # the one that Function inherits is back
         for function, name, own in changed:
             # An inherited method must be inherited again, and not become one of the class itself.
             if own is None:
@@ -380,10 +381,10 @@ def _used_outputs(call: _FunctionCall, *arguments: Any) -> list[Tensor]:
 
 def _by_itself(call: _FunctionCall) -> Call:
     """Return a call of a Function as a Call, whose tensors can have other values."""
-    names = [f"argument {number}" for number in range(len(call.arguments))]
+    names = [f"argument {number}" for number in range(len(call.arguments))]  # `fault.port` shows these to the user
     values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
     leaves = tuple(Place(name) if name in values else value for name, value in zip(names, call.arguments, strict=True))
-    tree = pytree.tree_flatten((tuple(range(len(leaves))), {}))[1]
+    tree = pytree.tree_flatten((tuple(range(len(leaves))), {}))[1]  # so many positional arguments, and no keywords
     return Call(leaves, tree, values, tuple(values), tuple(names[number] for number in call.wanted))
 
 
@@ -391,7 +392,7 @@ def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
     """Return a fault if the backward is not the derivative by differences: in float64, or where the Function does not
     take that in its own dtype."""
     products: list[Product] = []
-    for own_dtype in (False, True):
+    for own_dtype in (False, True):  # the second is tried only where nothing could be compared in float64
         programs = [replace(program, seed=program.seed + draw) for draw in range(DRAWS if own_dtype else 1)]
         products = [product for one in programs for product in by_differences(call, one, own_dtype)]
         if wrong := [one for one in products if not one.not_tried and one.gap > one.allowed]:
@@ -411,9 +412,11 @@ NO_ELEMENTS = "it has no elements"
 
 
 def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
-    """Yield the tries of tangents in other memory, of other sizes and with other values."""
+    """Yield the tries of tangents in other memory, of other sizes and with other values; none for a backward that does
+    not repeat its gradients. Raise NotTried for one that writes into its tangent, which all of these would read."""
 
     def backward(tangents: Gradients) -> Gradients:
+        """Return the gradients for these tangents, on the graph of a new call."""
         forward = run_forward(program, call, call.values)
         return forward.gradients({name: tangent for name, tangent in tangents.items() if tangent is not None})
 

@@ -26,7 +26,8 @@ def with_derivatives(capture: Capture, verdicts: Sequence[Verdict], wanted: bool
 
 
 def with_worst_derivative(capture: Capture, verdict: Verdict, draws: Sequence[str] = CAPTURED_FIRST) -> Verdict:
-    """Return the Verdict on a whole Capture with the worst Derivative of its Pairs, if these cost less than it."""
+    """Return the Verdict on a whole Capture with the worst Derivative of its Pairs; without one if the Capture is not
+    small (`is_small`)."""
     return replace(verdict, derivative=worst_derivative(filter(None, _derivatives_by_pair(capture, None, draws))))
 
 
@@ -51,7 +52,7 @@ def _derivatives_by_pair(
 
 
 def is_small(capture: Capture) -> bool:
-    """Whether a Capture has values, a backward, and few elements."""
+    """Whether a Capture has values, a backward, and fewer elements than LARGE."""
     if capture.fake or all(pair.backward is None for pair in capture.pairs):
         return False
     elements = 0

@@ -157,8 +157,8 @@ def _named_with_grad(
 ) -> tuple[str, ...]:
     """Return the names of the tensors whose gradients are compared.
 
-    Of a module that requires grad these are its parameters, and its inputs as if the parameters were none: inputs that
-    require grad, and if there are none, all that may.
+    Without `requires_grad` these are a module's parameters that require grad, and the inputs that do; if no input does,
+    all inputs that may, whatever the parameters do. `state` has the names of the module's tensors among the values.
     """
     parameters = dict(fn.named_parameters()) if isinstance(fn, nn.Module) else {}
     own = [
@@ -185,7 +185,7 @@ def _enter_state(
         name = (known or {}).get(own)
         if name is None or values[name].shape != value.shape:
             name = prefix + own
-            # A parameter may have the name of an argument.
+            # A parameter may have the name of an argument: the `weight` of a module is then `weight~2`.
             while name in values:
                 name += "~2"
             values[name] = value
@@ -247,7 +247,9 @@ class Forward:
 
 
 def run_forward(program: Program, call: Call, values: Mapping[str, Tensor], grad: bool = True) -> Forward:
-    """Run a program on copies of these values, with their strides; without `grad`, under `torch.no_grad`."""
+    """Run a program on copies of these values, with their strides; without `grad`, under `torch.no_grad`.
+
+    `run_on` takes the tensors themselves, for a caller that looks at them afterwards, and `called` leaves grad mode."""
     return run_on(program, call, copies_for(call, values), grad)
 
 
@@ -285,7 +287,8 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
         return True
     if any(not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in on_gpus.items()):
         return True
-    # A generator of the program's own leaves torch's state as it is: then the results of two runs differ.
+    # A generator of the program's own leaves torch's state as it is: then the results of two runs differ, by more than
+    # rounding, which may differ too (0.1 of a value is far above it).
     again = run_forward(program, call, values).outputs
     return any(
         output.numel() > 0 and is_inexact(output) and not torch.allclose(output, again[name], 0.1, equal_nan=True)
@@ -299,5 +302,5 @@ def in_words(error: BaseException) -> str:
     if not text:
         return f"{type(error).__name__} without a message"
     first, *others = text.splitlines()
-    more = f" {others[0].strip()}" if first.endswith(":") and others else ""
+    more = f" {others[0].strip()}" if first.endswith(":") and others else ""  # the line says what follows in the next
     return f"{type(error).__name__}: {first}{more}"

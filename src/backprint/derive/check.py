@@ -126,7 +126,8 @@ def derivatives_of(
 
     `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ. With `hostile`, tangents in
     other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
-    autograd.Function, a hook or a custom operator.
+    autograd.Function, a hook or a custom operator. `draws` says near which inputs (CAPTURED_FIRST). UsageError says
+    that `meant` names nothing of the program.
     """
     possible = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
     if unknown := [name for name in meant if name not in possible]:
@@ -137,7 +138,7 @@ def derivatives_of(
     meant, unchanged = (*capture.meant, *meant), capture
     pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
     # Functions may have lines in common, which count for the first of them: for one that is meant to differ.
-    opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)
+    opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)  # False comes first
     capture = replace(capture, pairs=pairs, opaque=tuple(opaque))
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
@@ -245,7 +246,7 @@ def _for_inputs(
     """Return the verdict on a backward that is wrong for some inputs or tangents only (`fault`); None if it is no fault
     of a Function or an operator of the program, or is one that is meant."""
     setting = fault.setting
-    if math.isinf(fault.gap):
+    if math.isinf(fault.gap):  # a gradient is NaN or Inf
         wrong = _first_not_finite(setting, capture.opaque)
         if fault.invented and not any(is_of_program(place, pair) for place in wrong):
             return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
@@ -283,7 +284,7 @@ def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
 
 
 def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
-    """Say why the derivative belongs to a step of all ranks, of which these Pairs are a part; '' if it does not."""
+    """Return why nothing is said of these Pairs alone: they are a part of a step of all ranks; '' if they are not."""
     graphs = [graph for pair in pairs for graph in pair.graphs]
     if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
         return OF_ALL_RANKS
@@ -354,7 +355,8 @@ def check_pair(
     meant: tuple[str, ...] = (),
     name: str = "",
 ) -> Derivative:
-    """Return whether the backward of a Pair is the derivative of its forward, on inputs near these values."""
+    """Return the verdict on one Pair: whether its backward is the derivative of its forward, on inputs near these
+    values. Up to DRAWS settings are drawn, until one has a gap that is rounding."""
     name = name or pair.name
     gaps: list[tuple[float, Setting]] = []
     used_second, used_differences = set[str](), set[str]()
@@ -363,7 +365,7 @@ def check_pair(
         for seed in range(DRAWS):
             setting = make_setting(pair, values, seed, chance)
             left, left_size, run = forward_product(setting)
-            if not math.isfinite(left):
+            if not math.isfinite(left):  # forward-mode AD returns NaN
                 return _by_whole_differences(name, setting)
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
@@ -379,7 +381,7 @@ def check_pair(
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
             if gap < limit:
-                break
+                break  # the draws that are left are for a gap that may be rounding
     except NotFinite as error:
         return not_finite(name, error, opaque)
     except (CannotTell, BackprintError, RuntimeError) as error:
@@ -439,6 +441,7 @@ EMBEDDING = "aten.embedding.default"
 
 def _has_padding(step: Step) -> bool:
     """Whether a step looks up rows of which one is padding."""
+    # `embedding(weight, indices, padding_idx=-1, …)`: -1 is for none.
     padding = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("padding_idx", -1)
     return step.target == EMBEDDING and (not isinstance(padding, int) or padding >= 0)
 
@@ -463,8 +466,8 @@ SCALE = -1024.0
 
 
 def _with_other_tangents(setting: Setting) -> Setting | None:
-    """Return the Setting with scaled tangents if the gradients are not scaled by the same factor; None if they are, for
-    all factors that are tried."""
+    """Return a Setting with scaled tangents for which the gradients are not scaled by the same factor, as by a backward
+    that clips; None if they are, for all factors that are tried."""
     extremes = EXTREMES_OF_HALF if setting.is_half else EXTREMES
     # A custom operator might compute with fewer bits, and be right all the same.
     is_plain = all(s.is_guard or s.target.startswith(("aten.", "operator.")) for s in setting.backward.steps)
@@ -513,7 +516,7 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
         return replace(known, detail=how(known, setting))
     ports = []
     for port in setting.gradients:
-        # Along one input at a time, to name those whose gradients are wrong.
+        # Along one input at a time, to find those whose gradients are wrong.
         alone = replace(setting, direction={port: setting.direction[port]})
         gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
         if gap_alone >= LIMIT_OF_WHOLE:
@@ -739,7 +742,7 @@ def rounding(setting: Setting) -> float:
     }
     before = forward_product(setting)
     after = forward_product(replace(setting, inputs=moved))
-    size = max(before[1], backward_product(setting)[1], 1e-300)
+    size = max(before[1], backward_product(setting)[1], 1e-300)  # no division by 0
     return abs(before[0] - after[0]) / size
 
 
@@ -886,6 +889,7 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     is_hook = any(edge.is_hook for edge in opaque) and _has_step_of_hook(place, setting)
     for step in (*place.backward_steps, *place.steps):
         if (edge := _edge_of_line(step.source, opaque)) is not None:
+            # With a hook, the Function is blamed only for a place that has nothing else.
             is_whole = all(step.source is None or line_text(step.source) in edge.lines for step in place.steps)
             return edge.function if is_whole or not is_hook else "hook"
     if is_hook:

@@ -139,7 +139,8 @@ def kind_of(row: CheckRow) -> tuple[str, str, str]:
 
 
 def joined(group: Sequence[CheckRow]) -> CheckRow:
-    """Return rows as one, with the numbers of the row whose error is nearest to the allowed one."""
+    """Return rows as one, with the numbers of the row whose error is the largest part of what is allowed, and the names
+    and details of all."""
     worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
     names = ", ".join(dict.fromkeys(row.name for row in group))
     detail = "; ".join(dict.fromkeys(row.detail for row in group if row.detail))
@@ -153,7 +154,7 @@ LONGEST = 40
 
 
 def table(rows: Iterator[CheckRow]) -> Iterator[str]:
-    """Yield the lines of the table, aligned."""
+    """Yield the lines of the table, aligned; the last column, the verdict, is as long as it is."""
     cells = [HEADS, *map(_cells_of, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS) - 1)]
     for row in cells:
@@ -180,6 +181,7 @@ def _explanation(report: CheckReport) -> Iterator[str]:
     """Yield what is said below the table: why something was not tried, what is said of what is right, and the first
     fault."""
     for title, texts in (
+        # [2:] drops the colon and the blank of `not tried: the reason`.
         ("Not tried:", by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])),
         ("Said of what is ok:", by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")),
     ):
@@ -223,6 +225,7 @@ def _first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
 
 
 OUTPUTS = (FORWARD, "same output", WRITTEN, PROCESS)
+"""The first words of checks whose rows name something else than a gradient."""
 
 
 def _indented(text: str) -> list[str]:

@@ -69,7 +69,7 @@ class Subject:
     @property
     def text(self) -> str:
         """The dtype in words; if the inputs have several, the one with the fewest digits."""
-        return str(self.coarsest)[6:]
+        return str(self.coarsest)[6:]  # without `torch.`
 
     @property
     def coarsest(self) -> torch.dtype:
@@ -84,8 +84,9 @@ class Subject:
 
 
 def comparable(results: Sequence[Result]) -> bool:
-    """Whether gradients can be compared, by the rows of the outputs: not where an output is wrong, or the function and
-    the reference draw different random numbers."""
+    """Whether gradients can be compared, by the rows of the outputs: not where others are returned, or outputs of other
+    shapes, or where the function and the reference draw different random numbers."""
+    # A row with an error is of outputs of one shape: however wrong their numbers are, they take the same tangents.
     outputs = [output for output, _ in results if output.error is None and not output.check.endswith(", dtype")]
     return not any(output.verdict == WRONG or NUMBERS in output.verdict for output in outputs)
 
@@ -175,7 +176,9 @@ class Difference:
 def differ(
     subject: Subject, ours: Tensor | None, exact: Tensor, own: Tensor | None, moved: Tensor | None, largest: float
 ) -> Difference:
-    """Compare a result with the reference's result. `largest` is the largest value of all outputs, or gradients."""
+    """Return how far a result is from the reference's, and how far it may be. `ours` is None for a gradient of 0, and
+    `largest` is the largest value of all outputs, or gradients. Without a reference, `exact` is the function's own
+    result for other memory, and the tolerance of its dtype is allowed."""
     ours = torch.zeros_like(exact) if ours is None else ours
     if bool((nan := exact.isnan()).any()) and ours.shape == exact.shape:
         ours = torch.where(nan, exact.to(ours.dtype), ours)  # a function may be more robust than its reference
@@ -200,7 +203,8 @@ def differ(
 def forward_rows(
     subject: Subject, check: str, forward: Forward, expected: Expected, values: Mapping[str, Tensor]
 ) -> Iterator[Result]:
-    """Yield a row for each output."""
+    """Yield a row for each output, and one for a dtype that is not the reference's; or one row in all, if the names of
+    the outputs are not the reference's."""
     exact, own = expected.exact.outputs, None if expected.own is None else expected.own.outputs
     if list(forward.outputs) != list(exact):
         ours, theirs = (", ".join(names) or "none" for names in (forward.outputs, exact))
@@ -256,6 +260,7 @@ class Right:
         """Return the gradients for tangents that are `size` times larger: gradients are linear in tangents."""
 
         def larger(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
+            """Return gradients times `size`; None for None."""
             return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
 
         return Right(larger(self.exact) or {}, larger(self.own), larger(self.moved))
@@ -330,7 +335,7 @@ def gradient_rows(
                 most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
                 difference = most if most.allowed > difference.allowed else difference
         detail = "" if ours is not None or difference.verdict != WRONG else "the function returns no gradient for it"
-        # Last, because it runs the reference dozens of times.
+        # Last, because it runs the reference dozens of times. At a kink any error is allowed: there is no one gradient.
         if difference.verdict == WRONG and subject.has_reference and is_kink(subject, values, dense, gradients):
             difference = Difference(difference.error, math.inf)
             detail = OTHER_SUBGRADIENT
@@ -405,7 +410,7 @@ def is_kink(
 
     Along each of some directions, the product of gradients and direction must lie between the products of tangents and
     derivatives to both sides. The sides are added up element by element, the lesser ones and the greater ones: each
-    output may have its own kink.
+    output may have its own kink. `hostile._is_subgradient` asks the same of a captured Pair.
     """
     call = subject.call
     widened = {name: wide(value) for name, value in values.items()}
@@ -439,7 +444,7 @@ def is_kink(
         slack = inexact + ROUNDINGS * subject.tiny * math.sqrt(squares)
         if not low - slack <= product <= high + slack:
             return False
-        kink = kink or high - low > 4 * inexact
+        kink = kink or high - low > 4 * inexact  # wider than both differences are inexact
     return kink
 
 

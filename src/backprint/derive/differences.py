@@ -86,11 +86,12 @@ def _product_of(
     source: torch.Generator,
     least: float,
 ) -> Product:
-    """Compare the two products for one input; `least` is the least gap that is no rounding."""
+    """Return the Product of one input, whose value moves along a random direction while the others stay. `gradient` is
+    its gradient for these tangents, and `least` the least gap that is no rounding."""
     value = values[name]
     if not is_inexact(value) or not value.numel():
         return Product(name, 0.0, 0.0, "it has no elements")
-    scale = float(value.abs().mean()) or 1.0
+    scale = float(value.abs().mean()) or 1.0  # 1 for values that are all 0
     direction = symmetric_as(value, drawn_like(value, source))
     estimates = []
     size = 0.0

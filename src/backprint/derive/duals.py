@@ -87,7 +87,7 @@ class DualRun:
         return self.continued(self.graph.steps, env)
 
     def continued(self, steps: Iterable[Step], env: dict[str, Any]) -> dict[str, Any]:
-        """Run steps of the graph on the values in `env`, by name, and return `env` with the values of the steps."""
+        """Run steps of the graph on the values in `env`, by name; enter their values into `env`, and return it."""
         with AS_WRITTEN(), torch.enable_grad():
             evaluate = value_evaluator(env, subgraphs(self.graph))
             for step in steps:
@@ -198,6 +198,7 @@ class DualRun:
         dtype = getattr(torch, step.spec.dtype)
 
         def narrow(value: Any) -> Any:
+            """Return a tensor of floats in the dtype of the capture, without a tangent; anything else as it is."""
             is_float = may_have_tangent(value) and value.is_floating_point()
             return _without_tangent(value).to(dtype) if is_float else value
 
@@ -356,7 +357,7 @@ def _copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> An
 def scattered(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Write a source into a strided part of a tensor by an operator whose gradient is right."""
     value, source, *geometry = args
-    size, stride, offset = (*geometry, *kwargs.values(), None)[:3]
+    size, stride, offset = (*geometry, *kwargs.values(), None)[:3]  # the offset may be a keyword, or not be there
     if not can_be_an_update(value, source, size, stride):
         return function(*args, **kwargs)
     places = torch.arange(value.numel(), device=value.device).as_strided(size, stride, offset or 0)
@@ -397,7 +398,8 @@ RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
     "aten.hardsigmoid_backward.default": _hardsigmoid_backward,
     "torch.ops.higher_order.cond": _chosen_branch,
 }
-"""Operators that are run in another way on dual numbers."""
+"""Operators that are run in another way on dual numbers. A rule takes the operator, its arguments and its keyword
+arguments, and returns the result, with its tangent if it has one."""
 
 CORRECTED = ("aten.as_strided_scatter.default",)
 """Operators whose own gradient, as autograd has it, is wrong."""
@@ -415,7 +417,7 @@ def copied(value: Any) -> Any:
 
 def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
     """Return `value` with the strides and the storage offset of `like` in a copy of its storage, if this storage is
-    larger than the tensor: `as_strided` reads a storage, whichever view of it is passed."""
+    larger than the tensor; else `value` as it is. `as_strided` reads a storage, whichever view of it is passed."""
     storage = like.untyped_storage()
     elements = storage.nbytes() // like.element_size()
     overlaps = any(step == 0 and size > 1 for size, step in zip(like.shape, like.stride(), strict=True))
@@ -470,6 +472,7 @@ def _requiring_grad(value: Any) -> Any:
     mask in the shape of another tensor, depends on nothing."""
     if not may_have_tangent(value) or not (value.is_floating_point() or value.is_complex()):
         return value
+    # Autograd gives the result of an operator without a derivative a node with such a name.
     differentiable = value.grad_fn is None or "NotImplemented" not in value.grad_fn.name()
     return value if value.requires_grad and differentiable else value.detach().requires_grad_()
 
@@ -480,8 +483,8 @@ def is_custom(function: Any) -> bool:
 
 
 def drawn(value: Any) -> Any:
-    """Return a random tensor that depends on nothing where its operator has no derivative: `bernoulli` draws into the
-    memory that it takes."""
+    """Return the result of a random operator, detached where the operator has no derivative and autograd would raise in
+    a backward: `bernoulli` draws into the memory that it takes, and seems to depend on that."""
     if isinstance(value, Tensor) and type(value.grad_fn).__name__ == "NotImplemented":
         return value.detach()
     return value
@@ -496,7 +499,7 @@ def is_random(function: Any) -> bool:
 # ---- One call without a formula
 
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
-"""The weights of central differences of eighth order."""
+"""The weights of central differences of eighth order: of f(x + n·h) - f(x - n·h) for n = 1, 2, 3, 4, divided by h."""
 
 STEP = 1e-2
 """The step of differences, relative to the inputs: with eighth order the error of the formula is about 1e-16."""
@@ -560,7 +563,7 @@ class _ActiveCall:
                     raise
             if len(estimates) > 1:
                 changes.append(change(*estimates[-2:]))
-        if not changes:
+        if not changes:  # the operator ran with one step only
             return estimates[0], math.inf
         # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
@@ -599,7 +602,8 @@ class _ActiveCall:
 
 
 def first_step(values: Sequence[Tensor], directions: Sequence[Tensor]) -> float:
-    """Return the largest step of differences along directions from these values."""
+    """Return the largest step of differences along directions from these values: STEP of the largest value."""
+    # Values that are all small are moved as if one was 1e-2; 1e-300 is no division by 0, as in `change`.
     return STEP * max(*map(largest, values), 1e-2) / max(*map(largest, directions), 1e-300)
 
 
@@ -631,6 +635,7 @@ def near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
     """Whether a tangent is the one that differences estimate, up to a tolerance relative to its size."""
     if left is None or right is None:
         return all(value is None or largest(value) == 0 for value in (left, right))
+    # 1e-12 is the rounding of an estimate of 0.
     return left.numel() == 0 or largest(left - right) <= tolerance * largest(right) + 1e-12
 
 

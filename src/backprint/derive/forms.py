@@ -85,7 +85,7 @@ def attention(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what the operator returns: the output, and the logarithm of each row's sum of exponentials."""
+    """Return the output of attention, and the logarithm of each row's sum of exponentials."""
     _refuse_dropout(dropout_p)
     dtype = query.dtype
     query, key, value = (widened(tensor) for tensor in (query, key, value))
@@ -107,7 +107,7 @@ def _attention_backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of query, key and value."""
+    """Return the gradients of query, key and value; the twin of `attention`, which returns `out` and `logsumexp`."""
     _refuse_dropout(dropout_p)
     dtype = query.dtype
     gradient, query, key, value, out = (widened(tensor) for tensor in (gradient, query, key, value, out))
@@ -202,7 +202,8 @@ def backward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: S
 
 
 def _group_by_group(gradient_of_input: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return `gradient_of_input`, for the gradient of a convolution's input, computed for each group by itself."""
+    """Return `gradient_of_input`, a function such as `backward_of`, as one that computes each group by itself and joins
+    the results: the same numbers without a convolution of groups."""
 
     def by_groups(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
         single = replace(numbers, groups=1)
@@ -300,7 +301,8 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
 def _placed_first(
     values: Tensor, shape: Sequence[int], sides: list[int], others: list[int], whole: Sequence[int]
 ) -> Tensor:
-    """Return the values of a write with the dimensions of the indices first.
+    """Return the values of a write with the dimensions of the indices first. In `x[:, i] = values`, with `x` of the
+    sizes (2, 5, 3) and `i` of (4,), values of the sizes (2, 4, 3) become (4, 2, 3).
 
     `shape` is the shape of the indices, `sides` the indexed dimensions of the tensor that is written into, `others` its
     other dimensions, and `whole` its shape.
@@ -418,15 +420,16 @@ def _adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
 
 def _window_places(space: Sequence[int], output_size: Sequence[int]) -> Tensor:
     """Return the flat places in a space of these sizes of the elements of each window, a row for each window; a short
-    window repeats its last element."""
+    window repeats its last element. From 5 elements to 2 windows: [[0, 1, 2], [2, 3, 4]]."""
     places = torch.zeros([1, 1], dtype=torch.int64)
     for size, count in zip(space, output_size, strict=True):
         # Where torch's adaptive pooling begins and ends a window: windows may overlap.
         starts = [place * size // count for place in range(count)]
-        ends = [-(-(place + 1) * size // count) for place in range(count)]
+        ends = [-(-(place + 1) * size // count) for place in range(count)]  # rounded up
         longest = max((end - start for start, end in zip(starts, ends, strict=True)), default=0)
         rows = [[min(start + i, end - 1) for i in range(longest)] for start, end in zip(starts, ends, strict=True)]
         side = torch.tensor(rows, dtype=torch.int64).reshape(1, count, 1, longest)
+        # One dimension more: each window so far with each along this one, and so their elements.
         places = (places[:, None, :, None] * size + side).flatten(2).flatten(0, 1)
     return places
 
@@ -467,7 +470,7 @@ def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
 
 
 def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
-    """Return one number for each dimension of space, where one may stand for all."""
+    """Return one number for each dimension of space, where one may stand for all: [2] for three is [2, 2, 2]."""
     return list(numbers) * (sides // len(numbers))
 
 
@@ -510,13 +513,13 @@ def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tens
     constant of the graph: the matrix by which it multiplies a row."""
     with without_tracing():
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-        rows = torch.eye(size, dtype=dtype, device=like.device).reshape(size, 1, size)
+        rows = torch.eye(size, dtype=dtype, device=like.device).reshape(size, 1, size)  # batch, channel, length
         return make(rows).reshape(size, -1).to(like.dtype)
 
 
 def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
-    """Return the gradient of the argument of an operator along one dimension, from the `gradient` of its result and the
-    operator's response (`_response`)."""
+    """Return the gradient of the argument of an operator that is linear along one dimension. Its result is
+    `row @ matrix`, with its response as `matrix` (`_response`), so the gradient is `gradient @ matrix.T`."""
     size, reached = matrix.shape
     times = reached // size
     with without_tracing():
@@ -581,11 +584,13 @@ def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -
     rows. `corners` says that the operator has the argument `align_corners`."""
 
     def backward(gradient: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any) -> Tensor:
+        # `rest` is `align_corners`, if the operator has it, then a scale for each dimension, which may not be there.
         options = rest[:1] if corners else ()
         scales = [*rest[len(options) :], *[None] * sides]
         for number, side in enumerate(range(-sides, 0)):
             length, size, scale = input_size[side], output_size[side], scales[number]
 
+            # Defaults, because a closure would see the next dimension's size and scale.
             def resized(rows: Tensor, size: int = size, scale: float | None = scale) -> Tensor:
                 return resize(rows, size, *options, scale)
 
@@ -721,7 +726,9 @@ def lstm_layer(
     batch_first: bool,
     train: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the hidden states in the order of time, the last hidden state, the last cell, and an empty workspace."""
+    """Return the hidden states in the order of time, the last hidden state, the last cell, and an empty workspace.
+    `weight0` is for the input and `weight1` for the hidden state, the other two are biases; the operator's backward
+    counts them from 1."""
     _refuse_others(mode, batch_sizes)
     biases = (weight2, weight3) if has_biases else ()
     steps, hidden, cell = _unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
@@ -756,7 +763,8 @@ def lstm_layer_backward(
     batch_first: bool,
     workspace: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell."""
+    """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell, by going
+    back through the steps of time that `_unrolled` computes again."""
     _refuse_others(mode, batch_sizes)
     biases = (weight3, weight4) if has_biases else ()
     steps, hidden, _ = _unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)

@@ -74,8 +74,8 @@ def check_function(
 ) -> CheckReport:
     """Compare a function with a reference (`like`), and its backward with its forward: what `bp.check` does.
 
-    `capture` is `bp.capture`, which is passed because it stands on a floor above. Without a reference, outputs and
-    gradients are compared with those for other memory.
+    `capture` is `bp.capture`, which this package may not import because it is above it. Without a reference, outputs
+    and gradients are compared with those for other memory. UsageError says that nothing requires grad.
     """
     with outside_modes(), preserving_random_states(), keeping_settings():
         call, ours, reference = read_check(fn, like, args, kwargs, requires_grad, seed)
@@ -115,6 +115,7 @@ def _indices_of_reference(call: Call, reference: Program, capture: Callable[...,
     """Return the inputs with which the reference reads or adds at indices; none if it cannot be captured."""
 
     def by_position(*tensors: Tensor) -> Any:
+        """Call the reference on its tensors alone, so that the inputs of the capture are in the order of the call's."""
         args, kwargs = call.arguments(dict(zip(call.inputs, tensors, strict=True)))
         return reference.function(*args, **kwargs)
 
@@ -200,7 +201,8 @@ def checks_of(
 
 
 def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
-    """Yield rows for the gradients of the gradients: of the inputs, and of the tangents."""
+    """Yield rows for the gradients of the gradients, of the inputs and of the tangents; of the reference as in
+    `compared.gradient_rows`: exact, in the function's dtype (`own`), and on rounded inputs (`again`)."""
     call, check = subject.call, "gradient of the gradient"
     source = own_source(subject.ours.seed)
     shapes = {name: expected.exact.outputs[name].detach() for name in expected.exact.differentiable}
@@ -256,7 +258,7 @@ def second(
     leaves = forward.leaves | {f"tangent of {name}": seed for name, seed in seeds.items()}
     if not ends:
         return dict.fromkeys(leaves)
-    # Autograd gives such a gradient a node that raises if it is differentiated.
+    # Autograd gives a gradient of a `once_differentiable` backward a node that raises if it is differentiated.
     nodes = [gradient.grad_fn for gradient in ends.values()]
     if any(node is not None and node.name() == "torch::autograd::Error" for node in nodes):
         raise RuntimeError(ONCE)
@@ -316,8 +318,8 @@ def _derivative_rows(
 
 
 def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
-    """Return the verdict on a captured Pair as a row, with its gap, unless the gap of the graphs is within LIMIT and
-    the fault was shown by something else, as by tangents in other memory."""
+    """Return the verdict on a captured Pair as a row. A wrong row has the gap only if it exceeds LIMIT: else something
+    else has shown the fault, as tangents in other memory, and a gap within the limit would contradict it."""
     names = ", ".join(verdict.ports or call.wanted)
     detail = "" if verdict.word == DERIVATIVE else str(verdict)
     if verdict.good:

@@ -156,6 +156,7 @@ def _fault_near(kind: str, setting: Setting) -> InputFault | None:
         gap = gap_of(product_by_differences(setting), backward_product(setting))
         return InputFault(kind, setting, gap) if gap > GROSS_OF_DIFFERENCES else None
     gap = gap_of((left, size), backward_product(setting))
+    # Where an operator has no formula, the gap may be the error of its differences.
     if gap > GROSS and not run.by_differences:
         gap, setting = gap_by_accuracy(setting)
         if gap > GROSS:
@@ -199,7 +200,8 @@ ZEROS = "tangents of zeros"
 
 
 def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Setting | None = None) -> bool:
-    """Whether the gradients of these tangents add up to the gradients of `to`.
+    """Whether the gradients of these tangents add up to the gradients of `to`, to within a quarter of GROSS, as in
+    `live._group_fault`.
 
     Without `to`, the Setting's own tangents are one of the terms, and `to` has the sum of all tangents.
     """
@@ -240,7 +242,7 @@ def _sum_fault(
 ) -> InputFault | None:
     """Return a fault if the gradients for the sum of two sets of tangents (`total`) are not the sums of the gradients
     for each (`setting` has random ones, `other` those of a kind): what is right for random tangents is then wrong for
-    others. `source` draws the directions."""
+    others. `source` draws the directions. `live._sum_fault` asks the program itself."""
     for wrong in (other, total):
         if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
             return _not_finite_fault(kind, wrong, invented=False)
@@ -427,6 +429,7 @@ def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
             names = list(refs(step.args[0]))
             if len(names) == 1 and names[0] in origins:
                 numbers = [float(value) for value in step.args[1:] if isinstance(value, (int, float))]
+                # 0 is tried in all inputs (`INPUTS`).
                 finite = [number for number in numbers if number and math.isfinite(number)]
                 thresholds.update(dict.fromkeys((origins[names[0]], number) for number in finite))
     return tuple(thresholds)[:MOST_THRESHOLDS]
@@ -442,7 +445,8 @@ def _alike_for_equals(setting: Setting) -> dict[str, Tensor]:
         value = setting.inputs[name]
         alike[name] = direction
         if value.numel() and not value.is_complex():
-            _, which = torch.unique(value, return_inverse=True)  # for each element, the place of its value
+            # For each element, the place of its value among the distinct ones, and so of its number in the direction.
+            _, which = torch.unique(value, return_inverse=True)
             alike[name] = symmetric_as(value, direction.flatten()[: int(which.max()) + 1][which])
     return alike
 
@@ -455,10 +459,12 @@ NEARBY = 8
 
 
 def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
-    """Whether the gradients are right for a kink: their product `right`, with the sum of the sizes of its terms, lies
-    between the derivatives to both sides, by differences, added up element by element; or there is a kink, and each
-    element of the gradients lies between those of gradients at inputs nearby. True, too, where the forward does not run
-    there."""
+    """Whether the gradients are right for a kink, or nothing can be said because the forward does not run there.
+
+    They are right if their product `right` (with the sum of the sizes of its terms) lies between the derivatives to
+    both sides, by differences, added up element by element; or if there is a kink, and each element of the gradients
+    lies between those of gradients at inputs nearby. `compared.is_kink` asks the same of a function and its reference.
+    """
     try:
         here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
     except (BackprintError, RuntimeError):
@@ -472,7 +478,7 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
             return True
         low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
         size += float(sides.abs().max(0).values.sum())
-    slack = 1e-4 * max(right[1], size)
+    slack = 1e-4 * max(right[1], size)  # differences with STEP are off by less, as below and in `compared.is_kink`
     if low - slack <= right[0] <= high + slack:
         return True
     return high - low > slack and _is_among_gradients_nearby(setting)
@@ -516,7 +522,8 @@ class _NearbyResults:
         self.results: list[dict[PortKey, Any]] | None = None
 
     def all(self) -> list[dict[PortKey, Any]]:
-        """Return the results here, ahead and behind by STEP, and ahead and behind by a quarter of it."""
+        """Return the results here, ahead and behind by STEP, and ahead and behind by a quarter of it. They are computed
+        when they are asked for first."""
         if self.results is None:
             self.results = [results_at(self.setting, step) for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4)]
         return self.results

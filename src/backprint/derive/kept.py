@@ -1,5 +1,5 @@
 """The word of a backward whose program is gone, as for a sample: the word of the graphs, and the word that the sample
-keeps from when it was saved, in `capture.verdict`.
+keeps from when it was saved, in `capture.verdict["derivative"]`, in the form of `verdicts.derivative_json`.
 
 Some faults only the running program shows, as of a backward that reads the strides of its tangents. They were seen when
 the sample was saved, and the Derivative is kept in the sample. The worse word of both counts: a verdict does not get
@@ -30,7 +30,8 @@ ONLY_IN_PROGRAM = (
 
 
 def digest_of_graphs(capture: Capture) -> str:
-    """Return a digest of all graphs of a Capture: a kept word is about these."""
+    """Return a digest of all graphs of a Capture, which a sample keeps beside a verdict: the word is about these graphs
+    only."""
     graphs = [graph for pair in capture.pairs for graph in pair.graphs]
     return hashlib.sha256(" ".join(graph.hash() for graph in graphs).encode()).hexdigest()[:32]
 
@@ -73,7 +74,7 @@ def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture,
     """Whether a kept word is that the backward differs where it is meant to, and the graphs do not say whether it is
     there or at another Function. What is meant is kept in the same file, so this word is not more than that."""
     differs_somewhere = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ")
-    is_meant = set(kept.get("meant") or [""]) <= set(meant)
+    is_meant = set(kept.get("meant") or [""]) <= set(meant)  # [""], which nothing is: a word without names is not meant
     return differs_somewhere and is_meant and may_be_what_is_meant(result, capture, meant)
 
 
@@ -93,6 +94,7 @@ def _as_kept(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> D
 def _without_program(result: Derivative, capture: Capture) -> Derivative:
     """Return the verdict with what only the running program shows as not tried."""
     has_functions = any(edge.function for edge in capture.opaque)
+    # The last needs a Function.
     names = [name for name in ONLY_IN_PROGRAM if has_functions or name != ONLY_IN_PROGRAM[-1]]
     reason = FROM_DISK if capture.claims is not None else "not tried, because the program is gone"
     detail = "; ".join(filter(None, [result.detail, f"{reason}: {', '.join(names)}"]))

@@ -110,7 +110,8 @@ def gradients_for(capture: Capture, values: Mapping[str, Tensor], tangents: Grad
 
 
 def copied(tangents: Gradients) -> dict[str, Tensor | None]:
-    """Return copies in the same memory format: a backward may write into its tangents."""
+    """Return the tangents with copies of those that are whole (`is_whole`), because a backward may write into them. The
+    others are passed as they are: a copy would not have the strides that are tried."""
     return {
         name: tangent.clone() if tangent is not None and 0 not in tangent.stride() and is_whole(tangent) else tangent
         for name, tangent in tangents.items()
@@ -118,7 +119,7 @@ def copied(tangents: Gradients) -> dict[str, Tensor | None]:
 
 
 def is_whole(tangent: Tensor) -> bool:
-    """Whether a tangent fills its memory in order, so that a copy has the same layout."""
+    """Whether a tangent is sparse or fills its memory in order, so that a copy has the same layout."""
     return tangent.layout is not torch.strided or tangent.is_contiguous()
 
 
@@ -170,7 +171,7 @@ def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
     names = capture.signature.differentiable
     base_tangents = tangents_of(stepped(capture, values, None).outputs, names)
     if not any(tangent.dim() for tangent in base_tangents.values()):
-        return []
+        return []  # a number alone has no other memory
 
     def backward(tangents: Gradients) -> Gradients:
         """Run the whole step on its values, with copies of these tangents."""
@@ -352,7 +353,7 @@ def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | 
     sizes = sizes_in(backward, base.tangents)
     if not _has_other_range(backward, base, scale, sizes):
         return ProgramFault(*wrong, "that for the tangents themselves, times as much")
-    farthest = round(math.log2(abs(scale)))
+    farthest = round(math.log2(abs(scale)))  # with 16, the powers are 16, 13, 10, 7, 4, 1
     for power in range(farthest, 0, -NEARER if farthest > 0 else NEARER):
         nearer = math.copysign(2.0**power, scale)
         if not _has_other_range(backward, base, nearer, sizes):
@@ -400,6 +401,7 @@ class Sizes(TorchDispatchMode):
             if isinstance(leaf, Tensor) and leaf.layout is torch.strided and is_inexact(leaf) and leaf.numel():
                 sizes = wide(leaf.detach()).abs().flatten()
                 nonzero = sizes[sizes > 0]
+                # kthvalue counts from 1.
                 small = float(nonzero.kthvalue(len(nonzero) // 20 + 1).values) if len(nonzero) else 0.0
                 self.sizes.append(Size(str(func), leaf.dtype, float(sizes.max()), float(sizes.mean()), small))
         return results
@@ -435,13 +437,13 @@ def _has_other_range(backward: Backward, base: Base, scale: float, before: Seque
             if one.most * factor > numbers.max or 0 < one.small * factor < numbers.smallest_normal:
                 return True
         if not any(_is_times(one, other, abs(scale) ** power) for power in (1, 2, -1)):
-            return False
+            return False  # from here on, the backward computes something that is not linear, in any range
     return False
 
 
 def _is_times(one: Size, other: Size, factor: float) -> bool:
     """Whether a result is `factor` times another, as far as the largest and the mean element say."""
-    slack = 0.05 if one.dtype in (torch.float16, torch.bfloat16) else 1e-3
+    slack = 0.05 if one.dtype in (torch.float16, torch.bfloat16) else 1e-3  # more than rounding of a mean
     return all(
         math.isclose(right, left * factor, rel_tol=slack)
         for left, right in ((one.most, other.most), (one.mean, other.mean))
@@ -500,8 +502,10 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
     tried = names[:MOST_ALONE]
 
     def tangents_of_wanted(wanted: Callable[[str], bool]) -> dict[str, Tensor | None]:
+        """Return the base's tangents of the outputs that are wanted, and None for the others."""
         return {name: base.tangents[name] if wanted(name) else None for name in names}
 
+    # `name.__eq__` says of an output whether it is this one.
     groups = {ALONE: {f"{name} alone": tangents_of_wanted(name.__eq__) for name in tried}}
     if len(names) > 2:
         groups[LEFT_OUT] = {f"all but {name}": tangents_of_wanted(name.__ne__) for name in tried}
@@ -520,7 +524,8 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
 
 def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
     """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum, to within a
-    quarter of the limit. Then each kind is looked at by itself, with the whole limit."""
+    quarter of the limit: beside a sum of many, a fault of one kind is smaller. Then the caller looks at each kind by
+    itself, with the whole limit (`_sum_fault`)."""
     return _fault_of_sum(backward, base, list(kinds.values()), share=1 / 4)
 
 
@@ -588,15 +593,16 @@ MOST_FROZEN = 4
 
 def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> list[Try]:
     """Return the tries in which some inputs and parameters require no grad: a custom Function asks for that, and the
-    gradients of all others must stay as they are."""
+    gradients of all others must stay as they are. `usage.frozen` does so for `bp.check`."""
 
     def run() -> list[Try]:
+        """Return the tries; an error of the program comes through."""
         with program.calls(values, capture.seed) as call:
             forward = call()
             tangents = tangents_of(forward.outputs(), capture.signature.differentiable)
             whole = forward.gradients(copied(tangents))
             names = [name for name, gradient in whole.items() if gradient is not None and name in call.leaves]
-            if len(names) < 2:
+            if len(names) < 2:  # if it is frozen, there is no gradient
                 return []
             if first_difference(call().gradients(copied(tangents)), whole):
                 return [Try(FROZEN, why_not=CHANGES_ALONE)]
@@ -661,7 +667,8 @@ class _OtherCall:
 
 def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> list[Try]:
     """Return the tries of several calls of the program: what one call, or its backward, keeps must change no gradient
-    of another. All that the program reaches is restored after the last call."""
+    of another. All that the program reaches is restored after the last call. `usage._in_a_row` does so for `bp.check`.
+    """
     names = capture.signature.differentiable
     tries: list[Try] = []
     try:
@@ -687,7 +694,7 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
             if other.arguments and any(guard.kind == "memory" for guard in capture.guards):
                 compare = partial(_fault_in_memory, capture, program, values, other, names)
                 tries.append(attempt(SAME_MEMORY, compare, word="for"))
-            break
+            break  # one set of other values is enough, if its outputs do not depend on the calls before
     except Exception as error:
         tries = [Try(IN_A_ROW, why_not=why_raised(error), word="for")]
     return tries

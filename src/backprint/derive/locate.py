@@ -114,7 +114,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
     search = Search(setting, functions, cut)
     places: list[WrongPlace] = []
     state = search.state(places)
-    first_wrong = state.wrong
+    first_wrong = state.wrong  # the ports that are wrong before anything is taken for given
     while state.wrong and len(places) < MOST_PLACES:
         found = search.next_places(places, state)
         if found is None:
@@ -126,7 +126,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
 def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
     """Return the ports whose gradients are farther than `limit` from autograd's of the forward, the farthest first,
     with the relative difference; none where autograd's gradients do not have the product ⟨g, J·v⟩ of the tangents
-    either."""
+    either, and so prove nothing."""
     search = Search(setting)
     right = search.right_gradients([])
     expected = {
@@ -209,6 +209,7 @@ def _formula_gap(
     values = {name: search.forward_values[name].detach() for name in inputs}
     run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
     tangents: list[Any] = []
+    # J·v: the step on dual numbers, with random tangents of its arguments.
     with forward_ad.dual_level():
         duals = {
             name: forward_ad.make_dual(value.clone(), symmetric_as(value, drawn_like(value, source)))
@@ -217,6 +218,7 @@ def _formula_gap(
         tangents = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
         moved = run.continued([step], {**search.forward_values, **duals})[step.name]
         along = [unpacked(leaf)[1] for leaf in plain_leaves(moved) if isinstance(leaf, Tensor)]
+    # Jᵀ·g: the step under autograd, with random gradients of its results.
     with torch.enable_grad():
         leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
         fed = {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
@@ -236,6 +238,7 @@ def _formula_gap(
     gradients = torch.autograd.grad(
         [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
     )
+    # Both sides have the terms of the same results: of those that autograd differentiates.
     forward_side = inner_sum(
         (cotangent, tangent)
         for cotangent, tangent, result in zip(cotangents, along, results, strict=True)
@@ -252,7 +255,7 @@ def _result_names(search: Search, step: Step, count: int) -> list[str]:
     `operator.getitem` step that takes it, or ''."""
     if isinstance(search.forward_values[step.name], Tensor):
         return [step.name]
-    taken = {part.args[1]: part.name for part in search.parts(step)}
+    taken = {part.args[1]: part.name for part in search.parts(step)}  # a part is `operator.getitem(step, place)`
     return [taken.get(place, "") for place in range(count)]
 
 
@@ -377,6 +380,7 @@ class Search:
         starts: list[tuple[Any, Tensor]] = []
         results = dict(zip((port.key for port in self.graph.outputs), self.graph.results, strict=True))
         for name, tangent in self.setting.tangents.items():
+            # A tangent is of an output, or of an input that was written to, as in `output_of`.
             key = next(key for role in ("output", "mutation") if (key := PortKey(role, name)) in results)
             starts += [(env.get(local), tangent) for local in refs(results[key])]
         for place in places:
@@ -393,7 +397,8 @@ class Search:
         return error_of(gradient, right, self.largest)
 
     def is_one_of(self, value: Tensor, gradients: Sequence[Tensor]) -> bool:
-        """Whether a value is one of these gradients, in any layout. A value of zeros also matches if there are none."""
+        """Whether a value is one of these gradients, in any layout. A value of zeros is one of them if one is zeros, or
+        if there are none."""
         if not value.numel() or not self.is_gradient_left(value):
             return not gradients or not all(map(self.is_gradient_left, gradients))
         return any(is_rearranged(value, gradient, self.largest) for gradient in gradients)
@@ -420,7 +425,7 @@ class Search:
                 self.calls.append(whole)
             whole.steps.append(step)
             call_of[step.name] = whole
-            if line:
+            if line:  # a step without a line does not end the call of a Function that it stands in
                 open_call = whole if function is not None else None
         return call_of
 
@@ -440,11 +445,12 @@ class Search:
             terms = [call_behind.get(name) for name in names_in(step)]
             echoed = dict.fromkeys(self.call_of[name] for name in names if name in self.call_of)
             call: _Call | None
+            # The calls that take the value whose gradients the step adds up, if it adds gradients up.
             taking = {self.call_of[taker.name] for name in names[:1] if is_sum for taker in self.takers_of(name)}
             if len(taking) == 1 and names[0] not in self.with_tangent:
                 (call,) = taking  # it adds no gradients of others, as a Function whose backward adds
             elif is_sum and len(terms) > 1 and None not in terms and len(set(terms)) == 1:
-                call = terms[0]
+                call = terms[0]  # one call computes all that is added, so the sum is a part of its share
             elif is_sum and names:
                 call = sums.setdefault(names[0], _Call(self.outer_takers(names[0]), summed=names[0]))
             elif len(echoed) > 1:  # one step of a compiled backward computes the gradients of several operators
@@ -481,6 +487,7 @@ class Search:
         others."""
         tangents = {port.local for port in self.setting.backward.by_role("tangent")}
         known = [term is not None or name in tangents for name, term in zip(names_in(step), terms, strict=True)]
+        # Two different values, each a tangent or computed for a call, and not both for this call.
         if step.target != "aten.add.Tensor" or known != [True, True] or terms == [call, call]:
             return ""
         shape = getattr(self.backward_values.get(step.name), "shape", None)
@@ -510,8 +517,8 @@ class Search:
         return name not in self.step_of or any(s.name in self.reaching and s.name in self.depending for s in steps)
 
     def handed_on(self) -> tuple[dict[str, None], dict[str, set[str]]]:
-        """Return the values of the backward that a call hands on to others or returns, and for each of these the values
-        of the forward whose gradient others take it for."""
+        """Return the *ends*, the values of the backward that a call hands on to others or returns, in its order; and
+        for each value that is taken, the values of the forward whose gradient others take it for ('' if unknown)."""
         leads: dict[str, set[str]] = {}
         ports = {port.name: port.local for port in self.graph.inputs}
         for port, result in zip(self.setting.backward.outputs, self.setting.backward.results, strict=True):
@@ -549,7 +556,7 @@ class Search:
             if call is None or not given.isdisjoint(s.name for s in call.steps):
                 continue  # what was returned there is given, so it is not wrong
             if any(name in wrong_ends and self.call_behind[name] is not call for name in names_in(step)):
-                tainted.add(call)
+                tainted.add(call)  # it takes what is wrong already, so it is not to blame for what it hands on
             if call not in expected_of:
                 expected_of[call] = self.expected_of(call, right)
             expected = expected_of[call]
@@ -559,7 +566,7 @@ class Search:
             if is_wrong and not self.is_misused(step, call, right):
                 wrong_ends.add(step.name)
                 with_wrong_end.add(call)
-            is_last = step is call.backward[-1]
+            is_last = step is call.backward[-1]  # now all that the call hands on has been looked at
             if is_last and call not in tainted and (call in with_wrong_end or self.misses_a_share(call, right)):
                 to_blame.append(call)
         return State(right, wrong, to_blame, frozenset(wrong_ends))
@@ -570,6 +577,7 @@ class Search:
         if call.summed:
             return {call.summed: [self.from_others(call.summed, right)] if call.summed in right else []}
         shares = self.shares(call.steps, right)
+        # `shares` is None where they are not known, and empty where the call has none: both are returned as they are.
         return shares and {n: [share, right[n]] if n in right else [share] for n, share in shares.items()}
 
     def is_expected(self, end: str, expected: Mapping[str, list[Tensor]]) -> bool:
@@ -581,7 +589,7 @@ class Search:
     def shares(self, steps: Sequence[Step], right: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """Return the right share of some steps in the gradient of each value that they take, by its name; None if they
         take several results of a step."""
-        if self.shares_for is not right:
+        if self.shares_for is not right:  # the right gradients of another State: nothing that was kept holds
             self.shares_for, self.known_shares = right, {}
         key = tuple(step.name for step in steps)
         if key not in self.known_shares:
@@ -653,6 +661,7 @@ class Search:
             taken = [name for name in taken if name in shares and self.is_gradient_left(shares[name])]
             if taken:
                 nothing = (None,) * len(taken)
+                # 1 is the relative error of a gradient that is missing.
                 places.append(WrongPlace((step,), tuple(taken), nothing, (1.0,) * len(taken), backward_steps=()))
         return places
 
@@ -664,6 +673,7 @@ class Search:
                 step.name for step in call.steps if step.name in right and self.is_used_elsewhere(step, call.steps)
             ]
             shares = None if call.function is None or call.backward or not results else self.shares(call.steps, right)
+            # Candidates: the gradient of each result, which the backward may return as it is, and none.
             for passed in (*(right[name] for name in results), None) if shares else ():
                 inputs = self.inputs_of(call.steps)
                 returned = [
@@ -678,7 +688,7 @@ class Search:
         """Yield the calls to blame, in the order of the backward, each with what the backward returned for it."""
         for call in state.to_blame:
             wrong = [step.name for step in call.backward if step.name in state.wrong_ends]
-            if call.summed:
+            if call.summed:  # it is blamed for a wrong end only (`misses_a_share`), and the last one is the whole sum
                 yield from self.sums(
                     call.summed, state.right, self.backward_values[wrong[-1]], self.way_to(wrong, call)
                 )
@@ -706,6 +716,7 @@ class Search:
         left = list(wrong)
         for name in self.inputs_of(call.steps):
             share, origins = shares.get(name), self.origins(name)
+            # What others take for the gradient of this value, or of one that it comes from.
             led = [n for n, names in self.leads.items() if origins & names and is_gradient(self.backward_values.get(n))]
             own = [end for end in led if end in left]
             is_carried = any(share is not None and self.is_one_of(self.backward_values[n], [share]) for n in led)
@@ -713,6 +724,7 @@ class Search:
                 returned[name] = share
                 continue
             size = self.forward_values[name].numel()
+            # No end leads there: one with as many elements is taken for it.
             own = own or [end for end in left if self.backward_values[end].numel() == size]
             rest = self.rest_of_port(name, call, right)
             if rest is not None:
@@ -794,6 +806,7 @@ class Search:
         if shares is None or name not in shares or value.numel() != right[name].numel():
             return
         sum_ = self.from_others(name, right)
+        # The whole error of the sum is entered at this one value, whichever of the shares is wrong.
         returned = {**shares, name: shares[name] + value.reshape(sum_.shape) - sum_}
         yield from self.wrong_place(steps, returned, shares, backward_steps)
 

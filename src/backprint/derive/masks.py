@@ -26,13 +26,14 @@ def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
                 continue
             for hidden in _hidden_places(subject, name, subject.values[mask], expected):
                 seen = _what_is_seen(subject, name, hidden)
-                if seen is not None:
+                if seen is not None:  # the reference does not read these places: they are hidden
                     yield from _with_nan(subject, f"NaN in {name} behind {mask}", name, hidden, seen)
                     break
 
 
 def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
-    """Yield places of an input that a mask may hide: where it is False, where it is True, and rows without gradient."""
+    """Yield guesses at the places of an input that a mask hides, each a tensor of bools: where the mask is False, where
+    it is True, and rows whose gradient is 0. `_what_is_seen` says which guess is right."""
     value = subject.values[name]
     # A mask broadcasts from the last dimensions, as in attention, or covers the first, as one of padded tokens does.
     for shown in (mask, mask.reshape([*mask.shape, *[1] * max(0, value.dim() - mask.dim())])):
@@ -81,7 +82,7 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
     source = own_source(subject.ours.seed)
     runs: dict[str, tuple[Forward, dict[str, Tensor | None]]] = {}
     tangents: dict[str, Tensor] = {}
-    for which, program, some in (  # the words of a message, what runs, and on which values
+    for which, program, some in (  # for a message: what runs, and on which values
         ("ours", subject.ours, subject.values),
         ("ours with NaN", subject.ours, values),
         ("reference with NaN", subject.reference, values),

@@ -30,6 +30,7 @@ def unless_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Res
     result moves when its operators round otherwise."""
     for row, fault in results:
         if row.verdict == WRONG and fault is not None and row.error is not None and math.isfinite(row.error):
+            # The detail of a row says which measure its error is in, if it is not the largest difference.
             allowed = _moved_by_rounding(subject, fault, row.detail if row.detail in MEASURES else "")
             if row.error <= allowed:
                 row = replace(row, allowed=allowed, verdict=OK, detail=DETAIL)

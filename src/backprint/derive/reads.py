@@ -91,7 +91,7 @@ def _number_computing(graph: Graph) -> int:
     results = zip(graph.outputs, graph.results, strict=True)
     wanted = [name for port, result in results if port.role != "saved" for name in refs(result)]
     steps = [step for step in graph.steps if not step.is_guard]
-    computing = {step.name for step in needed(steps, wanted, lambda *_: False)}
+    computing = {step.name for step in needed(steps, wanted, lambda *_: False)}  # no step stays for another reason
     return max((number for number, step in enumerate(graph.steps, 1) if step.name in computing), default=0)
 
 
@@ -100,7 +100,8 @@ WHOLE_TENSOR = "aten.equal.default"
 
 
 def _is_of_bits(step: Step) -> bool:
-    """Whether a step takes bits for floating-point numbers: it has no derivative."""
+    """Whether a step takes the bits of a tensor for floating-point numbers (`x.view(torch.float32)`): autograd has no
+    gradient of it, as of a number that is read."""
     return step.target == "aten.view.dtype" and isinstance(step.spec, TensorSpec) and "float" in step.spec.dtype
 
 
@@ -141,7 +142,8 @@ def _is_computed_alike(capture: Capture) -> bool:
 
 
 def _is_rounded(value: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal but for rounding of single operators."""
+    """Whether two tensors are equal but for the rounding of a few operators, 8 units in the last place of the largest
+    element: what the program computes otherwise near the captured inputs differs by more."""
     value, other = value.detach(), other.detach()
     size = float(value.abs().max()) if value.numel() else 0.0
     return bool(torch.allclose(value, other, 0, 8 * torch.finfo(value.dtype).eps * size, equal_nan=True))

@@ -54,7 +54,8 @@ class Import:
 
 
 def _import_of(function: Callable[..., Any]) -> Import:
-    """Return how another process imports a function; UsageError says why it cannot."""
+    """Return how another process imports a function. Raise UsageError if it cannot: a module instance, a function that
+    is defined inside another, or a name that does not lead back to the function."""
     owner = getattr(function, "__self__", None)
     # What has a name in a module: the class of a classmethod such as `Function.apply`, else the function itself.
     named = owner if isinstance(owner, type) else function
@@ -64,7 +65,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
             f"a file cannot make the module {type(function).__name__} again: check a function that makes it, or that "
             "takes its parameters"
         )
-    if "<" in name:
+    if "<" in name:  # `make.<locals>.silu`
         raise UsageError(
             f"a file cannot import {name}, which is defined inside a function: move it to the top of its module"
         )
@@ -87,7 +88,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
 
 
 def _resolved(module: Any, name: str) -> Any:
-    """Return what a dotted name in a module is, None if it is nothing."""
+    """Return the object that a dotted name stands for in a module; None if there is none."""
     for part in name.split("."):
         module = getattr(module, part, None)
     return module

@@ -137,6 +137,7 @@ def without_reads(graph: Graph) -> Graph:
 
 def is_read_guard(step: Step) -> bool:
     """Whether a step is a guard on a floating-point number."""
+    # The arguments are the value and the number that it must be; a guard on NaN has no number.
     return step.target in ("assert_equal", "assert_nan") and (len(step.args) < 2 or type(step.args[1]) is float)
 
 
@@ -307,6 +308,7 @@ def run_setting(
     torch.manual_seed(chance)
     results = values_of(forward, inputs)
     tangents = {}
+    # In the messages, `str(…)[6:]` is a layout or a dtype without `torch.`.
     for port in backward.by_role("tangent"):
         output = output_of(results, port.name)
         if output.layout is not torch.strided:
@@ -492,7 +494,8 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     noise = {name: min(value, most) for name, value in noise.items()}
     direction = {}
     for name, v in setting.direction.items():
-        # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise.
+        # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise. The direction was
+        # divided by `before`, and is now divided by `least` if that is larger.
         before, least = max(sizes[name], floor), ACCURATE * noise[name]
         direction[name] = v * (before / max(before, least))
     setting = replace(setting, direction=direction)
@@ -605,7 +608,7 @@ def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> 
         finite = here.isfinite()
         apart = ((output_of(ahead, name) - here) / step - tangent)[finite].abs()
         size = max(float(tangent.abs().max()), float(apart.max())) if apart.numel() else 0.0
-        if size and float(apart.max()) > 1e-2 * size:
+        if size and float(apart.max()) > 1e-2 * size:  # the error of a one-sided difference is far below 1e-2
             return True
     return False
 

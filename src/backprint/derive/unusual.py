@@ -51,7 +51,7 @@ Make = Callable[[Tensor, torch.Generator], Tensor | None]
 
 
 def drawn(row: Occasion) -> Make:
-    """Return what makes a tangent of an occasion."""
+    """Return the Make of an occasion: it draws random numbers for an output, and the occasion changes these."""
     return lambda output, source: row.make(drawn_like(output, source))
 
 
@@ -62,6 +62,7 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
     if subject.has_reference:
         kinds |= {row.name: always(drawn(row)) for row in TANGENTS}
         if len(shapes) > 1:
+            # `name.__eq__` says of an output whether it is this one.
             kinds |= {f"{name} alone": only(name.__eq__) for name in list(shapes)[:MOST_ALONE]}
         if len(shapes) > 2:
             kinds |= {f"all but {name}": only(name.__ne__) for name in list(shapes)[:MOST_ALONE]}
@@ -117,7 +118,7 @@ SIZES, OF_FLOAT16 = ("2^16", "2^-20", "2^-24"), ("2^8", "2^-8")
 
 
 def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, linear: bool) -> Iterator[Result]:
-    """Yield rows for tangents that are much larger, and much smaller.
+    """Yield rows for tangents that are much larger, and much smaller; `live.size_tries` does so for a program.
 
     Without a reference the gradients are compared with those for `tangents`, times as much, if they are to be `linear`:
     a gradient that is meant to differ need not be.
@@ -138,7 +139,7 @@ def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expe
             continue
         for result in rows:
             error = result[0].error
-            if is_half and error is not None and not math.isfinite(error):
+            if is_half and error is not None and not math.isfinite(error):  # Inf, where the reference has a number
                 yield not_tried(subject, check, result[0].name, "it is larger than the largest number of float16")
             else:
                 yield result

@@ -76,6 +76,7 @@ def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected,
         def run(
             tangents: Mapping[str, Tensor], names: tuple[str, ...] = names
         ) -> tuple[Forward, dict[str, Tensor | None]]:
+            """Run the function where only these inputs require grad, and its backward."""
             forward = run_forward(subject.ours, replace(subject.call, wanted=names), subject.values)
             return forward, forward.gradients(tangents)
 
@@ -115,7 +116,7 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
         title = f"{subject.gradient}, {check}"
         yield from gradient_rows(subject, title, subject.values, tangents, expected, run=run, right=right)
         if not calls:
-            return
+            return  # the first call raised, which its row says
     yield from _later_calls(subject, tangents, others, expected_of_others)
 
 
@@ -142,13 +143,15 @@ def _later_calls(
         return calls[-1], calls[-1].gradients(tangents)
 
     def other_values_in(copies: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Write other values into the same tensors, which counts up their versions, as an optimizer does."""
         with torch.no_grad():
             for name, copy in copies.items():
                 copy.copy_(others[name])
         return copies
 
     def other_tensors_in_the_memory_of(copies: dict[str, Tensor]) -> dict[str, Tensor]:
-        """An allocator gives the memory of tensors that are gone to new ones, which were written to as often."""
+        """Return new tensors in the memory of these, with other values: an allocator gives the memory of tensors that
+        are gone to new ones. A write into `.data` leaves the version as it is."""
         return {name: copy.data.copy_(others[name]).requires_grad_(copy.requires_grad) for name, copy in copies.items()}
 
     for check, change in (
@@ -188,6 +191,7 @@ def other_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Exp
     """
 
     def moved(value: Tensor, places: int) -> Tensor:
+        """Return the values, each at the place of a neighbour."""
         if is_inexact(value):
             return value.roll(places) * SMALLER
         return value.roll(places) if value.dtype is torch.bool else value
@@ -232,7 +236,7 @@ def written_rows(subject: Subject) -> Iterator[Result]:
             written = _writes_of(subject, lambda: saved)
     except Exception:  # transforms of torch.func refuse such hooks
         try:
-            written = _writes_of(subject, list)
+            written = _writes_of(subject, list)  # `list()` is empty: inputs alone are looked at, not what was saved
         except Exception as error:
             yield not_tried(subject, WRITTEN, "all", f"the function raised {in_words(error)}")
             return

@@ -43,7 +43,8 @@ class Occasion:
 
 
 def transposed(value: Tensor) -> Tensor | None:
-    """Return the same values with the last two dimensions the other way round in memory; None for less than two."""
+    """Return the same values with the last two dimensions the other way round in memory; None where one of these has
+    the size 1, or is missing."""
     if value.dim() < 2 or min(value.shape[-2:]) < 2:
         return None
     return value.mT.clone(memory_format=torch.contiguous_format).mT
@@ -65,7 +66,8 @@ def strided(value: Tensor) -> Tensor | None:
 
 
 def expanded(value: Tensor) -> Tensor | None:
-    """Return the first of a dimension for all of it, with stride 0; None for a number alone."""
+    """Return a tensor in which the first part along a dimension stands for all of that dimension, with stride 0; None
+    for one element."""
     if not value.dim() or value.numel() < 2:
         return None
     side = next(side for side in range(value.dim()) if value.shape[side] > 1)  # the first that can be expanded
@@ -73,7 +75,7 @@ def expanded(value: Tensor) -> Tensor | None:
 
 
 def _expanded_rows(value: Tensor) -> Tensor | None:
-    """Return one number a row, with stride 0 in the last dimension alone."""
+    """Return one number a row, with stride 0 in the last dimension alone; None for a single row."""
     if value.dim() < 2 or value.shape[-1] < 2 or value.numel() == value.shape[-1]:
         return None
     return value.narrow(-1, 0, 1).clone().expand_as(value)
@@ -97,7 +99,7 @@ def one_hot(value: Tensor) -> Tensor | None:
 
 
 def with_zero_row(value: Tensor) -> Tensor | None:
-    """Return numbers whose first row, along the last dimension, is 0; the first number, if there is one dimension."""
+    """Return numbers whose first row, `value[0, …, 0, :]`, is 0; the first number, if there is one dimension."""
     if not value.dim() or not value.numel():
         return None
     changed = value.detach().clone()
@@ -106,12 +108,13 @@ def with_zero_row(value: Tensor) -> Tensor | None:
 
 
 def _with_one_zero_row(tangent: Tensor) -> Tensor | None:
-    return with_zero_row(tangent) if tangent.dim() and tangent.shape[0] > 1 else None  # a tangent of zeros says little
+    """Return `with_zero_row`; None where that would be all: a tangent of zeros says little."""
+    return with_zero_row(tangent) if tangent.dim() and tangent.shape[0] > 1 else None
 
 
 def with_edge(value: Tensor, edge: float) -> Tensor:
-    """Return numbers of which every third is this one; of which one is, if it is NaN or infinite: else a sum of them
-    would say nothing."""
+    """Return numbers of which every third is `edge`; if that is NaN or infinite, only the middle one is, because many
+    of them in one sum would say nothing."""
     places = torch.arange(value.numel(), device=value.device).reshape(value.shape)
     chosen = places % 3 == 0 if math.isfinite(edge) else places == value.numel() // 2
     return value.masked_fill(chosen, edge)
@@ -128,6 +131,7 @@ MEANS = {torch.float64: 2.0**20, torch.float32: 2.0**10, torch.float16: 2.0**4, 
 
 
 def _with_large_mean(value: Tensor) -> Tensor | None:
+    """Return numbers plus a constant that is large beside their deviation (MEANS); None if they do not deviate."""
     if value.dtype not in MEANS or value.numel() < 2:
         return None
     deviation = float(value.detach().double().std(correction=0))
@@ -138,17 +142,20 @@ def _with_large_mean(value: Tensor) -> Tensor | None:
 
 
 def _by_rows(change: Callable[[Tensor], Tensor]) -> Make:
-    """Return a change of rows that takes a mask of one dimension as rows of one element."""
+    """Return `change`, which changes a row of a mask (dimension -2), for masks of one dimension too: each element of
+    these is taken for a row."""
     return lambda mask: change(mask[..., None])[..., 0] if mask.dim() == 1 else change(mask)
 
 
 def _last_row_hidden(mask: Tensor) -> Tensor:
+    """Return a mask whose last row is False: in a mask of attention, what the last query may see."""
     other = mask.clone()
     other[..., -1:, :] = False
     return other
 
 
 def _first_row_shown(mask: Tensor) -> Tensor:
+    """Return a mask whose first row is True."""
     other = mask.clone()
     other[..., :1, :] = True
     return other
@@ -161,7 +168,7 @@ def _with_repeats(indices: Tensor) -> Tensor | None:
     places = torch.arange(flat.numel(), device=flat.device)
     if flat.numel() < 2 or bool((flat.sort().values == places).all()):
         return None
-    repeated = flat[places // 2 * 2].reshape(indices.shape)
+    repeated = flat[places // 2 * 2].reshape(indices.shape)  # [5, 3, 8] -> [5, 5, 8]
     return None if torch.equal(repeated, indices) else repeated
 
 
@@ -274,8 +281,9 @@ def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tenso
 
 
 def fault_at_edge(check: str, ours: Tensor, exact: Tensor, own: Tensor, moved: Sequence[Tensor] = ()) -> str:
-    """Return how a result is wrong at an edge value, which `check` begins with, or an empty text. `moved` are results
-    of the reference that are rounded otherwise."""
+    """Return how a result is wrong at an edge value, which the name `check` begins with (a key of EDGES); '' if it is
+    not. `moved` are results of the reference that are rounded otherwise. Where the reference is not sure, nothing is
+    said."""
     dtype = own.dtype
     ours, exact, own, *others = map(precise, (ours, exact, own, *moved))
     sure = sure_places(check, exact, [own, *others])
@@ -295,14 +303,14 @@ def sure_places(check: str, exact: Tensor, others: Sequence[Tensor]) -> Tensor:
     where its inputs or its operators round otherwise. A NaN that it makes of an infinity, as inf - inf is, does not
     count: only one that was put among the inputs, which `check` says."""
     kind = _kind_of(exact)
-    sure = torch.ones_like(kind, dtype=torch.bool) if check.startswith("NaN") else kind != 1
+    sure = torch.ones_like(kind, dtype=torch.bool) if check.startswith("NaN") else kind != 1  # 1 is NaN (`_kind_of`)
     for other in others:
         sure = sure & (kind == _kind_of(other))
     return sure
 
 
 def other_kind(sure: Tensor, ours: Tensor, exact: Tensor) -> str:
-    """Return the first of these elements that is of another kind than the reference's, or an empty text."""
+    """Return in words the first of the `sure` elements that is of another kind than the reference's; '' if none is."""
     other = sure & (_kind_of(ours) != _kind_of(exact))
     if not bool(other.any()):
         return ""

@@ -50,12 +50,14 @@ def counts_of_thread() -> int:
 
 
 def waited(counts: int) -> int:
-    """Return the nanoseconds that the thread has waited for a processor since it started."""
+    """Return the nanoseconds that the thread of these `counts` (`counts_of_thread`) has waited for a processor since it
+    started: the second number there."""
     return int(READ(counts, 64, 0).split()[1])
 
 
 def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> tuple[int, Any]:
-    """Call a function; return the nanoseconds, and the results. From a `short` call no waiting is subtracted."""
+    """Call a function; return the nanoseconds that it took, less those in which its thread waited for a processor, and
+    the results. From a `short` call (SHORT) no waiting is subtracted."""
     counts = -1 if short else counts_of_thread()
     if counts < 0:
         begun = CLOCK()
@@ -68,6 +70,8 @@ def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> t
     results = function(*values)
     ended = CLOCK()
     worked, waiting = PROCESSOR() - worked_before, waited(counts) - waited_before
+    # Between `before` and now the thread may have waited, and only what exceeds the time outside of the call is sure to
+    # be a part of the call. The processor time of all threads in it is never subtracted.
     beside = begun - before + CLOCK() - ended
     return max(ended - begun - max(waiting - beside, 0), min(ended - begun, worked)), results
 
@@ -124,7 +128,8 @@ def compare_timings(
     resamples: int = 2000,
     seed: int = 0,
 ) -> TimingChange:
-    """Compare the times of a call in each round, the same rounds of both, in any unit. Up to `threshold` is `same`."""
+    """Compare the times of a call in each round, the same rounds of both, in any unit. A change of up to `threshold` is
+    `same`. Raise UsageError for fewer than FEWEST_ROUNDS rounds, or times that are no positive numbers."""
     _check_timings(first, second)
     if not (threshold > 0 and 0 < confidence < 1):
         raise UsageError(f"threshold={threshold!r} must be above 0, and confidence={confidence!r} between 0 and 1")
@@ -133,6 +138,7 @@ def compare_timings(
     picked = torch.randint(len(first), (resamples, len(first)), generator=generator)
     tail = (1 - confidence) / 2
     bounds = torch.tensor([tail, 1 - tail], dtype=torch.float64)
+    # `logs[:, picked]` has the sizes (program, resample, round).
     low, high = torch.quantile(_log_ratios(logs[:, picked]), bounds).tolist()
     return TimingChange(
         answer=timing_answer(low, high, math.log1p(threshold)),
@@ -148,7 +154,8 @@ def compare_in_stages(
     *,
     threshold: float = 0.05,
 ) -> TimingChange:
-    """Compare, and while the answer is unsure ask `more_rounds` for so many further rounds of both programs."""
+    """Compare two programs after `stages[0]` rounds, and while the answer is unsure after as many as the next stage
+    says. `more_rounds` runs so many further rounds and returns their times."""
     first, second = more_rounds(stages[0])
     change = compare_timings(first, second, threshold=threshold)
     for rounds in stages[1:]:
@@ -161,6 +168,7 @@ def compare_in_stages(
 
 
 def _check_timings(first: Sequence[float], second: Sequence[float]) -> None:
+    """Raise UsageError unless these are times of the same rounds, enough of them, and finite numbers above 0."""
     if len(first) != len(second):
         raise UsageError(f"first has {len(first)} rounds, second has {len(second)}: time both in each round")
     for name, times in (("first", first), ("second", second)):
@@ -171,13 +179,14 @@ def _check_timings(first: Sequence[float], second: Sequence[float]) -> None:
 
 
 def _log_ratios(logs: torch.Tensor) -> torch.Tensor:
-    """The logarithm of the ratio of the lower deciles; the two programs come first, their rounds last."""
+    """Return the logarithm of the ratio of the lower deciles of two programs, which are the first dimension of `logs`,
+    with the rounds as the last."""
     first, second = torch.quantile(logs, DECILE, dim=-1)
     return second - first
 
 
 def timing_answer(low: float, high: float, threshold: float) -> str:
-    """The answer of an interval of the ratio's logarithm."""
+    """Return the answer for an interval of the ratio's logarithm: `slower`, `faster`, `same` or `unsure`."""
     if low > threshold:
         return "slower"
     if high < -threshold:

@@ -39,7 +39,8 @@ def csv_lines(table: Table) -> Iterator[str]:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Return a value for one cell, which no spreadsheet computes."""
+    """Return a value for one cell; a text that a spreadsheet would compute as a formula is changed so that it does
+    not (`spreadsheet_cell`)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -68,7 +69,7 @@ def batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def write_parquet(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]], file: BinaryIO) -> None:
-    """Write rows as a table of typed columns."""
+    """Write rows as a table of typed columns, a batch at a time. UsageError says that pyarrow is missing."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -79,7 +80,7 @@ def write_parquet(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]], f
 
     text, count, number = arrow.string(), arrow.int64(), arrow.float64()
 
-    def named(**fields: Any) -> Any:  # a list, not a map: Hugging Face's `datasets` loads no maps
+    def named(**fields: Any) -> Any:  # a list of records, not a map: Hugging Face's `datasets` loads no maps
         return arrow.list_(arrow.struct(list(fields.items())))
 
     types = {"text": text, "count": count, "number": number, "flag": arrow.bool_(), "texts": arrow.list_(text)}
@@ -122,7 +123,7 @@ ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".jsonl": "json", ".p
 
 
 def format_of(path: Path) -> str:
-    """Return the format that the name of a file means."""
+    """Return the format that the ending of a file's name stands for; UsageError if it is none of ENDINGS."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         known = ", ".join(ENDINGS)
@@ -131,7 +132,8 @@ def format_of(path: Path) -> str:
 
 
 def write_report(report: Report, format: str, path: Path) -> None:
-    """Write a file beside its place, then rename it."""
+    """Write the rows of a report to a file, or the whole report as a page. A file that is there is replaced only once
+    the new one is whole (`whole_file`)."""
     with whole_file(path) as file:
         if format == "parquet":
             write_parquet(report.rows.columns, report.rows.rows, file)

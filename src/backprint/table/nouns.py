@@ -17,7 +17,7 @@ def share(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time, with three digits or as hours, minutes and seconds."""
+    """Return a time: `1.23 s`, `2 min 05 s` from 100 s on, `1 h 02 min`."""
     if not 100 <= abs(value) < math.inf:
         return f"{value:.3g} s"
     minutes, rest = divmod(round(value), 60)
@@ -29,6 +29,7 @@ def size(value: float) -> str:
     """Return bytes in the unit that leaves one to four digits."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024:
+            # 1000 to 1023 without `.3g`, which writes them as 1e+03.
             return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 999.5 else f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:,.1f} TiB"
@@ -42,7 +43,7 @@ def date_text(time: object) -> str:
 
 
 def _items(value: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Return several values in one text."""
+    """Return several values in one text: `a; b`, and with names `x: 1; y: 2`."""
     rows = value.items() if isinstance(value, Mapping) else value
     return "; ".join(": ".join(map(str, row)) if isinstance(row, (tuple, list)) else str(row) for row in rows)
 
@@ -88,7 +89,8 @@ TONES: Mapping[str, str] = {
 
 
 def tone(word: str) -> str:
-    """Return how good a word is, or ''. After a comma stands what it lacks: `bitwise, vacuous`."""
+    """Return how good a word is, or ''. After a comma stands what it lacks: `bitwise, vacuous` is `warn`."""
+    # `derivative` after the comma lacks nothing, and a word that is bad by itself stays bad.
     first, _, rest = word.partition(", ")
     missing = "" if rest in ("", "derivative") else "bad" if rest == "not the derivative" else "warn"
     return TONES.get(first, "") if TONES.get(first) == "bad" or not missing else missing

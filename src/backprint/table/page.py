@@ -76,7 +76,7 @@ FILTERED = 12
 
 
 def page_of(report: Report) -> Iterator[str]:
-    """Yield the page in pieces."""
+    """Yield a report as one HTML page, in pieces."""
     title = text(report.title)
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -95,7 +95,7 @@ def page_of(report: Report) -> Iterator[str]:
 
 
 def _pictures(report: Report) -> Iterator[str]:
-    """Yield each picture under its title, or a line that says what they need."""
+    """Yield each picture under its title; without matplotlib, one line that says what they all need."""
     for picture in report.pictures:
         drawn = svg_of(picture)
         if drawn is None:
@@ -112,6 +112,7 @@ def _section(table: Table) -> Iterator[str]:
     yield f"<section>\n<h2>{text(table.title)}</h2>\n<p>{text(table.note)}</p>\n"
     if count_rows(table) > FILTERED:
         yield f'<input type="search" placeholder="filter" aria-label="filter {text(table.title)}"><output></output>\n'
+    # A text times a bool: the class is there for numbers only.
     heads = (f"<th{' class=n' * KINDS[kinds[place]].number}>{text(_heading(names[place]))}</th>" for place in places)
     yield f"<div><table>\n<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n"
     for row in table.rows:
@@ -127,7 +128,7 @@ def _cell(value: Any, kind: str) -> str:
     """Return a cell. Numbers carry their value for sorting, words a color, and paths are links."""
     shown = text(cell_text(value, kind))
     if KINDS[kind].number:
-        known = -1 if value is None or value != value else value
+        known = -1 if value is None or value != value else value  # no value and NaN are sorted as -1
         return f'<td class="n" data-v="{text(str(known)).replace("inf", "Infinity")}">{shown}</td>'
     if kind == "word":
         return f'<td class="w {tone(str(value))}">{shown}</td>'

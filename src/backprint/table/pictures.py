@@ -27,7 +27,7 @@ STEADY: Any = {"svg.hashsalt": "backprint", "svg.fonttype": "none", "text.parse_
 
 
 def svg_of(picture: Picture) -> str | None:
-    """Return a picture as SVG; None without matplotlib."""
+    """Return a picture as the text of an SVG file; None without matplotlib."""
     try:
         import matplotlib
         from matplotlib.figure import Figure

@@ -93,6 +93,7 @@ def _print_grid(table: Table, file: IO[str], width: int, most: int | None) -> No
         )
     Console(file=file, highlight=False, width=width).print(grid)
     print_texts([(text, "") for text in _reasons(table, rows)], file, width)
+    # What is not in the grid, by the words before it.
     left_out = {
         "0 in each row: ": ", ".join(names[place] for place in zero if rows),
         "not shown, for want of width: ": ", ".join(names[place] for place in asked if place not in widths),
@@ -110,11 +111,14 @@ def _reasons(table: Table, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def fitted(columns: Mapping[str, str], rows: Sequence[Sequence[str]], shown: list[int], width: int) -> dict[int, int]:
-    """Return the columns that fit, with their widths. Numbers are never broken; texts share what is left. Where that
-    is too little, the last columns are left out, those of names after all others."""
+    """Return the columns that fit, with their widths. Numbers are never broken; texts get what is left, from the first
+    on. Where that is too little, the last columns are left out, those of names after all others, and never the first.
+
+    `rows` are texts, and `shown` the places of the columns that are asked for."""
     from rich.cells import cell_len
 
     names, kinds = list(columns), list(columns.values())
+    # The width that leaves a column whole: of its longest cell, or of the longest word of its heading, which is folded.
     whole = {
         place: max(cell_len(text) for text in (*names[place].split("_"), *(row[place] for row in rows)))
         for place in shown

@@ -114,7 +114,7 @@ def lower(
 
 
 def _kernels_in(items: Iterable[object]) -> Iterator[Kernel]:
-    """Yield the kernels in iterables of them, one in another."""
+    """Yield the kernels in iterables of them, however deeply one is in another; refuse anything else."""
     for item in items:
         if isinstance(item, Kernel):
             yield item
@@ -128,7 +128,7 @@ def _kernels_in(items: Iterable[object]) -> Iterator[Kernel]:
 
 
 def _extract_verb(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Write the kernels of a sample."""
+    """Write the kernels of a sample into `staging`; return the sample's row."""
     from backprint.tools.kernels.work import extract_sample
 
     return extract_sample(task, options, staging)
@@ -166,5 +166,6 @@ KERNELS: Mapping[str, Any] = {
     "trust": False,
     "requires_grad": None,
 }
+"""The options of the verb, with their defaults."""
 
 CORPUS_VERB = Verb(_extract_verb, _load_verb, KERNELS, keeps=True, check=_check_verb, finish=_gather_verb)

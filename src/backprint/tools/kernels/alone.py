@@ -110,7 +110,8 @@ class NeededHelpers:
 
 
 def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
-    """Return the helpers that jitted functions need; raise RefusedError for a name without a definition."""
+    """Return the helpers that jitted functions need, in an order in which they can be defined; refuse a name without a
+    definition."""
     called_helpers: dict[str, None] = {}
     libdevice: dict[str, None] = {}
     for function in functions:
@@ -141,7 +142,7 @@ class _HelperSource:
 
 @functools.cache
 def helper_definitions() -> Mapping[str, _HelperSource]:
-    """Return the definitions of PyTorch's file by name."""
+    """Return the functions and constants in PyTorch's file of helpers by name; refuse a PyTorch without that file."""
     path = Path(torch.__file__).parent / "_inductor" / "runtime" / "triton_helpers.py"
     try:
         text = path.read_text(encoding="utf-8")
@@ -150,6 +151,7 @@ def helper_definitions() -> Mapping[str, _HelperSource]:
     lines, definitions = text.splitlines(), {}
     for node in ast.parse(text).body:
         for name in _defined_names(node):
+            # a function begins with its first decorator
             first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
             definitions[name] = _HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
     return MappingProxyType(definitions)
@@ -165,7 +167,8 @@ def _defined_names(statement: ast.stmt) -> Iterator[str]:
 
 
 def _order_helper(name: str, known: Mapping[str, _HelperSource], order: dict[str, None]) -> None:
-    """Append the name of a definition to `order`, after the names of all definitions that it needs."""
+    """Append a definition's name to `order`, after those of all definitions that it needs; refuse one that is not
+    known."""
     if name in order:
         return
     names = [needed for needed in _global_names(known[name].node) if needed not in ALWAYS_DEFINED and needed != name]
@@ -374,8 +377,8 @@ def _split_lines(source: str) -> list[str]:
 
 
 def check_names(kernel: Kernel, module: TritonModule) -> None:
-    """Raise RefusedError if the kernel uses a name that its file would not define, defines a name that the file needs
-    for something else, or has a decorator other than triton.jit."""
+    """Refuse a kernel that uses a name which its file would not define, defines a name that the file needs for
+    something else, or has a decorator other than triton.jit."""
     constants = [child for node in module.constants for child in ast.walk(node) if isinstance(child, ast.Name)]
     known = {function.name for function in module.functions} | {name.id for name in constants}
     if clashing := known & RESERVED:
@@ -395,10 +398,8 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
 
 
 def alone_text(kernel: Kernel) -> str:
-    """Return the text of a file that has a Triton kernel with its calls, and that `python kernel.py` runs.
-
-    A kernel without recorded calls raises RefusedError.
-    """
+    """Return the text of a file that has a Triton kernel with its calls, and that runs by itself; refuse a kernel
+    without recorded calls."""
     if kernel.language != "triton":
         raise RefusedError(f"{kernel.name}: a kernel in {kernel.language:.40} has no file that runs by itself")
     if not kernel.calls:
@@ -465,7 +466,8 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
 
 
 def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
-    """Return the plain entries of Inductor's metadata that a launch needs."""
+    """Return the entries of the metadata in Inductor's decorator that a launch needs: `signature`, `constants`,
+    `debug`, … Refuse a kernel that lacks them, or has them not as literals."""
     decorator = module.heuristic
     arguments = {} if decorator is None else {keyword.arg: keyword.value for keyword in decorator.keywords}
     meta_entries: dict[str, Any] = {}

@@ -55,6 +55,7 @@ def parameter_uses(kernel: Kernel) -> tuple[ParameterUse, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[ParameterUse, ...]:
+    """Return the uses of a Triton kernel's parameters; those in `sizes`, numbers of a configuration, are left out."""
     tree = parse_module(source, name)
     function = find_kernel([node for node in tree.body if isinstance(node, ast.FunctionDef)], name)
     if function is None:
@@ -67,7 +68,7 @@ def _uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Para
     for node in ast.walk(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=alias)], value=ast.Name(id=other)) if other in aliases:
-                aliases[alias] = aliases[other]
+                aliases[alias] = aliases[other]  # another name of the same pointer
             case ast.Call(func=ast.Attribute(value=ast.Name(id="tl"), attr=access), args=[address, *_]) if access in (
                 "load",
                 "store",
@@ -178,7 +179,7 @@ def unique_calls(kernel: Kernel) -> dict[KernelCall, int]:
 
 
 def call_rows(kernel: Kernel, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the calls of a kernel as plain data."""
+    """Return the distinct calls of a kernel as plain data for its file; `names` are those of its arguments."""
     reads = {use.name for use in parameter_uses(kernel) if use.reads and not WRITTEN_ONLY.fullmatch(use.name)}
     rows: list[dict[str, Any]] = []
     for call, times in unique_calls(kernel).items():
@@ -188,7 +189,7 @@ def call_rows(kernel: Kernel, names: Sequence[str]) -> list[dict[str, Any]]:
                 arguments.append({"name": name, "value": argument.value})
                 continue
             layout = {"dtype": argument.dtype, "shape": argument.shape, "stride": argument.stride}
-            between = _values_between(argument) if name in reads else (0, 0)
+            between = _values_between(argument) if name in reads else (0, 0)  # zeros, if the kernel only writes it
             arguments.append({"name": name, **layout, "between": between})
         grids = {"grids": list(call.grids)} if call.grids else {}
         rows.append({"arguments": arguments, "bytes": least_bytes(call, kernel), "times": times, **grids})
@@ -196,7 +197,8 @@ def call_rows(kernel: Kernel, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _values_between(argument: KernelArgument) -> tuple[float, float]:
-    """Return the least and the largest value that a tensor is filled with."""
+    """Return the least and the largest value to fill a tensor with: those that it had, or the default that DRAWN
+    explains."""
     floating = argument.dtype.startswith(("float", "bfloat"))
     if argument.low is None or argument.high is None:
         return (0.1, 1.0) if floating else (0, int(argument.dtype == "bool"))

@@ -42,6 +42,7 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
         for configuration in tuner.configs:
             meta, options = compilation_of(tuner, configuration)
             source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
+            # 32 threads are a warp
             compiled = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
             yield _built_kernel(compiled, configuration)
 
@@ -83,14 +84,15 @@ def files_by_package() -> Iterator[None]:
 
     name = property(
         lambda function: _file_in_package(vars(function)["file_name"]),
-        lambda function, file: vars(function).update(file_name=file),
+        lambda function, file: vars(function).update(file_name=file),  # Triton sets the attribute, too
     )
     with mock.patch.object(JITCallable, "file_name", name, create=True):  # a property hides what an object has
         yield
 
 
 def _file_in_package(file: str) -> str:
-    """Return the name of a file that starts with its package, if it is one of a package that Python can import."""
+    """Return a file's path from the folder of `sys.path` that it is in, which starts with its package; another path as
+    it is."""
     inside = [
         os.path.relpath(file, folder)
         for folder in map(os.path.abspath, sys.path)
@@ -114,9 +116,9 @@ def _read_configuration(configuration: Any) -> KernelConfiguration:
 
 
 def loaded_kernel(kernel: Kernel) -> Any:
-    """Return a kernel's autotuner, which has its function and its configurations.
+    """Run a kernel's source, and return its autotuner, which has its function and its configurations.
 
-    Its file is its name, and is only in memory: Triton writes the file's name into what it compiles.
+    The source is only in memory, under its name: Triton writes the file's name into what it compiles.
     """
     place = f"{kernel.name}.py"
     linecache.cache[place] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), place)
@@ -128,7 +130,7 @@ def loaded_kernel(kernel: Kernel) -> Any:
 
 
 def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
-    """Return the autotuner of a kernel whose source is written into a folder; the interpreter reads it there again."""
+    """Run a kernel's source from a file in a folder, and return its autotuner: the interpreter reads the file again."""
     name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
     with no_gpu_driver():
         place = folder / f"{name}.py"
@@ -159,7 +161,7 @@ def _grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
 
 
 def grid_of(tuner: Any, configuration: Any, numbers: Sequence[Any]) -> tuple[int, int, int]:
-    """Return the grid of a call; `numbers` are its arguments, None of a tensor."""
+    """Return the grid of a call in a configuration; `numbers` are its arguments, None for a tensor."""
     from backprint._torch.inductor import GridExpr
 
     sizes = {**configuration.kwargs, "num_warps": configuration.num_warps, "num_stages": configuration.num_stages}

@@ -45,6 +45,7 @@ def inductor() -> KernelCompiler:
 
 
 def inductor_version() -> str:
+    """Return Inductor's name and version, `inductor 2.13.0`, without the build's suffix such as `+cpu`."""
     return f"inductor {torch.__version__.partition('+')[0]}"
 
 
@@ -53,7 +54,7 @@ ROWS: Mapping[str, Callable[[], KernelCompiler]] = {"inductor": inductor}
 
 
 def kernel_compiler(text: str) -> KernelCompiler:
-    """Return the compiler of a name of the table, of `inductor:SETTING=VALUE[,…]`, or of a function's place."""
+    """Return the compiler that a text names: one in ROWS, `inductor:SETTING=VALUE[,…]`, or the place of a function."""
     if text in ROWS:
         return ROWS[text]()
     name, colon, rest = text.rpartition(":")
@@ -110,7 +111,7 @@ def _setting_of(text: str) -> tuple[str, Any]:
 
 
 def own_compiler(text: str) -> KernelCompiler:
-    """Return a compiler that is a function of the caller's; its module is imported."""
+    """Return a compiler that is a function of the caller's, `file.py:function`, whose module is imported."""
     from backprint.common.factories import find_factory
 
     function = find_factory(text)

@@ -77,7 +77,8 @@ class _RecordedCalls:
 
 
 def _argument_of(value: Any) -> KernelArgument:
-    """Return the record of one argument: the dtype, shape and strides of a tensor, or a number."""
+    """Return the record of one argument: the dtype, shape and strides of a tensor, or the type and value of a
+    number."""
     if isinstance(value, Tensor):
         return KernelArgument(str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
     return KernelArgument(type(value).__name__, value=value)
@@ -91,10 +92,10 @@ class _RecordedKernel:
     recorded: _RecordedCalls
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        """Record a call of a Triton kernel; the stream is no argument of it."""
+        """Record a call of a kernel; the keywords, as the stream, are no arguments of it."""
         self.recorded.add(self.name, args)
 
-    __call__ = run
+    __call__ = run  # C++ kernels are called, Triton's are run
 
 
 class _ExternRecorder(TorchDispatchMode):
@@ -107,6 +108,7 @@ class _ExternRecorder(TorchDispatchMode):
         self.recorded = recorded
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator on meta tensors, and record it, unless it is a view or only gets memory."""
         if isinstance(function, HigherOrderOperator):
             return self.draw(function, args, kwargs or {})
         views = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
@@ -132,11 +134,13 @@ class _ExternRecorder(TorchDispatchMode):
             ) from error
 
     def draw(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Return the results of a draw that saves its random state, or that runs under a saved one."""
+        """Return the results of a draw that saves its random state, or that runs under a saved one, on meta tensors.
+        Such operators are calls of another operator, with its arguments."""
         name = f"torch.ops.higher_order.{function.name()}"
         self.recorded.externs[name] += 1
         match function.name(), args:
             case "run_and_save_rng_state", (operator, *rest):
+                # the saved state, and the draw
                 return torch.empty(0, dtype=torch.uint8, device=META), operator(*rest, **on_meta(kwargs))
             case "run_with_rng_state", (_, operator, *rest):
                 return operator(*rest, **on_meta(kwargs))
@@ -152,7 +156,8 @@ def on_meta(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
-    """Run a wrapper on meta tensors like these inputs, and on their numbers; return its calls."""
+    """Run a wrapper on meta tensors of the forms of these inputs, and on those of them that are numbers; return its
+    calls."""
     recorded = _RecordedCalls()
     namespace = load_wrapper(wrapper, lambda name, types: _RecordedKernel(name, recorded))
     values = [_like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
@@ -164,6 +169,7 @@ def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
 
 
 def _like_on_meta(value: Tensor) -> Tensor:
+    """Return a meta tensor with a tensor's shape, strides and dtype."""
     return _empty_on_meta(value.shape, value.stride(), value.dtype)
 
 
@@ -189,6 +195,7 @@ def load_wrapper(
             return _UnnamedKernel(types)
 
         def wait(self, scope: dict[str, Any]) -> None:
+            """Replace the C++ kernels in a module's names: only there a kernel's name is known."""
             for name, value in list(scope.items()):
                 if isinstance(value, _UnnamedKernel):
                     scope[name] = kernel(name, value.types)
@@ -209,7 +216,8 @@ class _UnnamedKernel:
 
 
 def _lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
-    """Give a result the strides that Inductor expects of it; some operators have others on this device."""
+    """Give a result the strides that Inductor expects of it, in the place of an assertion that it has them: some
+    operators have others on this device. A workspace of a library may have another size."""
     if value is None:
         return
     if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not may_be_workspace(value)):
@@ -245,12 +253,13 @@ def may_be_workspace(value: Any) -> bool:
 
 
 def _empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return an unwritten meta tensor, in the place of a wrapper's allocations."""
     return torch.empty_strided(shape, stride, dtype=dtype, device=META)
 
 
 @contextlib.contextmanager
 def without_gpu() -> Any:
-    """Let a wrapper choose a GPU that is not there."""
+    """Let a wrapper choose a GPU that is not there, as it does before it calls its kernels."""
     with (
         devices_not_switched(),
         mock.patch.object(torch.cuda, "set_device", return_value=None),
@@ -287,8 +296,8 @@ def extracted_graphs(
     """Yield the kernels of a forward and of its backward, one graph at a time; if one is refused, the other is not.
     `ranges` are those of the values of the graphs.
 
-    The backward takes what the forward saves on the target; if the forward cannot be prepared, it takes the saved
-    tensors as they were captured.
+    The backward takes what the forward saves on the target, so a forward is prepared even if only the backward's
+    kernels are asked for; if it cannot be, the backward takes the saved tensors as they were captured.
     """
     compiler = compiler or inductor()
     saved: Mapping[str, PortLayout] = {}
@@ -318,7 +327,7 @@ def extract_one_graph(
     saved: Mapping[str, PortLayout],
     compiler: KernelCompiler,
 ) -> ExtractedGraph:
-    """Return the kernels of one graph; a backward takes saved tensors in these layouts."""
+    """Return the kernels of one graph; a backward takes saved tensors in the layouts `saved`."""
     with lowering_for(target, threads):
         prepared = prepared_graph(graph, target, FORMS if target.device == "cuda" else {}, saved)
         return _extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
@@ -331,7 +340,8 @@ def _extracted_graph(
     compiler: KernelCompiler,
     ranges: Ranges = MappingProxyType({}),
 ) -> ExtractedGraph:
-    """Return the kernels of a prepared graph; `blank` has the facts that they share."""
+    """Return the kernels of a prepared graph; `blank` has the facts that they share. Refuse operators that the target
+    lacks."""
     target = target_named(blank.target)
     refuse_cpu_only(prepared, target)
     outputs = _output_ports(graph, prepared)  # before Inductor rewrites the module
@@ -372,7 +382,8 @@ def record_calls(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler
 def blank_kernel(
     target: KernelTarget, threads: int, direction: str, compiler: KernelCompiler, sample: str = ""
 ) -> Kernel:
-    """Return a Kernel with the facts that all kernels of a graph share."""
+    """Return a Kernel without name and source, with the facts that all kernels of a graph share: `with_origin` fills it
+    in."""
     on_cpu = target.device == "cpu"
     isa = isa_in_use() if on_cpu else ""
     return Kernel(
@@ -402,7 +413,7 @@ def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
 
 
 def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: _RecordedCalls, graph: Graph) -> Kernel:
-    """Return a kernel with its target, its calls, and the operators that it computes."""
+    """Return `blank` with a kernel's name and source, its calls, and the operators that it computes."""
     steps = {step.name: step for step in graph.steps}
     computed = [steps[name] for name in code.steps.get(kernel.name, ()) if name in steps]
     operators = tuple(FusedOperator(step.target, step.name, program_line(step)) for step in computed)
@@ -431,6 +442,7 @@ def _output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, .
 
 
 def _lowered_port(port: Port, value: torch.Tensor | int | float | bool) -> LoweredPort:
+    """Return a port as it is on the target: a tensor, or a number with its value."""
     if not isinstance(value, torch.Tensor):
         return LoweredPort(port.role, port.name, type(value).__name__, value=value)
     return LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))

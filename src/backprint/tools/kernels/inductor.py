@@ -121,6 +121,7 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
         CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: device_properties)},
         triton_support: {"triton_hash_with_backend": lambda: "none"},
     }
+    # they keep what torch reported before, and would keep what it reports now
     caches = (DeviceProperties.create, triton_support.has_triton)
     with contextlib.ExitStack() as patches:
         for place, names in answers.items():
@@ -152,13 +153,13 @@ LIKE: Mapping[Any, int] = MappingProxyType(
 
 
 def result_like(function: Any, *args: Any) -> Tensor:
-    """Return a tensor of the form of an operator's result."""
+    """Return a contiguous tensor of the shape and dtype that an operator's result has, without running the operator."""
     return torch.empty_like(args[LIKE[function]], memory_format=torch.contiguous_format)
 
 
 @contextlib.contextmanager
 def _fake_tensor_rules() -> Iterator[None]:
-    """Let the operators of LIKE run on fake tensors."""
+    """Let the operators of LIKE run on fake tensors, by `result_like`."""
     from backprint._torch.fake import fake_rules
 
     def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -177,7 +178,7 @@ OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 
 @contextlib.contextmanager
 def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
-    """Let Inductor write code for a target."""
+    """Let Inductor write code for a target that need not be there; `threads` are those of C++."""
     _import_inductor()
     settings_of_target = fake_gpu(target) if target.device == "cuda" else _lowering_for_cpu(target, threads)
     with warnings.catch_warnings(), _fake_tensor_rules(), settings_of_target:
@@ -295,7 +296,7 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
 
 @contextlib.contextmanager
 def _lowering_errors() -> Iterator[None]:
-    """Raise a RefusedError that names the operator in place of an error of Inductor."""
+    """Raise a RefusedError that names the operator, in place of any error of Inductor's."""
     try:
         yield
     except BackprintError:
@@ -324,7 +325,7 @@ def _operators_at_work(error: Exception) -> list[str]:
 
 
 def nodes_of(value: Any) -> list[fx.Node]:
-    """Return the graph's nodes that a value of Inductor stands for."""
+    """Return the graph's nodes that a value in a frame of Inductor stands for; none for other values."""
     from backprint._torch.inductor import BaseSchedulerNode, aggregate_origins
 
     if isinstance(value, BaseSchedulerNode):
@@ -342,12 +343,15 @@ class _KernelParts:
 
 @contextlib.contextmanager
 def _record_steps() -> Iterator[_KernelParts]:
-    """Record, for each kernel that Inductor writes, the steps that it computes."""
+    """Record, for each kernel that Inductor writes, its steps and nodes, by patching the methods that give it its
+    name."""
     from backprint._torch.inductor import BaseSchedulerNode, CppScheduling, TritonScheduling
 
     parts = _KernelParts()
 
     def noting(define: Callable[..., str]) -> Callable[..., str]:
+        """Return `define_kernel` of a writer, which notes what the kernel is made of under the name that it returns."""
+
         def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
             name = define(self, source, nodes, *args)
             parts.computed[name] = tuple(dict.fromkeys([*parts.computed.get(name, ()), *steps_of(nodes)]))
@@ -365,7 +369,7 @@ def _record_steps() -> Iterator[_KernelParts]:
 
 @contextlib.contextmanager
 def _refusals_to_fuse() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
-    """Record why Inductor makes no one kernel of two sets of nodes."""
+    """Record why Inductor does not fuse two sets of nodes; it names a set by its nodes, joined by `_`."""
     from backprint._torch.inductor import WhyNoFuse
 
     refusals: list[tuple[frozenset[str], frozenset[str], str]] = []
@@ -383,6 +387,8 @@ def steps_of(nodes: Any) -> list[str]:
     from backprint._torch.inductor import aggregate_origins
 
     origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
+    # the order of the graph, which `aggregate_origins` does not keep
     places = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
     origins.sort(key=lambda origin: places.get(origin, len(places)))
+    # written by `_name_sources` in prepare
     return [name for origin in origins for name, _ in origin.meta.get("source_fn_stack", ())[-1:]]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """The function of a file by ports: its arguments and results in order, and which of them have a gradient."""
+    """The function of a file by ports of the program: its arguments and results in order. `gradients` says of each
+    argument whether it has a gradient, and `tangents` of each result whether a gradient flows back through it."""
 
     inputs: tuple[str, ...]
     gradients: tuple[bool, ...]
@@ -72,13 +73,14 @@ class Lowered(ABC):
         """Run the file in a process of its own, and compare outputs and gradients with the program in eager."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the source into a file."""
+        """Write the source into a file; return its path."""
         place = Path(path)
         place.write_text(self.source, encoding="utf-8")
         return place
 
     def load(self) -> types.ModuleType:
-        """Return the source as a Python module."""
+        """Run the source, and return it as a Python module."""
+        # a name for tracebacks, and for triton, which reads a function's source by it
         file = f"<lowered {self.name} {abs(hash(self.source)):x}>"
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
         module = types.ModuleType(f"lowered_{self.name}")
@@ -101,6 +103,8 @@ class Lowered(ABC):
         signature, face = self.capture.signature, self.face
 
         def forward(*args: Any, **kwargs: Any) -> Any:
+            """Run the kernels on the program's arguments; return its result in the program's form. Refuse inputs that
+            they cannot run on."""
             named = state_of(module) | dict(self.capture.origin.constants) | arguments(self.capture, args, kwargs)
             if missing := [port for port in face.inputs if port not in named]:
                 raise UsageError(f"{self.name} needs {', '.join(missing)}")
@@ -124,7 +128,7 @@ class Lowered(ABC):
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things in words."""
+    """Return a number of things in words: `1 kernel`, `2 kernels`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 

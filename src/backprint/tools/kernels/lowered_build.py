@@ -31,7 +31,8 @@ class BuiltFunction:
 def built_function(
     function: Any, name: str, types: Mapping[str, str], constants: Mapping[str, Any], warps: int, capability: int
 ) -> BuiltFunction:
-    """Return a kernel, compiled: `types` are those of its arguments, and `constants` values of those that have one."""
+    """Return a kernel of a file, compiled: `types` are those of its arguments, and `constants` the values of those that
+    are constants. Refuse in a process where Triton interprets kernels."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
     from triton.backends.compiler import GPUTarget
@@ -43,7 +44,7 @@ def built_function(
     options = {"num_warps": warps}
     with cache_of_ours(), files_by_package():
         source = ASTSource(function, signature, places)
-        compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)  # 32 threads are a warp
     registers, spilled = resources(compiled.asm["cubin"])
     return BuiltFunction(name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
 
@@ -60,5 +61,6 @@ def resources(cubin: bytes) -> tuple[int | None, int | None]:
         file.write(cubin)
         file.flush()
         text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    # what spills is on the stack: `REG:32 STACK:8 SHARED:0 ...`
     match = re.search(r"REG:(\d+) STACK:(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (None, None)

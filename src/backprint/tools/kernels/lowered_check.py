@@ -28,7 +28,7 @@ from backprint.tools.kernels.loops.call import call_of, inputs_by_port
 from backprint.tools.kernels.lowered import Lowered
 
 SEED = 7
-"""The seed of what a program draws."""
+"""The seed before every run of eager, so that a program draws the same numbers in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class LoweredCheck:
         """The row that is furthest from eager, for what is allowed."""
         return max(
             self.rows,
+            # a difference that is NaN is the furthest
             key=lambda row: float("inf") if row.difference != row.difference else row.difference / (row.allowed or 1.0),
         )
 
@@ -97,11 +98,13 @@ def compared(lowered: Lowered, cases: Sequence[Case], timeout: float) -> Lowered
 
 
 def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> LoweredRow:
-    """Return how far a result is from eager in float64, where that is known, else from eager."""
+    """Return how far a result is from eager in float64, where that is known, and else from eager. A missing result, or
+    one of another shape or dtype, is infinitely far."""
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
         return LoweredRow(case.size, port, float("inf"), 0.0)
     if not (eager.is_floating_point() or eager.is_complex()):
         return LoweredRow(case.size, port, float((result != eager).any()), 0.0)
+    # "output" or "gradient": the largest number of all tensors of that kind
     kind = port.partition(" ")[0]
     largest = max(size_of(value) for name, value in case.results.items() if name.partition(" ")[0] == kind)
     rounded = [results[port] for results in case.nudged if port in results]
@@ -115,7 +118,8 @@ def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> Lower
 
 
 def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDGES) -> Case:
-    """Return the program on these inputs, run in eager, and on as many that differ in their last bit."""
+    """Return the results of eager on these inputs, on `nudges` others that differ in their last bit, and in float64
+    where the program runs in it."""
     call = call_of(given)
     args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
@@ -162,7 +166,7 @@ def widened(value: Any) -> Any:
 
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the inputs of the program by port."""
+    """Return the inputs of the file's function by port, in its order."""
     named = inputs_by_port(function, lowered.capture, args, kwargs)
     return {port: named[port] for port in lowered.face.inputs}
 
@@ -175,7 +179,8 @@ def run_eager(
     inputs: Mapping[str, Tensor],
     tangents: Sequence[Tensor | None] | None,
 ) -> tuple[dict[str, Tensor], list[Tensor | None]]:
-    """Return outputs and gradients of the program, and the tangents."""
+    """Run the program and its gradients; return these by "output " or "gradient " and their port, and the tangents,
+    which are drawn if None. Makes the leaves among the inputs require grad, where they have a gradient."""
     face = lowered.face
     torch.manual_seed(SEED)
     wanted = {port: inputs[port] for port, gradient in zip(inputs, face.gradients, strict=True) if gradient}
@@ -198,14 +203,14 @@ def run_eager(
 
 
 def _drawn_tangents(lowered: Lowered, outputs: Sequence[Tensor]) -> Iterator[Tensor | None]:
-    """Yield a tangent for each output that has one."""
+    """Yield a tangent for each output that has one, None for the others; always the same ones for the same shapes."""
     generator = torch.Generator().manual_seed(1)
     for output, has_tangent in zip(outputs, lowered.face.tangents, strict=True):
         yield torch.randn(output.shape, generator=generator).to(output) if has_tangent else None
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """Return the tensors of a program's result, in order."""
+    """Return the tensors of a program's result, in order, from tuples, lists and dicts in one another."""
     if isinstance(value, Tensor):
         return [value]
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
@@ -216,8 +221,8 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], graphs: bool = False) -> Case:
-    """Return the captured program on these values: itself, where it is still there, and else, or if asked, its
-    graphs."""
+    """Return the results of the captured program on these values, and on others that differ in their last bit: of the
+    program itself, if it is still alive, and else, or if `graphs`, of the captured graphs."""
     results_of = results_of_graphs if graphs or not lowered.capture.origin.alive else _results_of_program
     pair, face = lowered.capture.pairs[0], lowered.face
     inputs = [values[port.name] for port in pair.forward.inputs]
@@ -239,7 +244,7 @@ def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], g
 def _results_of_program(
     lowered: Lowered, values: Mapping[str, Tensor], tangents: Sequence[Tensor | None]
 ) -> dict[str, Tensor]:
-    """Return outputs and gradients of the captured program on these values."""
+    """Return outputs and gradients of the captured program on these values: twin of `results_of_graphs`."""
     origin, face = lowered.capture.origin, lowered.face
     named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
     step = origin.run_step(values, named or None)
@@ -250,7 +255,7 @@ def _results_of_program(
 def results_of_graphs(
     lowered: Lowered, values: Mapping[str, Tensor], tangents: Sequence[Tensor | None]
 ) -> dict[str, Tensor]:
-    """Return outputs and gradients of the captured graphs on these values."""
+    """Return outputs and gradients of the captured graphs on these values: twin of `_results_of_program`."""
     pair, face = lowered.capture.pairs[0], lowered.face
     named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
     keys = ((port.role, port.name) for port in pair.forward.outputs)
@@ -275,7 +280,8 @@ def _wanted_gradients(
 def _gradients_of_graph(
     pair: Pair, forward: Mapping[tuple[str, str], Any], tangents: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the gradients of the captured backward."""
+    """Yield the gradients of the captured backward, by the input's port; `forward` has the forward's results by role
+    and name."""
     if pair.backward is None:
         return
     values = [
@@ -287,7 +293,8 @@ def _gradients_of_graph(
 
 
 def values_of_steps(graph: Graph, inputs: Sequence[Tensor], names: Collection[str]) -> dict[str, Tensor]:
-    """Return the values of some steps of a graph that draws as eager did in the cases."""
+    """Return the values of some steps of a graph, which draws with the seed of the cases, so that these are the numbers
+    that eager drew there."""
     values: dict[str, Tensor] = {}
 
     def keep(which: Graph, name: str, value: Any) -> None:
@@ -307,7 +314,8 @@ RUNNER = "backprint.tools.kernels.lowered_run"
 
 
 def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
-    """Run the file on cases in a process of its own; return its results by port."""
+    """Run the file on cases in a process of its own; return its results by port for each. Refuse where the process does
+    not finish."""
     face = lowered.face
     is_cpu = all(tensor.device.type == "cpu" for case in cases for tensor in case.inputs.values())
     for package in ("triton", *(("numpy",) if is_cpu else ())):  # numpy for Triton's interpreter

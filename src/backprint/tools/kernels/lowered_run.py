@@ -1,6 +1,9 @@
 """The process that runs a file that was lowered: it is sent inputs and tangents, and sends outputs and gradients.
 
 python -P -m backprint.tools.kernels.lowered_run LINE PARENT FILE NAME MEMORY MEMORY
+
+FILE is the file, NAME its function; the memories, shared with the parent, are file descriptors: for inputs, and for
+results.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ def _interpret_as_a_gpu() -> None:
 
 
 def _results(function: Callable[..., Any], values: Sequence[Any], places: Sequence[int | None]) -> list[Any]:
-    """Return outputs and gradients. Inputs are the first of `values`; `places` says which is each output's tangent."""
+    """Return outputs and gradients. `values` are the inputs, and then the tangents; `places` says for each output where
+    its tangent is among them, None for one without."""
     count = len(values) - sum(place is not None for place in places)
     outputs = function(*values[:count])
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)

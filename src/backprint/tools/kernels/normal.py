@@ -29,6 +29,7 @@ VERSION = "2"
 """Of normal forms; hashes of two versions are never the same."""
 
 WORD = re.compile(r"[A-Za-z_]\w*")
+"""A name in a text."""
 
 NUMBER = re.compile(r"(?<![%\w.])\.?\d(?:[eE][-+]|[\w.])*")
 """A number in a normal form. `%7` is a name, and so is `int64_t`."""
@@ -55,6 +56,7 @@ class NormalForm:
 
 
 def _digest(*texts: str) -> str:
+    """Return a hash of texts and VERSION; they are joined by a character that no source has."""
     return hashlib.sha256("\0".join((VERSION, *texts)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -115,7 +117,8 @@ def is_setup(statement: ast.stmt) -> bool:
 
 
 def _take_metadata(decorator: ast.Call) -> Iterator[str]:
-    """Leave in Inductor's decorator what changes the program; yield what depends on sizes, which is taken out too."""
+    """Leave in Inductor's decorator what changes the program, and take out the rest; yield of that what depends on
+    sizes."""
     kept = []
     for keyword in decorator.keywords:
         match keyword:
@@ -158,6 +161,7 @@ class _Renamer(ast.NodeTransformer):
         keywords = {node.arg for node in ast.walk(module) if isinstance(node, ast.keyword)}
         nodes = [node for mark in main.decorator_list for node in ast.walk(mark) if isinstance(node, ast.Constant)]
         texts = {node.value for node in nodes if isinstance(node.value, str)}
+        # a text that is one word is the name of a parameter; in longer texts, words stay
         self.staying = keywords | {word for text in texts for word in WORD.findall(text) if word != text}
         for node in module.body:
             match node:
@@ -178,6 +182,7 @@ class _Renamer(ast.NodeTransformer):
             self.declare(name)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # the name is ast's
+        """Number a function's parameters and variables, which are names inside of it alone, and rename it."""
         outside, count = dict(self.names), self.count
         arguments = node.args
         inside = (child for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store))
@@ -194,15 +199,17 @@ class _Renamer(ast.NodeTransformer):
         node.body = [statement for statement in node.body if not is_setup(statement)] or [ast.Pass()]
         self.generic_visit(node)
         node.name = outside.get(node.name, node.name)
-        self.names, self.count = outside, count
+        self.names, self.count = outside, count  # the next function's variables have these numbers again
         return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
+        """Rename a parameter."""
         self.generic_visit(node)
         node.arg = self.names.get(node.arg, node.arg)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Rename a name that has a number or a full name."""
         return ast.Name(self.names.get(node.id, node.id), node.ctx)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
@@ -216,6 +223,7 @@ class _Renamer(ast.NodeTransformer):
 # ------------------------------------------------------------------ C++
 
 INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
+"""A line that is left out: where Inductor's headers lie is no part of the program."""
 
 TYPES = re.compile(r"auto|half|bfloat16|float8_\w+|Half|BFloat16")
 """Types that are no keywords of C++."""
@@ -230,11 +238,11 @@ Token = tuple[object, str]
 
 
 def _cpp_program(source: str) -> str:
-    """Return the tokens of a C++ kernel, the names that it declares as numbers."""
+    """Return the tokens of a C++ kernel with the names that it declares as numbers, in the order of their first use."""
     tokens: list[Token] = []
     for kind, text in CppLexer().get_tokens(INCLUDE.sub("", source)):
         if text == ":" and tokens and tokens[-1][1] == ":":
-            tokens[-1] = (kind, "::")
+            tokens[-1] = (kind, "::")  # Pygments splits it
         elif kind in Comment.Preproc or not (kind in Whitespace or kind in Comment or not text.strip()):
             tokens.append((kind, text))
     names: dict[str, str] = {}
@@ -253,8 +261,8 @@ def _cpp_program(source: str) -> str:
 
 
 def _is_declared(tokens: Sequence[Token], place: int, names: dict[str, str]) -> bool:
-    """Whether the name at a place is declared there: it follows a type. `names` are declared names, which are no
-    types."""
+    """Whether the name at a place is declared there: a type stands before it. `names` are declared already, so they are
+    no types."""
     before = place - 1
     while before > 0 and tokens[before][1] in MARKS:
         before -= 1
@@ -265,7 +273,7 @@ def _is_declared(tokens: Sequence[Token], place: int, names: dict[str, str]) -> 
 
 
 def _is_template(tokens: Sequence[Token], place: int, names: dict[str, str]) -> bool:
-    """Whether a `>` closes the arguments of a template, as in `Vectorized<float> tmp0`, and does not compare."""
+    """Whether a `>` ends the arguments of a template, as in `Vectorized<float> tmp0`, and is no comparison."""
     depth = 0
     for index in range(place, 0, -1):
         text = tokens[index][1]

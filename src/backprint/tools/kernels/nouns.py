@@ -20,7 +20,9 @@ ISAS: Mapping[str, str] = MappingProxyType({"avx2": "VecAVX2", "avx512": "VecAVX
 
 @dataclass(frozen=True, slots=True)
 class _GpuFacts:
-    """The facts of a GPU that a compiler reads, from the data sheet of the first product with this capability."""
+    """The facts of a GPU that a compiler reads, from the data sheet of the first product with this capability: how many
+    multiprocessors it has, and their threads; and bytes of shared memory of a block and of a multiprocessor, of memory,
+    and of the L2 cache."""
 
     multiprocessors: int
     threads_of_multiprocessor: int
@@ -267,6 +269,7 @@ class CaptureKernels:
     compiler: str = "inductor"
 
     def __iter__(self) -> Iterator[Kernel]:
+        """Yield the kernels of all graphs."""
         return (kernel for graph in self.graphs for kernel in graph.kernels)
 
     def check(self, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:

@@ -77,10 +77,12 @@ def _add_after_inputs(name: str, steps: Mapping[str, Step], ordered: dict[str, S
 aten = torch.ops.aten
 
 MASKS = ("bool", "uint8")
+"""Dtypes of an index that is a mask and not places."""
 
 
 def use_captured_sizes(module: fx.GraphModule) -> str:
-    """Give operators the sizes of the capture, from the nodes' annotations; return a note that names them."""
+    """Replace the operators in SIZED by functions that take the shape that the result had at capture; return a note
+    that names them, or ''."""
     operators: dict[str, None] = {}
     for node in module.graph.nodes:
         spec = node.meta.get("spec")
@@ -94,25 +96,26 @@ def use_captured_sizes(module: fx.GraphModule) -> str:
 
 
 def _has_one_mask(node: fx.Node) -> bool:
-    """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
+    """Whether a mask is the only index of a call, but for indices of one element, which broadcast: then the result's
+    shape says how many places the mask has."""
     specs = [argument.meta.get("spec") for argument in node.args[1] if isinstance(argument, fx.Node)]
     kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
     return kinds == [True]
 
 
 def nonzero(value: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the places that are not zero: as many as the shape says."""
+    """Return the places that are not zero: `shape[0]` of them."""
     return aten.nonzero_static(value, size=shape[0])
 
 
 def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the values at the places of a mask."""
+    """Return the values at the places of a mask: `shape[0]` of them."""
     value, mask = torch.broadcast_tensors(value, mask)
     return value.reshape(-1)[nonzero(mask.reshape(-1), shape).squeeze(1)]
 
 
 def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
-    """Return the values at indices; the mask among them stands for its places."""
+    """Return the values at indices, with the places of the mask among them in the place of the mask."""
     places: list[Tensor | None] = []
     for one_index in indices:
         if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
@@ -123,13 +126,14 @@ def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int])
 
 
 def _first_indexed(indices: Sequence[Tensor | None]) -> int:
-    """Return the dimension of a result that the indices take: the first, if they do not lie together."""
+    """Return the dimension of a result in which the indices' own dimensions begin: 0, if the indices are not next to
+    one another."""
     places = [place for place, one_index in enumerate(indices) if one_index is not None]
     return places[0] if places[-1] - places[0] == len(places) - 1 else 0
 
 
 def repeat_interleave(repeats: Tensor, shape: Sequence[int], output_size: int | None = None) -> Tensor:
-    """Return each place as often as `repeats` says."""
+    """Return each place as often as `repeats` says, `shape[0]` in all; `output_size` of the call is not needed."""
     return aten.repeat_interleave.Tensor(repeats, output_size=shape[0])
 
 
@@ -148,8 +152,8 @@ SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
 
 
 def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
-    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and values computed
-    from them have another dtype than in eager."""
+    """Return ones and zeros in the dtype of the argument: torch's own decomposition returns booleans, and eager does
+    not."""
     return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
 
 
@@ -158,7 +162,7 @@ DRAWS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
 
 
 NUMBERS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
-"""Kinds of numbers that sizes make -> Python's."""
+"""Kinds of numbers in a ScalarSpec, which are computed of sizes -> Python's types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,7 @@ class Tracing(fx.Interpreter):
         self.extra_traceback = False  # the message has the node
 
     def run_node(self, n: fx.Node) -> Any:
+        """Run a node; raise RefusedError with the node's name in the place of an error."""
         called = f"{operator_of(n)} ({n.name})"
         try:
             return super().run_node(n)
@@ -256,12 +261,13 @@ class Tracing(fx.Interpreter):
 
 
 def operator_of(node: fx.Node) -> str:
-    """Return the name of the operator that a node calls, or of its form."""
+    """Return the name of the operator that a node calls, or of the function that stands for it."""
     return str(node.target) if isinstance(node.target, OpOverload) else getattr(node.target, "__name__", "")
 
 
 def _name_sources(module: fx.GraphModule) -> None:
-    """Name each node as the source of the nodes that are made of it: Inductor writes the names beside its kernels."""
+    """Name each node as the source of the nodes that it is decomposed into: `steps_of` in inductor reads the names
+    back."""
     for node in module.graph.nodes:
         if node.op == "call_function":
             node.meta = {name: value for name, value in node.meta.items() if name == "stack_trace"}
@@ -277,17 +283,18 @@ FUNCTIONAL: Mapping[Any, Any] = {
 """Draws into a tensor -> draws that return a new one."""
 
 DEFAULTS: Mapping[Any, tuple[float, ...]] = {aten.bernoulli_.float: (0.5,)}
-"""The probability, where a call leaves it out and the other operator asks for it."""
+"""Arguments that a call may leave out, but not a call of the operator in FUNCTIONAL: the probability."""
 
 
 NEW = frozenset(
     "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
 )
-"""Operators whose result is a tensor of its own."""
+"""Operators whose result is a new tensor: nothing else has its memory."""
 
 
 def _draw_into_new_tensors(module: fx.GraphModule) -> None:
-    """Replace draws into a tensor, under a saved random state, by draws that return a new tensor.
+    """Replace draws into a tensor, under a saved random state, by draws that return a new tensor; refuse those whose
+    tensor was there before.
 
     Inductor takes the result of such a call for a new tensor, and reuses the memory of its argument.
     """
@@ -295,6 +302,7 @@ def _draw_into_new_tensors(module: fx.GraphModule) -> None:
     order = {node: place for place, node in enumerate(module.graph.nodes)}
     for node in list(module.graph.nodes):
         first = keeping.index(node.target) if node.op == "call_function" and node.target in keeping else None
+        # the arguments are (state, operator, ...) under a saved state, and (operator, ...) where it is saved
         operator = node.args[1 - first] if first is not None else None
         if not getattr(schema_if_any(operator), "is_mutable", False):
             continue
@@ -313,20 +321,20 @@ def _draw_into_new_tensors(module: fx.GraphModule) -> None:
 
 
 def _sizes_note(sizes: Mapping[str, int]) -> str:
-    """Return a note with the sizes for which a graph with symbols is lowered."""
+    """Return a note with the sizes for which a graph with symbols is lowered; '' if it has none."""
     return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
         sizes
     )
 
 
 def _guards_note(graph: Graph) -> str:
-    """Return a note with the number of guards, which the kernels do not check."""
+    """Return a note with the number of guards, which the kernels do not check; '' if there are none."""
     count = sum(step.is_guard for step in graph.steps)
     return f"{count} guards are left out: check them before these kernels are called" if count else ""
 
 
 def move_to_device(module: fx.GraphModule, device: torch.device) -> str:
-    """Make a graph create its tensors on a device; return a note with the number of calls that named another."""
+    """Make a graph create its tensors on a device; return a note with the number of calls that named another, or ''."""
     count = 0
     for node in module.graph.nodes:
         args, kwargs = pytree.tree_map(lambda value: on_device(value, device), (node.args, dict(node.kwargs)))
@@ -337,11 +345,13 @@ def move_to_device(module: fx.GraphModule, device: torch.device) -> str:
 
 
 def on_device(value: Any, device: torch.device) -> Any:
+    """Return the device for another device than meta; other values as they are."""
     return device if isinstance(value, torch.device) and value.type != "meta" else value
 
 
 def _fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], sizes: Mapping[str, int]) -> Any:
-    """Return an input of a graph as a fake tensor on the device; a number that is made of sizes as it was captured."""
+    """Return an input of a graph as a fake tensor on the device, or as a number if it is one that sizes make; refuse
+    others."""
     spec = port.spec
     if isinstance(spec, ScalarSpec) and spec.kind in NUMBERS and spec.expression and known(spec.expression, sizes):
         return NUMBERS[spec.kind](evaluate(spec.expression, sizes))
@@ -359,7 +369,7 @@ def _fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout
 
 
 def _symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], symbols: Examples) -> Any:
-    """Return an input of a graph as a fake tensor on the device, or as a number, of symbolic sizes."""
+    """Return an input of a graph with symbolic sizes: a fake tensor on the device, or a size; refuse others."""
     spec = port.spec
     if isinstance(spec, ScalarSpec) and spec.kind == "SymInt" and spec.expression:
         return symbols.size(spec.expression)

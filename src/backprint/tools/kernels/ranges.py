@@ -84,7 +84,7 @@ class Memory:
     """Tensors that must live while memory is told apart by its number."""
 
     def of(self, value: Any) -> int | None:
-        """Return the memory of an argument."""
+        """Return a number for the memory of an argument, None for a number."""
         if not isinstance(value, Tensor):
             return None
         self.kept.append(value)
@@ -92,7 +92,8 @@ class Memory:
 
 
 def with_ranges(kernels: Sequence[Kernel], memory: Memory, graph: Graph, ranges: Ranges) -> tuple[Kernel, ...]:
-    """Return kernels with the ranges of their arguments."""
+    """Return kernels with the ranges of their arguments, as far as they are known: from the inputs until a call writes
+    into their memory (`before`), and from the outputs after the last call that does (`after`, walked backwards)."""
     locals_in = [port.local for port in graph.inputs]
     locals_out = [value.name if isinstance(value, Ref) else "" for value in graph.results]
     if not ranges or (len(memory.inputs), len(memory.outputs)) != (len(locals_in), len(locals_out)):
@@ -119,7 +120,7 @@ def with_ranges(kernels: Sequence[Kernel], memory: Memory, graph: Graph, ranges:
 
 
 def _known(places: Sequence[int | None], names: Sequence[str], graph: Graph, ranges: Ranges) -> dict[int | None, Range]:
-    """Return the range of each memory that holds one known value: two values in one memory have none."""
+    """Return the range of each memory that holds one known value; where two values share a memory, it is left out."""
     known: dict[int | None, Range] = {}
     shared = {place for place in places if places.count(place) > 1}
     for place, name in zip(places, names, strict=True):
@@ -129,7 +130,7 @@ def _known(places: Sequence[int | None], names: Sequence[str], graph: Graph, ran
 
 
 def _writes(kernel: Kernel) -> list[bool]:
-    """Return of each argument of a kernel whether the kernel may write into it."""
+    """Return for each argument of a kernel whether the kernel may write into it; of C++, by its declared types."""
     if kernel.language == "triton":
         return [use.writes for use in parameter_uses(kernel)]
     types = kernel.declared.strip("[]").split(", ") if kernel.declared else []
@@ -144,6 +145,7 @@ def _written(written: Mapping[str, Sequence[bool]], name: str, places: Sequence[
 
 
 def _call_with_ranges(call: KernelCall, ranges: Sequence[Range | None]) -> KernelCall:
+    """Return a call with the ranges of its arguments, None where one is not known."""
     arguments = tuple(
         argument if span is None else replace(argument, low=span[0], high=span[1])
         for argument, span in zip(call.arguments, ranges, strict=True)

@@ -35,6 +35,7 @@ def _compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> Kern
     """Return the kernel that a call of AsyncCompile compiles."""
     language, position = COMPILED[method]
     match call.args[: position + 1]:
+        # triton(name, source), cpp_pybinding(types, source), cpp(source)
         case [ast.Constant(value=str(title)), ast.Constant(value=str(source))]:
             return Kernel(language, title, source)
         case [ast.List() as types, ast.Constant(value=str(source))]:

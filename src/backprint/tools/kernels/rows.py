@@ -86,7 +86,7 @@ def write_rows(folder: Path, rows: Iterable[KernelRow]) -> None:
 
 
 def read_rows(folder: Path) -> Iterator[KernelRow]:
-    """Yield the rows of the `kernels.jsonl` of a folder."""
+    """Yield the rows of the `kernels.jsonl` of a folder; refuse a line that is none."""
     for number, line in enumerate((folder / FILE).read_text("utf-8").splitlines(), 1):
         try:
             yield from_plain(KernelRow, json.loads(line))
@@ -130,7 +130,7 @@ def grouped(kernels: Iterable[H], ignore_sizes: bool = False) -> dict[str, list[
 
 
 def summary_lines(rows: Sequence[KernelRow]) -> Iterator[str]:
-    """Yield how many kernels and programs there are, how the directions share them, and which are used most."""
+    """Yield how many kernels, programs and structures there are, and how the directions share the programs."""
     programs = grouped(rows)
     samples = len({row.sample for row in rows})
     uses = f" ({len(rows) / len(programs):.2f} uses each)" if programs else ""

@@ -44,6 +44,7 @@ SUFFIXES = {"triton": "py", "cpp": "cpp"}
 """The suffix of a kernel's file, by language."""
 
 NOT_TIMED = "not timed"
+"""How the line of a kernel begins that could not be timed: `work` counts the others."""
 
 
 def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
@@ -52,7 +53,7 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
     Returns a line for each kernel that was timed.
     """
     place = folder / kernels.target.name.replace(":", "_")
-    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")  # renamed when it is complete
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)

@@ -35,7 +35,7 @@ def is_here(target: KernelTarget) -> bool:
 
 
 def times_of(kernel: Kernel) -> KernelTimes:
-    """Time a Triton kernel in every configuration; raise RefusedError where that cannot be."""
+    """Time a Triton kernel in every configuration; refuse kernels in C++, and those for a GPU that is not here."""
     if kernel.language != "triton":
         raise RefusedError(
             f"{kernel.name} is written in {kernel.language}: only Triton kernels have configurations to "
@@ -55,11 +55,13 @@ def times_of(kernel: Kernel) -> KernelTimes:
 
 
 def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
-    """Run a stand-alone file that times itself; return its times."""
+    """Run a command, which is a stand-alone file that times itself; return its times. Refuse a run that ends
+    otherwise."""
     end = run_command(command, TIMEOUT)
     if not end.ended_well:
         raise RefusedError(f"{kernel.name}: its timing was not finished: {end.account}")
     lines = end.printed.strip().splitlines() or ["nothing was said"]
+    # its last line of JSON: a kernel may print others
     output = next((line for line in reversed(lines) if line.startswith("{")), lines[-1])
     try:
         return read_times(kernel, json.loads(output))
@@ -68,7 +70,8 @@ def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
 
 
 def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:
-    """Return times of a kernel; raise where they are not one for each call and configuration."""
+    """Return times of a kernel from the JSON of its file; refuse them unless there is one for each call and
+    configuration."""
     rows = tuple(tuple(map(float, row)) for row in known["microseconds"])
     calls, places = unique_calls(kernel), len(kernel.configurations)
     if len(rows) != len(calls) or any(len(row) != places for row in rows):

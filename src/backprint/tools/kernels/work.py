@@ -34,7 +34,7 @@ def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def gather_kernels(out: Path, options: Mapping[str, Any]) -> bool:
-    """Write OUT/kernels.jsonl at the end of a run; no sample must be done again."""
+    """Write OUT/kernels.jsonl at the end of a run; return False: no sample must be done again."""
     from backprint.tools.jobs.ledger import NAME, Ledger
 
     with Ledger.reading(out / NAME) as ledger:
@@ -79,7 +79,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
 
 
 def _check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str]:
-    """Check kernels; return the verdict of each graph, and add a line for each that is not good."""
+    """Check kernels; return the word of each graph's Verdict, and add a line to `remarks` for each that is not good."""
     verdicts = verdicts_of_kernels(kernels)
     remarks += [
         f"{kernels.target.name}: {verdict.name}: {verdict.verdict}: {verdict.detail}"
@@ -90,8 +90,8 @@ def _check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str
 
 
 def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str]:
-    """Return the worst word for the captured backwards as a column, and add a line for each that is not the
-    derivative."""
+    """Return the worst word for the captured backwards as a column, and add a line to `remarks` for each that is not
+    the derivative."""
     derivatives = derivatives_of_pairs(capture)
     remarks += [
         one_line(f"{title} as captured: {derivative.word}: {derivative.detail}")
@@ -103,7 +103,7 @@ def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str
 
 
 def _read_sample(task: Task, options: Mapping[str, Any]) -> Capture:
-    """Return the Capture of a sample; a sample of others is captured first."""
+    """Return the Capture of a sample; a sample in another format than Backprint's is captured first."""
     from backprint import api
     from backprint.tools.target import capture_target, read_target
 

@@ -38,8 +38,10 @@ TORCHS = (
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
 RESHAPES = (aten.view.default, aten._unsafe_view.default)
+"""Views of another shape, which only some strides allow."""
 
 HANDS_THROUGH = (aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default)
+"""Operators that return their argument's values as they are: `lower` leaves them out."""
 
 
 @functools.cache
@@ -62,9 +64,11 @@ def name_of(operator: Any) -> str:
 def lower(
     module: fx.GraphModule, inputs: Sequence[Any], thorough: bool = False, more: Mapping[Any, Any] = NONE
 ) -> fx.GraphModule:
-    """Return a graph that computes the same from such inputs, without operators that exchange formats lack.
+    """Return a graph that computes the same from such inputs, without operators that exchange formats lack. Refuse one
+    that draws or that writes into an input.
 
-    `more` has forms for one format in place of the usual ones.
+    `more` has forms for one format in place of the usual ones; `thorough` decomposes all that is not in torch's core
+    set.
     """
     refuse_draws(module)
     traced = fx.GraphModule(module, copy.deepcopy(module.graph))
@@ -87,7 +91,8 @@ def lower(
 
 
 def _write_dtypes(module: fx.GraphModule) -> None:
-    """Write the dtype of each tensor that is made of numbers: a format may have another default than torch."""
+    """Write the dtype into calls that make a tensor of numbers without one: a format may have another default than
+    torch."""
     for node in module.graph.nodes:
         options = [argument.name for argument in getattr(_node_schema(node), "arguments", ()) if argument.kwarg_only]
         if "dtype" in options and not node.all_input_nodes and node.kwargs.get("dtype") is None:
@@ -100,12 +105,12 @@ def writes(module: fx.GraphModule) -> list[Any]:
 
 
 def _node_schema(node: fx.Node) -> Any:
-    """Return the schema of a node's operator, or None."""
+    """Return the schema of a node's operator; None if it calls none."""
     return schema_if_any(node.target)
 
 
 def replace_views(module: fx.GraphModule) -> None:
-    """Replace views by reshapes, which do not depend on strides; but no view of memory that the graph writes into."""
+    """Replace views by reshapes, which do not depend on strides, but for views of memory that the graph writes into."""
     nodes = list(module.graph.nodes)
     written = {_owner_of(source) for node in nodes if _writes_into(node) for source in node.all_input_nodes}
     for node in nodes:
@@ -115,7 +120,7 @@ def replace_views(module: fx.GraphModule) -> None:
 
 
 def _owner_of(node: fx.Node) -> fx.Node:
-    """Return the node whose memory a view shows; of another node, itself."""
+    """Return the node whose memory a view shows, through views of views; another node itself."""
     while any(value.alias_info for value in getattr(_node_schema(node), "returns", ())) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node

@@ -51,7 +51,7 @@ CPU = torch.default_generator
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the generators of the CPU and of the GPUs that are in use."""
+    """Seed the generators of the CPU and of the GPUs that are in use; faster than `torch.manual_seed`."""
     CPU.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
@@ -94,7 +94,7 @@ FORM_ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class _OutsideDraws:
-    """A graph whose last inputs are random draws, and the function that draws them."""
+    """A graph whose last inputs are random draws, and the function that draws them, in their order."""
 
     module: fx.GraphModule
     draw: Callable[[], Sequence[Tensor]]
@@ -109,6 +109,7 @@ def take_out_draws(module: fx.GraphModule) -> _OutsideDraws | None:
     if not any(map(draws, nodes)) or any(draws(node) and node not in value_free for node in nodes):
         return None
     outside = [node for node in nodes if node in value_free and node in drawing_nodes]
+    # those that the rest of the graph uses become inputs, behind the others
     returned = [node for node in outside if any(user not in outside for user in node.users)]
     prelude = _prelude_of(without_draws, [node for node in nodes if node in value_free], returned)
     ports = [node for node in nodes if node.op == "placeholder"][-1:]
@@ -145,7 +146,7 @@ def _nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
 
 
 def values_read(node: fx.Node) -> list[fx.Node]:
-    """Return the nodes whose values a node reads."""
+    """Return the nodes whose values a node reads: all its inputs, but for one of which it reads the form alone."""
     form = node.args[0] if node.args and _reads_form_only(node) else None
     return [source for source in node.all_input_nodes if source is not form]
 
@@ -171,7 +172,8 @@ def _nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
 
 
 def _prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
-    """Return a function that computes the kept nodes, in the order of the graph."""
+    """Return a function that computes the `kept` nodes: `free` nodes, copied in the order of the graph, with an
+    unwritten tensor in the place of an input whose form alone is read."""
     graph = fx.Graph()
     env: dict[fx.Node, fx.Node] = {}
 
@@ -186,7 +188,7 @@ def _prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[
 
 
 def form_of(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of empty_strided for a tensor of a node's form."""
+    """Return args and kwargs with which `torch.empty_strided` makes a tensor of a node's form."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         raise RefusedError(f"a draw needs the form of {node.name}, which is not known")
@@ -280,7 +282,8 @@ class BenchStep:
 
 
 def bench_graphs(capture: Capture) -> list[BenchGraph]:
-    """Run every graph of a Capture in eager, once; return them in order, each forward before its backward."""
+    """Run every graph of a Capture in eager, once; return them in order, each forward before its backward. Refuse a
+    Capture without values."""
     graphs = graphs_needed(capture, "both")
     if capture.recipes is None or capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
@@ -306,18 +309,20 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
 
 
 def inputs_of_results(results: Sequence[Any], values: Sequence[Any]) -> dict[int, int]:
-    """Return place of a result -> place of the input whose memory it has."""
+    """Return, for results that are an input or a view of one, the place of the result -> the place of that input."""
     inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
     return {place: inputs[memory_of(value)] for place, value in enumerate(results) if memory_of(value) in inputs}
 
 
 def memory_of(value: Any) -> int:
-    """Return the address of a tensor's memory, of a sparse one's values; 0 without memory."""
+    """Return the address of a tensor's memory, of a sparse one's values; 0 for other values and for tensors without
+    memory."""
     return strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0
 
 
 def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
-    """Return title -> class of each graph's text, which was checked when it was parsed."""
+    """Return title -> class that computes the graph, by executing the graph's text, which was checked when it was
+    parsed."""
     names = {title: f"Graph{index}" for index, title in enumerate(graphs)}
     text = HEADER + "\n\n".join("\n".join(emit_class(graph, names[title], "")) for title, graph in graphs.items())
     module = ModuleType(f"backprint_bench_{next(SERIAL)}")
@@ -329,6 +334,7 @@ def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
 
 
 SERIAL = itertools.count()
+"""Numbers for names of modules that no two have."""
 
 
 # ------------------------------------------------------------------ draws as inputs, so that results are judged exactly
@@ -340,6 +346,7 @@ SERIAL = itertools.count()
 # draws as further results.
 
 DROPOUT = "aten.native_dropout.default"
+"""Returns the output, item 0, and the mask, item 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,12 +368,13 @@ def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
 
 
 def _may_draw(target: Any) -> bool:
-    """Whether a step's function draws, or calls others that are not looked into here."""
+    """Whether a step's function draws, or is neither an operator nor a builtin, so that it may call one that draws."""
     return is_draw(target) or not (schema_if_any(target) is not None or isinstance(target, types.BuiltinFunctionType))
 
 
 def lifted_draws(graph: Graph) -> LiftedDraws | None:
-    """Return a graph with its draws as inputs; None if it does not return all of its draws."""
+    """Return a graph with its draws as inputs; None if it does not return all of them, or reads a tensor that one was
+    written into."""
     shown = {value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)}
     names = [name for name in _drawn_names(graph) if name in shown]
     specs = {step.name: step.spec for step in graph.steps}
@@ -391,13 +399,14 @@ def _value_free_names(graph: Graph) -> set[str]:
 
 
 def _written_value(step: Step) -> list[Ref]:
-    """Return the value that a step writes into."""
-    base = step.args[0] if step.args and "m" in operators().get(step.target, "") else None
+    """Return the value that a step writes into, in a list: its first argument; [] if it writes into none."""
+    base = step.args[0] if step.args and "m" in operators().get(step.target, "") else None  # m: it mutates
     return [base] if isinstance(base, Ref) else []
 
 
 def opened_graph(graph: Graph) -> Graph | None:
-    """Return a graph with its draws as further results; None if a draw is not a single tensor."""
+    """Return a graph with its draws as further results; None if nothing is added, or its draws still cannot be
+    lifted."""
     nodes = list(to_fx(graph).graph.nodes)
     pure = [node for node in nodes if node.name in set(_drawn_names(graph))]
     returned = [node.name for node in pure if not _pure_users(node, pure)]
@@ -410,7 +419,7 @@ def opened_graph(graph: Graph) -> Graph | None:
 
 
 def _pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
-    """Whether all that uses a drawn value is drawn too, so that it need not be returned."""
+    """Whether a drawn value is used, and only by what is computed of draws alone: it need not be returned then."""
     return bool(node.users) and all(user in pure for user in node.users)
 
 
@@ -429,7 +438,7 @@ def _drawn_names(graph: Graph) -> list[str]:
 
 
 def _is_item(node: fx.Node, place: int) -> bool:
-    """Whether a node takes one of another node's results."""
+    """Whether a node takes the item at a place of another node's results."""
     return getattr(node.target, "__name__", "") == "getitem" and node.args[1] == place
 
 
@@ -445,14 +454,15 @@ def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
 
 
 def _writes_needed(step: Step, names: Collection[str]) -> bool:
-    """Whether a step is needed although nothing uses its result, because it writes into a value that is needed."""
+    """Whether a step is needed although nothing uses its result: it changes a tensor (flag `m` of graph/operators). A
+    draw (`r`) fills a tensor with new numbers, so it is needed only if that tensor is."""
     flags = operators().get(step.target, "")
     base = step.args[0] if step.args else None
     return "m" in flags and ("r" not in flags or (isinstance(base, Ref) and base.name in names))
 
 
 def _dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
-    """Return the dropout whose mask a step takes."""
+    """Return the dropout whose mask a step takes, in a list; [] if it takes none."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name) as dropout, 1) if name in steps and steps[name].target == DROPOUT:
             return [dropout]
@@ -460,7 +470,8 @@ def _dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
 
 
 def _without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
-    """Return a step; the output of a dropout becomes steps that compute it from the mask, as eager does."""
+    """Return a step, in a list; the output of a dropout becomes value * mask * 1 / (1 - p), as eager computes it.
+    `masks` has the mask of each dropout. A twin of `_masked_steps` in kernels/checking/check."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in masks:
             value, p = steps[name].args[:2]

@@ -55,7 +55,8 @@ def gain_of(
     loss: Callable[[Any], Tensor] | None,
     seed: int,
 ) -> SwapGain:
-    """Time the step before and after, round by round in a random order."""
+    """Time the step before and after, round by round in a random order. UsageError says that nothing requires grad, or
+    that an original runs in the place of a solution."""
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     wanted += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
     if not wanted:
@@ -63,12 +64,14 @@ def gain_of(
     gpu = any(tensor.is_cuda for tensor in wanted)
 
     def step() -> None:
+        """Run the model forward and backward; wait for the GPU, so that its work is timed."""
         result = model(*args, **kwargs)
         torch.autograd.grad(loss_of(result, loss, seed), wanted, allow_unused=True)
         if gpu:
             torch.cuda.synchronize()
 
     def after() -> int:
+        """Return the nanoseconds of a step with the solutions, after one that is not timed."""
         with put_in(places, None, None):
             step()  # what is learnt or compiled at the first call
             nanoseconds, _ = timed(step, (), short=False)
@@ -79,6 +82,7 @@ def gain_of(
         return nanoseconds
 
     def before() -> int:
+        """Return the nanoseconds of a step without the solutions, as `after` does."""
         step()
         nanoseconds, _ = timed(step, (), short=False)
         return nanoseconds
@@ -87,6 +91,7 @@ def gain_of(
     order = random.Random(seed)
 
     def more_rounds(count: int) -> tuple[Sequence[float], Sequence[float]]:
+        """Time so many rounds; add their milliseconds to `times`, and return them, before and after."""
         rounds: tuple[list[float], list[float]] = ([], [])
         for _ in range(count):
             for side, nanoseconds in zip(rounds, round_in_turns((before, after), order), strict=True):
@@ -97,6 +102,7 @@ def gain_of(
 
     with outside_modes(), preserving_random_states(), as_they_were(places), _buffers_restored(model):
         change: TimingChange = compare_in_stages(more_rounds, STAGES)
+    # The ratio of `change` is after divided by before, and that of a gain the inverse: its bounds change places.
     return SwapGain(
         change.answer,
         1 / change.ratio,
@@ -108,7 +114,7 @@ def gain_of(
 
 
 def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Tensor:
-    """Return the loss as a proof takes it."""
+    """Return the loss that a proof takes (`Step.loss_of`): the caller's, the model's own, or a sum with weights."""
     if loss is not None:
         return loss(result)
     for number in (getattr(result, "loss", None), result):
@@ -121,7 +127,7 @@ def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Ten
 
 @contextmanager
 def _buffers_restored(model: nn.Module) -> Iterator[None]:
-    """Restore the values of all buffers afterwards."""
+    """Restore the values of all buffers of a model after the block: each timed step may write into them."""
     kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
         yield

@@ -77,12 +77,12 @@ class Forms:
 
 @dataclass(frozen=True)
 class PartGuard:
-    """What a solution is for at one place.
+    """What a solution is for at one place: it runs where a call has the same (`mismatch_of`), and else the original.
 
-    `present` are the names of the arguments of the call, `leaves` has a need for each tensor and constant in them. A
-    solution that gets the arguments themselves compares no constants. `counts` are the numbers of all parameters, of
-    all buffers and of all modules, duplicates included: a parametrization or an adapter that is added
-    changes them. `autocast` is None outside of it.
+    `present` are the names of the arguments of the call, `leaves` has a need for each tensor and constant in them, in
+    the order of `flatten`. Constants are not compared for a solution that gets the arguments themselves. `counts` are
+    the numbers of all parameters, of all buffers and of all modules, duplicates included: a parametrization or an
+    adapter that is added changes them. `autocast` is the dtype inside of autocast, None outside of it.
 
     Where gradients are recorded, which tensors require grad is compared in both directions: a solution may leave out
     what it takes for needless. `also` has for each tensor whether it requires grad in other calls that were seen or
@@ -116,7 +116,8 @@ class PartGuard:
         )
 
     def joined(self, other: PartGuard) -> PartGuard:
-        """Return the guard for both of two calls that differ in which inputs require grad; of others, this one."""
+        """Return the guard for two calls that differ only in which tensors require grad: this one, which lets the flags
+        of the other pass too (`also`). If the calls have other numbers of tensors, this guard is returned as it is."""
         if len(self.grads) != len(other.grads):
             return self
         return replace(self, also=(*self.also, other.grads, *other.also))
@@ -128,9 +129,9 @@ class PartGuard:
         return tuple(need.requires_grad for need in needs if isinstance(need, _TensorNeed))
 
     def proven_for(self, inputs: bool, state: bool) -> PartGuard:
-        """Return the guard that also lets calls pass in which only the inputs, only the parameters, or none of both
-        require grad that may."""
-        number = sum(isinstance(need, _TensorNeed) for need in self.leaves)
+        """Return the guard that also lets calls pass in which fewer tensors require grad: of those that do in this
+        guard, the inputs only with `inputs`, and the parameters only with `state`."""
+        number = sum(isinstance(need, _TensorNeed) for need in self.leaves)  # inputs come first in `grads`
         kept = [(inputs if place < number else state) and grad for place, grad in enumerate(self.grads)]
         return replace(self, also=(*self.also, tuple(kept)))
 
@@ -168,8 +169,8 @@ def arguments_of(forms: Forms, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def flatten(values: Any, leaves: list[Any]) -> None:
-    """Append the leaves of lists, tuples and dictionaries, and before those of each its length or its keys, so that
-    other containers are never taken for the same."""
+    """Append the leaves of lists, tuples and dictionaries to `leaves`, and before those of each its length or its keys,
+    so that other containers are never taken for the same: `(x, [y, z])` -> `x, 2, y, z`. `leaf_names` is its twin."""
     for value in values:
         if isinstance(value, (list, tuple)):
             leaves.append(len(value))
@@ -182,7 +183,7 @@ def flatten(values: Any, leaves: list[Any]) -> None:
 
 
 def leaf_names(names: Sequence[str], values: Sequence[Any]) -> Iterator[str]:
-    """Yield the name of each leaf: that of its argument, with its path inside."""
+    """Yield a name for each value that `flatten` appends, in its order: `x`, `len(pair)`, `pair.0`, `pair.1`."""
     for name, value in zip(names, values, strict=True):
         if isinstance(value, (list, tuple)):
             yield f"len({name})"
@@ -196,7 +197,7 @@ def leaf_names(names: Sequence[str], values: Sequence[Any]) -> Iterator[str]:
 
 def state_of(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """Return the parameters and the buffers of a module and of all inside it, in the order of `named_parameters` and
-    `named_buffers`, with duplicates. Those are what Dynamo traces, and take three times as long."""
+    `named_buffers`, with duplicates. Only where Dynamo traces are these two called: they take three times as long."""
     if torch.compiler.is_compiling():
         named = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
         return [tensor for _, tensor in named[0]], [tensor for _, tensor in named[1]]
@@ -207,6 +208,7 @@ def state_of(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def gather(module: nn.Module, parameters: list[Tensor], buffers: list[Tensor]) -> None:
+    """Append the parameters and buffers of a module, and then of those inside it, to the two lists."""
     for tensor in own_parameters(module).values():
         if tensor is not None:
             parameters.append(tensor)
@@ -237,7 +239,8 @@ def mismatch_of(
     buffers: list[Tensor],
     constants: bool,
 ) -> Mismatch | None:
-    """Return the first guard that a call breaks, None if it breaks none."""
+    """Return the first guard that a call breaks, with both sides in words; None if it breaks none. `leaves` are those
+    of `flatten`, and `constants` says that values that are no tensors are compared too."""
     if module.training != guard.training:
         return Mismatch("training", "the module", mode(module.training), mode(guard.training))
     autocast = torch.get_autocast_dtype(guard.device_type) if torch.is_autocast_enabled(guard.device_type) else None
@@ -293,7 +296,8 @@ def _broken_by(tensor: Any, need: _TensorNeed) -> Mismatch | None:
 
 
 def _broken_by_grads(guard: PartGuard, tensors: Sequence[Tensor]) -> Mismatch | None:
-    """Return the guard that is broken by which tensors require grad."""
+    """Return the Mismatch of the first tensor that requires grad and must not, or the reverse; None if the flags are
+    those of the guard or of one of its other calls, and where no gradients are recorded."""
     if not torch.is_grad_enabled():
         return None
     now = [tensor.requires_grad for tensor in tensors]
@@ -309,11 +313,12 @@ def _broken_by_grads(guard: PartGuard, tensors: Sequence[Tensor]) -> Mismatch | 
 
 
 def agree(now: Sequence[bool], grads: Sequence[bool | None]) -> bool:
-    """Whether tensors require grad as they are to."""
+    """Whether tensors require grad (`now`) as `grads` says, where None leaves it open."""
     return all(wanted is None or now[place] == wanted for place, wanted in enumerate(grads))
 
 
 def mode(training: bool) -> str:
+    """Return the mode of a module in words. This function and the four below make the text of a Mismatch."""
     return "in training mode" if training else "in eval mode"
 
 
@@ -340,7 +345,8 @@ Fixed = bool | Sequence[int] | Mapping[str, Sequence[int]]
 
 
 def _fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
-    """Return which dimensions of an input are compared."""
+    """Return which dimensions of an input are compared, as the argument `fixed` of `bp.swap` says: True, dimensions for
+    all inputs, or a mapping by name. UsageError names a dimension that the input does not have."""
     if fixed is True:
         return tuple(range(ndim))
     dims = fixed.get(name, ()) if isinstance(fixed, Mapping) else fixed or ()
@@ -351,14 +357,15 @@ def _fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
 
 
 def need_of(name: str, tensor: Tensor, requires_grad: bool | None, dims: Sequence[int]) -> _TensorNeed:
-    """Return the need of a tensor that is an example."""
+    """Return what a tensor of a call must be, from one that is an example: all as it is, and of its sizes `dims`."""
     contiguous = tensor.layout is torch.strided and tensor.is_contiguous()
     sizes = tuple((dim, int(tensor.shape[dim])) for dim in dims)
     return _TensorNeed(name, tensor.dtype, tensor.device, tensor.ndim, tensor.layout, contiguous, requires_grad, sizes)
 
 
 def _state_needs(named: Sequence[tuple[str, Tensor]], only: Mapping[str, _TensorNeed] | None) -> tuple[_StateNeed, ...]:
-    """Return a need for each parameter or buffer, once: its own, or those in `only`."""
+    """Return a need for each parameter or buffer, once where it has several names: for all of them as they are, or,
+    with `only`, for those that it names, with the needs that it has."""
     seen: set[int] = set()
     needs: list[_StateNeed] = []
     for place, (name, tensor) in enumerate(named):
@@ -408,7 +415,8 @@ def _check_fixed(fixed: Any, names: Sequence[str]) -> None:
 def _whole_state(
     module: nn.Module, tensors: Sequence[Tensor], only: Mapping[str, _TensorNeed] | None
 ) -> tuple[tuple[_StateNeed, ...], tuple[_StateNeed, ...], tuple[int, int, int], bool, str, torch.dtype | None]:
-    """Return the parts of a guard that a module gives."""
+    """Return what a module gives to its PartGuard, in the order of its fields from `parameters` to `autocast`. The
+    first of `tensors`, those among the arguments, says the device."""
     parameters = list(module.named_parameters(remove_duplicate=False))
     buffers = list(module.named_buffers(remove_duplicate=False))
     everything = [*tensors, *(tensor for _, tensor in (*parameters, *buffers))]
@@ -443,12 +451,14 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
             )
         (inputs if port.role == "input" else state).append((port, port.spec))
     own = own_names([port.name for port, _ in state], module, path)
+    # The module was captured alone if parameters and buffers have its own names for them, and not those of a model.
     alone = all(port.name == name for (port, _), name in zip(state, own, strict=True))
     names = argument_names([port.name for port, _ in inputs], forms, path, alone)
     dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
     leaves: list[_TensorNeed | _ConstantNeed] = []
     for name, (port, spec) in zip(names, inputs, strict=True):
         dims = set(_fixed_dims(fixed, name, len(spec.shape)))
+        # In a capture with sizes that may vary, the others were specialized: the solution is for these alone.
         dims |= {dim for dim, size in enumerate(spec.shape) if dynamic and isinstance(size, int)}
         grad = None if port.name in with_gradient else False
         leaves.append(_need_of_port(name, spec, grad, sorted(dims)))
@@ -461,7 +471,7 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
         for name, (port, spec) in zip(own, state, strict=True)
     }
     parameters, buffers, counts, training, _, _ = _whole_state(module, (), only)
-    kept = capture.origin.options.mode
+    kept = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
     return PartGuard(
         tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
         tuple(leaves),
@@ -475,11 +485,12 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
 
 
 def own_names(names: Sequence[str], module: nn.Module, path: str) -> list[str]:
-    """Return a module's own names of the parameters and buffers of a part, which may have those of the whole model."""
+    """Return a module's own names of the parameters and buffers of a part, which may have those of the whole model:
+    `blocks.0.mlp.fc.weight` -> `fc.weight`. UsageError says that they are not those of one module."""
     known = [name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())]
     if all(name in known for name in names):
         return list(names)
-    known.sort(key=len)
+    known.sort(key=len)  # and reversed below: the longest name that fits, as `fc.weight` before `weight`
     own = []
     prefixes = set()
     for name in names:
@@ -511,7 +522,7 @@ def argument_names(names: Sequence[str], forms: Forms, path: str, alone: bool) -
 
 
 def _constant_of(name: str, text: str) -> Any:
-    """Return the value of a constant of a Capture."""
+    """Return the value of a constant of a Capture, which has it as the text of a Python literal."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

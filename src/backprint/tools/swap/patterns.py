@@ -27,14 +27,15 @@ def matching(paths: Sequence[str], pattern: str) -> list[str]:
 
 
 def _expression_of(pattern: str) -> str:
-    """Return a pattern as a regular expression."""
+    r"""Return a pattern as a regular expression: `blocks.*.mlp` -> `blocks\.[^.]*\.mlp`."""
     parts = re.split(r"(\*\*|\*|\?|\[[^\]]+\])", pattern)
     words = {"**": r".*", "*": r"[^.]*", "?": r"[^.]"}
     return "".join(words.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
 
 
 def nearest(paths: Sequence[str], pattern: str) -> str:
-    """Return what a message says of the paths that are nearest to a pattern: `*` for each number in them."""
+    """Return what a message says of the paths that are nearest to a pattern: those with the same last name first, with
+    `*` for each number in them, so that `blocks.0.mlp` and `blocks.1.mlp` are one."""
     known = {re.sub(r"(?<![^.])\d+(?![^.])", "*", path): path for path in reversed(paths) if path}
     written = re.sub(r"(?<![^.])\d+(?![^.])", "*", pattern)
     near = difflib.get_close_matches(written, known, NAMED, 0.5)

@@ -41,8 +41,10 @@ class SwappedPlace:
 class Place:
     """A module, its solution, and what that is for. It is changed by each call: counts, and the guard if it is learnt.
 
-    `always` lets a proof run the original at every place, `watch` lets it see the calls, and `guard_for_now` stands in
-    for the guard, and a `quiet` place gives no warnings.
+    For a proof: while it is not `active` the original runs, `watch` sees the calls, `guard_for_now` stands in for the
+    guard, and a `quiet` place gives no warnings. `constants` says that the solution gets only tensors, so that all
+    other arguments are compared with those that it is for. `prior` is the forward that the instance itself had, None
+    for that of its class.
     """
 
     def __init__(self, path: str, also: Sequence[str], module: nn.Module, solution: Any, fixed: Any, order: int):
@@ -93,6 +95,8 @@ class Place:
         return self.choose(module, args, kwargs)
 
     def choose(self, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run the solution or the original, whichever the guard says, and count it. The first call of a place without a
+        guard gives it one; not while Dynamo traces, where the original runs instead."""
         if not self.active:
             return self.original(module, *args, **kwargs)
         compiling = torch.compiler.is_compiling()
@@ -105,7 +109,7 @@ class Place:
         if not compiling and current_level() is not None:
             broken = Mismatch("torch.func", "the call", "inside a transform of torch.func", "outside of one")
         elif guard is None and compiling:
-            broken = Mismatch("nothing", "", "", "")
+            broken = Mismatch("nothing", "", "", "")  # `say_once` has a sentence of its own for it
         else:
             if guard is None:
                 guard = self.guard = learn(module, present, values, self.fixed)
@@ -188,7 +192,8 @@ def say_once(place: Place, guard: str, name: str, now: str, meant: str) -> None:
 
 
 def _refuse_second(place: Place, results: Any) -> None:
-    """Let a backward through these results raise if it is recorded, for a gradient of a gradient."""
+    """Register a hook on these results, by which a backward through them raises if it is recorded (`create_graph`): a
+    gradient of a gradient is not proven with `order=1`."""
     leaves: list[Any] = []
     flatten((results,), leaves)
     for leaf in leaves:
@@ -197,6 +202,8 @@ def _refuse_second(place: Place, results: Any) -> None:
 
 
 def _raise_if_recorded(place: Place, gradient: Tensor) -> None:
+    """A hook of a tensor, for `_refuse_second`: raise UsageError if the backward that runs it is recorded, which grad
+    mode says."""
     if torch.is_grad_enabled():
         raise UsageError(
             f"bp.swap: a backward with create_graph=True goes through {place.name}, where {name_of(place.solution)} "

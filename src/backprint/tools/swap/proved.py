@@ -68,6 +68,7 @@ class SwapProof:
 
 
 def _missing_from(proof: SwapProof) -> Iterator[str]:
+    """Yield what was not compared and has to be: see `SwapProof.good`."""
     for path in proof.places:
         calls = [row for row in proof.rows if row.check == CALLS and row.name == path and row.dtype == proof.own]
         if not any(row.tried for row in calls):
@@ -75,6 +76,7 @@ def _missing_from(proof: SwapProof) -> Iterator[str]:
             yield f"{path}: {reason}"
             continue
         rows = [row for row in _rows_of_place(proof, path) if row.check.startswith(ALONE)]
+        # The second word of `alone, gradient, values nearby`: `output`, `gradient` or `buffer`.
         kinds = {"output", *(row.check.removeprefix(ALONE).partition(",")[0] for row in rows)}
         for kind in sorted(kinds - {row.check.removeprefix(ALONE).partition(",")[0] for row in rows if row.tried}):
             yield f"{path}: no {kind} of it alone was compared in {proof.own}"
@@ -88,6 +90,7 @@ def _missing_from(proof: SwapProof) -> Iterator[str]:
 
 
 def _rows_of_place(proof: SwapProof, path: str) -> list[CheckRow]:
+    """Return the rows of one place in the model's own dtype; their names begin with its path."""
     return [row for row in proof.rows if row.dtype == proof.own and row.name.startswith(f"{path}: ")]
 
 
@@ -108,6 +111,7 @@ SHOWN = 5
 
 def explanation(proof: SwapProof) -> Iterator[str]:
     """Yield what is said below the table: reasons, the first fault, and what is missing."""
+    # [2:] drops the colon and the blank of `not tried: the reason`.
     reasons = by_text(proof.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])
     if reasons:
         yield from ("", "Not tried:")

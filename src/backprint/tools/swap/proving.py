@@ -61,7 +61,9 @@ def prove(
     times: float,
     seed: int,
 ) -> SwapProof:
-    """Compare a model's step before and after, in each dtype; None among them is the model's own."""
+    """Compare a model's step before and after, in each of `dtypes`, or else in the model's own and in float64. Places
+    without a guard learn it here, and guards get what was proven besides. UsageError says that nothing requires grad.
+    """
     with outside_modes(), preserving_random_states(), as_they_were(places):
         call, program, _ = read_check(model, None, args, kwargs, requires_grad, seed)
         if requires_grad is None:
@@ -95,8 +97,12 @@ WITHIN = "within"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """The comparisons in one dtype, None for the model's own. `allowed` has what was allowed in the model's own dtype:
-    a solution may compute inside in that, also where its inputs have another that it is not for."""
+    """The comparisons in one dtype, None for the model's own. `allowed` has what was allowed in the model's own dtype,
+    by check and name: a solution may compute inside in that, also where its inputs have another that it is not for.
+
+    Each method returns or yields rows. Results come in fours, as `rows_of` takes them: ours, the original's in float64
+    (exact), in this dtype (own), and in float64 on values that are rounded once more (moved).
+    """
 
     step: Step
     places: tuple[Place, ...]
@@ -107,6 +113,7 @@ class Pass:
 
     @property
     def kind(self) -> torch.dtype:
+        """The dtype that is compared."""
         return self.dtype or coarsest(self.step.call.values)
 
     @property
@@ -122,13 +129,15 @@ class Pass:
 
     @property
     def text(self) -> str:
+        """The dtype that is compared, without `torch.`."""
         return str(self.kind)[6:]
 
     def row(self, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
+        """Return a row without an error: of what was not compared, or is wrong without a number."""
         return CheckRow(check, self.text, name, None, None, verdict, detail)
 
     def rows(self) -> list[CheckRow]:
-        """Return all rows."""
+        """Return all rows: of the whole step with the solutions, three times, and of each place alone."""
         base = in_dtype(self.step.call.values, self.dtype)
         try:
             witness, nearby = self.witnesses(base), nearby_values(base, self.step)
@@ -188,7 +197,7 @@ class Pass:
     def compared(
         self, ours: StepResults, witness: tuple[StepResults, ...], suffix: str, watcher: Watcher
     ) -> Iterator[CheckRow]:
-        """Yield the rows of one run of the whole step."""
+        """Yield the rows of one run of the whole step, whose checks end in `suffix`: `gradient, values nearby`."""
         random = self.random(watcher)
         exact, own, moved = witness
         kinds: list[tuple[str, list[dict[str, Tensor | None]]]] = [
@@ -204,7 +213,8 @@ class Pass:
     def rows_of(
         self, check: str, prefix: str, results: Sequence[Mapping[str, Tensor | None]], random: str
     ) -> Iterator[CheckRow]:
-        """Yield a row for each result of one kind: ours, the exact ones, those in the dtype, and those moved."""
+        """Yield a row for each result of one kind. `results` are ours, the exact ones, those in the dtype, and those
+        moved; names in the rows begin with `prefix`, and `random` says which places draw random numbers."""
         ours, exact, own, moved = results
         if set(ours) != set(own):
             detail = f"it returns {', '.join(ours) or 'nothing'}, and the original {', '.join(own) or 'nothing'}"
@@ -231,6 +241,7 @@ class Pass:
             closeness = _compare_or_zero(*tensors, coarser(kind, self.computes_in), largest, self.times)
             verdict = _verdict_of(closeness)
             if verdict == WRONG and not self.is_for_all():
+                # Within the rounding of the model's own dtype, or of float32, it may compute in that inside.
                 coarse = _compare_or_zero(*tensors, coarser(self.own_kind, torch.float32), largest, self.times)
                 verdict = WITHIN if _verdict_of(coarse) == OK else verdict
             if self.dtype is None:
@@ -248,8 +259,8 @@ class Pass:
         random: str,
         detail: str,
     ) -> CheckRow:
-        """Return a row. What is wrong may be other random numbers, or rounding of a dtype that a solution computes in
-        where it is not for this one."""
+        """Return a row with the verdict, or with NOT_TRIED where what is wrong may be other random numbers, or rounding
+        of a dtype that a solution computes in where it is not for this one."""
         if verdict == WRONG and random:
             verdict, error, allowed = f"{NOT_TRIED}: {random}", None, None
         elif verdict in (WRONG, WITHIN) and not self.is_for_all():
@@ -286,6 +297,7 @@ class Pass:
         if not calls:
             return []
         seen = calls[0]
+        # As they were before the call, which may have written into them.
         copies = {id(tensor): copy for tensor, copy in zip(seen.tensors, seen.copies, strict=True)}
         with_grad = {name for name, tensor in zip(seen.names, seen.tensors, strict=True) if tensor.requires_grad}
         args, kwargs = pytree.tree_map(lambda leaf: copies.get(id(leaf), leaf), (seen.args, seen.kwargs))
@@ -319,7 +331,7 @@ class Pass:
     ) -> Iterator[CheckRow]:
         """Yield rows for inputs with a mean that is large beside their deviation, as activations have: for the outputs,
         and for the gradient of an only input, because others are sums of large terms. A solution need not take such
-        values: where it returns NaN or Inf, nothing is said."""
+        values: where it returns NaN or Inf, nothing is said. `unusual.large_means` does so for `bp.check`."""
         make = OCCASIONS[LARGE_MEAN].make
         changed = {name: other for name in call.inputs if (other := make(values[name])) is not None}
         shifted, moved = {**values, **changed}, list(changed)
@@ -344,6 +356,7 @@ class Pass:
         inputs = {name: value for name, value in values.items() if name in call.inputs}
         for words, changed in (*other_calls(inputs), *self.with_padding(program, call, values)):
             for row in self.alone_on(place, program, call, {**values, **changed}, f", {words}"):
+                # The row of a solution that raised (`alone_on`).
                 if row.verdict == WRONG and row.error is None and row.name.endswith(": all"):
                     yield replace(row, verdict=f"{NOT_TRIED}: {row.detail}", detail="")
                 else:
@@ -389,7 +402,7 @@ class Pass:
             ("without gradients", ()),
         ):
             if wanted == call.wanted or (not wanted and word != "without gradients"):
-                continue
+                continue  # the same as another of these calls
             rows = self.alone_on(place, program, replace(call, wanted=wanted), values, f", {word}")
             yield from rows
             if place.guard is not None and not any(row.verdict == WRONG for row in rows):
@@ -431,6 +444,7 @@ class Pass:
         prefix = f"{place.name}: "
 
         def run(chosen: Mapping[str, Tensor]) -> _PlaceResults:
+            """Run the place on these values, with the solution if it is in."""
             with torch.inference_mode(inference):
                 return results_of(program, call, chosen, self.step.seed, size, twice)
 
@@ -485,7 +499,7 @@ def _compare_or_zero(
     largest: float,
     times: float,
 ) -> Closeness:
-    """Compare a result with that of the untouched program, where None is 0 everywhere."""
+    """Compare a result with that of the untouched program, where None is a gradient of 0."""
     shape = next((tensor for tensor in (exact, own, ours) if tensor is not None), None)
     if shape is None:
         return Closeness("close", 0.0, 0.0)
@@ -506,7 +520,7 @@ def other_calls(inputs: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, T
     """Yield other inputs, in words and as those that are changed: other sizes of the first dimension, which is most
     often the batch, and of the second of three, which is most often the length of a sequence; repeated indices."""
     for side, word in ((0, "a batch of"), (1, "a length of")):
-        sized = [value for value in inputs.values() if value.dim() > 2 * side]
+        sized = [value for value in inputs.values() if value.dim() > 2 * side]  # of 1 or of 3 dimensions at least
         sizes = {value.shape[side] for value in sized if value.is_floating_point()}
         sizes = sizes or {value.shape[side] for value in sized}
         if len(sizes) != 1 or sizes == {0}:
@@ -514,7 +528,7 @@ def other_calls(inputs: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, T
         [size] = sizes
         alike = {name: value for name, value in inputs.items() if value.dim() > side and value.shape[side] == size}
         for other in sorted({size - 1, 1, 2 * size + 1} - {0, size}):
-            places = torch.arange(other) % size
+            places = torch.arange(other) % size  # the first ones, or all and then the first again
             changed = {name: value.index_select(side, places.to(value.device)) for name, value in alike.items()}
             yield f"{word} {other}", changed
     for name, repeated in repeated_indices({name: value for name, value in inputs.items() if is_integer(value)}):
@@ -557,6 +571,7 @@ def with_effects(program: Program, run: Callable[[], _PlaceResults]) -> tuple[_P
     before = process_state()
     results = run()
     after = process_state()
+    # What was not known before, as a random state of a module that is imported meanwhile, does not count.
     changed = frozenset(name for name in after if after[name] != before.get(name, after[name]))
     return results, changed, after[TORCH_RANDOM]
 
@@ -584,6 +599,7 @@ def results_of(
     outputs = {name: output for name, output in forward.outputs.items() if is_inexact(output)}
     tangents = {}
     for name, output in outputs.items():
+        # Rounded to bfloat16, so that the tangents are the same in each dtype.
         drawn = torch.randn(output.shape, generator=source).to(torch.bfloat16)
         tangents[name] = drawn.to(output) * size
     before = {name: tangent.clone() for name, tangent in tangents.items()}

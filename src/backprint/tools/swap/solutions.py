@@ -19,7 +19,7 @@ Run = Callable[[nn.Module, Sequence[Any], Mapping[str, Any], list[Tensor]], Any]
 
 
 def name_of(solution: Any) -> str:
-    """Return a name for a solution."""
+    """Return a name for a solution, for messages: of `Function.apply` and of an instance, that of the class."""
     if isinstance(solution, nn.Module):
         return type(solution).__name__
     owner = getattr(solution, "__self__", None)
@@ -27,7 +27,7 @@ def name_of(solution: Any) -> str:
         return owner.__name__
     name = getattr(solution, "__name__", None)
     if isinstance(solution, torch.library.CustomOpDef):
-        return str(solution)[len("<CustomOpDef(") : -2]
+        return str(solution)[len("<CustomOpDef(") : -2]  # `<CustomOpDef(mine::silu)>` -> `mine::silu`
     return name if isinstance(name, str) else type(solution).__name__
 
 
@@ -53,7 +53,8 @@ def check_solution(solution: Any) -> None:
 
 
 def check_class(solution: type[nn.Module]) -> None:
-    """Raise UsageError if a module class has more than a forward: it is never made, so nothing else of it exists."""
+    """Raise UsageError if a module class has more than a forward and static methods. No instance of it is ever made:
+    its forward runs with the replaced module as `self`, which has none of its other methods."""
     more = [name for name, value in vars(solution).items() if not name.startswith("__") or name == "__init__"]
     more = [name for name in more if name != "forward" and not isinstance(vars(solution)[name], staticmethod)]
     if "forward" not in vars(solution):
@@ -66,7 +67,8 @@ def check_class(solution: type[nn.Module]) -> None:
 
 
 def runner_of(solution: Any) -> Run:
-    """Return the function that runs a solution."""
+    """Return the function that runs a solution: a Function and a callable take the `tensors`, a module class and an
+    instance the arguments of the call."""
     if _is_class_of(solution, torch.autograd.Function):
         apply = solution.apply
         return lambda module, args, kwargs, tensors: apply(*tensors)
@@ -83,6 +85,7 @@ def _with_state_of(solution: nn.Module) -> Run:
     wanted = frozenset(name for name, _ in _named_state(solution))
 
     def run(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]) -> Any:
+        """Run the instance in the mode of the replaced module, which it then has too."""
         if solution.training != module.training:
             solution.train(module.training)
         state = {name: tensor for name, tensor in _named_state(module) if name in wanted}
@@ -118,7 +121,7 @@ def check_state(solution: Any, module: nn.Module, path: str) -> None:
 def signature_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the names of the arguments of a forward after `self`, and those whose default is None."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
+        parameters = list(inspect.signature(function).parameters.values())[1:]  # without `self`
     except (TypeError, ValueError):
         return (), frozenset()
     stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

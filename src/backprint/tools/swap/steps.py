@@ -40,7 +40,8 @@ class Step:
     order: int
 
     def run(self, values: Mapping[str, Tensor]) -> StepResults:
-        """Run it on copies of these values."""
+        """Run it on copies of these values, forward and backward, and return detached results. Their `buffers` are all
+        tensors of the model whose gradients are not wanted."""
         copies = copy_values({name: value.detach() for name, value in values.items()})
         leaves = {name: copies[name].requires_grad_() for name in self.call.wanted}
         result = self.program(self.call, copies)
@@ -78,7 +79,7 @@ class Step:
     def second_of(
         self, gradients: Mapping[str, Tensor | None], leaves: Mapping[str, Tensor]
     ) -> dict[str, Tensor | None]:
-        """Return the gradients of ⟨gradients, directions⟩."""
+        """Return the gradients of a sum of all gradients with random weights; None where these are constant."""
         ends = {name: end for name, end in gradients.items() if end is not None and end.requires_grad}
         if not ends:
             return dict.fromkeys(leaves)
@@ -89,6 +90,7 @@ class Step:
 
 
 def gradients_of(number: Tensor, leaves: Mapping[str, Tensor], create_graph: bool = False) -> dict[str, Tensor | None]:
+    """Return the gradient of a number by each leaf, None for a leaf on which it does not depend."""
     if not number.requires_grad:
         return dict.fromkeys(leaves)
     gradients = torch.autograd.grad(number, list(leaves.values()), create_graph=create_graph, allow_unused=True)
@@ -96,11 +98,13 @@ def gradients_of(number: Tensor, leaves: Mapping[str, Tensor], create_graph: boo
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value can be a loss: a floating-point tensor with one element."""
     return isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point()
 
 
 def weighted(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
-    """Return a sum of all outputs with random weights, which every dtype has exactly."""
+    """Return a sum of all outputs with random weights. The weights are rounded to bfloat16, so that float32 and float64
+    have the same ones."""
     if not any(map(is_inexact, outputs.values())):
         raise UsageError("bp.swap: the model returns no floating-point tensor: pass loss=")
     source = own_source(seed)

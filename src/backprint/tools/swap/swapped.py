@@ -46,7 +46,7 @@ class Swapped:
         return any(place.installed for place in self._places)
 
     def keep(self) -> Swapped:
-        """Put the solutions in for good, until `undo`."""
+        """Put the solutions in for good, until `undo`. If one cannot be put in, none is."""
         if self.active:
             raise UsageError("bp.swap: this swap is in the model already")
         installed = []
@@ -104,7 +104,7 @@ class Swapped:
         from backprint.tools.swap.proving import prove
 
         calls.check_spelled(args, kwargs)
-        args, kwargs = calls.spelled_call(args, kwargs) or (args, kwargs)
+        args, kwargs = calls.spelled_call(args, kwargs) or (args, kwargs)  # None for a call without `args=`, `kwargs=`
         proof = prove(
             self.model,
             self._places,
@@ -151,7 +151,8 @@ def swapped_of(
     order: int,
     prove: Any,
 ) -> Swapped:
-    """Return the swap that a call of `bp.swap` makes; nothing is swapped yet."""
+    """Check the arguments of `bp.swap` and return its swap; nothing is swapped yet. With `prove`, the swap is proven
+    too, and CheckError is raised unless the proof is good."""
     if not isinstance(model, nn.Module):
         raise UsageError(f"bp.swap: the model is an nn.Module, not a {type(model).__name__}")
     model = getattr(model, COMPILED, model)
@@ -241,4 +242,5 @@ def _enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
 
 
 def _in_tuple(value: Any) -> tuple[Any, ...]:
+    """Return one positional argument, or several in a tuple or list, as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)

@@ -62,6 +62,7 @@ def put_in(
 
 
 def _take_out(places: Sequence[Place]) -> None:
+    """Take the methods out and end what `put_in` has set for the block; counts stay, for `as_they_were`."""
     for place in places:
         place.watch = place.guard_for_now = None
         place.quiet = False
@@ -144,7 +145,7 @@ def named_tensors(
 
 
 def _same_states(before: RandomStates, after: RandomStates) -> bool:
-    """Whether no random number was drawn between two states."""
+    """Whether no random number was drawn between two states; false too if a GPU was first used between them."""
     pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)
     return len(before.cuda) == len(after.cuda) and all(torch.equal(*pair) for pair in pairs)
 
@@ -155,6 +156,7 @@ def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
     learning: set[str] = set()
 
     def watch(place: Place, module: nn.Module, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:
+        """Let a place learn its guard of this call, and of its others in this step, and note the call."""
         if place.guard is None or place.name in learning:
             guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
             place.guard = guard if place.guard is None else place.guard.joined(guard)

@@ -58,11 +58,13 @@ def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ..
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
     are those of the capture, unless not `fixed`."""
     base = unguarded_graph(graph) if fixed else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
+    # a draw in place becomes the tensor that later steps read, where it may
     base = _read_draws_directly(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
     base = replace(
         base, steps=tuple(replacement for step in base.steps for replacement in _masked_steps(step, drawing))
     )
+    # a step that saves its random state returns (state, draw): these items are the inputs, and not the step
     saving = {step.name for step in drawing if step.target == SAVING}
     drawing = tuple(_mask_of(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
     drawing += tuple(step for step in base.steps if _is_item_of(step, saving))
@@ -80,8 +82,8 @@ def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ..
 
 
 def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
-    """Make later steps read the result of a draw into a new tensor, in place of the tensor, if nothing reads it
-    before."""
+    """Return a graph in which later steps read the result of a draw in place, such as `uniform_`, and not the tensor
+    that it drew into, if that is new and nothing read it before."""
     steps = list(graph.steps)
     makers = {step.name: step for step in steps}
     renamed: dict[str, str] = {}
@@ -97,12 +99,12 @@ def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
 
 
 def _is_in_place(step: Step) -> bool:
-    """Whether a step draws into its first argument."""
+    """Whether a step draws into its first argument: its operator ends in `_`, as in `aten.uniform_.default`."""
     return "_." in step.target
 
 
 def _makes_own_memory(step: Step | None) -> bool:
-    """Whether a step returns a tensor with memory of its own."""
+    """Whether a step returns a tensor with memory of its own, such as `empty`."""
     return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
 
 
@@ -112,7 +114,7 @@ def is_used(name: str, steps: Iterable[Step]) -> bool:
 
 
 def _is_read_by_others(graph: Graph, step: Step) -> bool:
-    """Whether the tensor that a step draws into is read by another, so that its memory counts."""
+    """Whether the tensor that a step draws into is read elsewhere, so that it is not enough to pass on the draw."""
     base = step.args[0]
     named = {name for value in graph.results for name in refs(value)}
     return (
@@ -123,7 +125,7 @@ def _is_read_by_others(graph: Graph, step: Step) -> bool:
 
 
 def _is_item_of(step: Step, saving: Collection[str]) -> bool:
-    """Whether a step takes the random state or the draw from a step that saves its state."""
+    """Whether a step takes an item of a step that saves its random state: the state, or the draw."""
     return step.target == "operator.getitem" and isinstance(step.args[0], Ref) and step.args[0].name in saving
 
 
@@ -138,7 +140,8 @@ def _mask_of(step: Step) -> Step:
 
 
 def _masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
-    """Yield a step; an item of a dropout becomes steps that compute it from the mask, as eager does."""
+    """Yield a step; an item of a dropout becomes steps that compute it from the mask, as eager does: item 0, the
+    output, is value * mask * 1 / (1 - p), and item 1 is the mask."""
     dropped = {dropout.name: dropout for dropout in drawing if _is_dropout(dropout)}
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in dropped:
@@ -154,6 +157,7 @@ def _masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
 
 
 DROPOUT = "aten.native_dropout.default"
+"""Returns the output and the mask."""
 
 
 class _DrawRecorder(fx.Interpreter):
@@ -165,6 +169,7 @@ class _DrawRecorder(fx.Interpreter):
         self.drawn: dict[str, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
+        """Run a node, and keep a copy of what it drew: of a dropout, the mask."""
         result = super().run_node(n)
         if n.name in self.names:
             self.drawn[n.name] = (result[1] if n.target is torch.ops.aten.native_dropout.default else result).clone()
@@ -173,7 +178,8 @@ class _DrawRecorder(fx.Interpreter):
 
 @dataclass(frozen=True, slots=True)
 class LiftedRun:
-    """An eager run of a graph whose draws are inputs."""
+    """An eager run of a graph whose draws are inputs; `names` are the steps that drew them, none if the graph does not
+    draw."""
 
     graph: Graph
     run: EagerRun
@@ -232,6 +238,7 @@ def verdicts_of_kernels(
     if subjects:
         verdicts |= _verdicts_of_plan(kernels.capture, plan, timeout)
     order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
+    # -1: graphs without kernels are first
     return sorted(verdicts.values(), key=lambda verdict: order.get(verdict.name, -1))
 
 
@@ -245,12 +252,13 @@ def derivatives_of_pairs(capture: Capture) -> dict[str, Derivative]:
 
 
 def with_derivatives(verdicts: Sequence[Verdict], derivatives: Mapping[str, Derivative]) -> list[Verdict]:
-    """Return the verdicts of kernels, those of backwards with what is known of the captured backward."""
+    """Return verdicts of kernels with what is known of the captured backward: `derivatives_of_pairs`."""
     return [replace(verdict, derivative=derivatives.get(verdict.name)) for verdict in verdicts]
 
 
 def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
-    """Carry out a plan in processes of their own; return title -> Verdict."""
+    """Run the kernels of a plan in one process after another; return title -> Verdict. If a process ends early, the
+    graph at work has "failed", and the next process goes on with the others."""
     titles = [subject.title for subject in plan.subjects]
     with tempfile.TemporaryDirectory(prefix="backprint_check_") as name:
         folder = Path(name)
@@ -269,8 +277,8 @@ def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict
 
 
 def _run_kernels(folder: Path, plan: CheckPlan, timeout: float, verdicts: dict[str, Verdict]) -> tuple[ChildEnd, str]:
-    """Have a process run the kernels of graphs without a Verdict, and enter theirs; return its end, and the last graph
-    that it began."""
+    """Have a process run the kernels of graphs without a Verdict, and add theirs to `verdicts`; return how it ended,
+    and the last graph that it began."""
     begun = ""
 
     def hear(row: Mapping[str, Any]) -> None:
@@ -339,6 +347,7 @@ def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
     """Return the kernels to run for a graph: its own, or, if it draws, kernels whose draws are inputs."""
     captured = graph_of(kernels.capture, graph.title)
     drawing = steps_that_draw(captured)
+    # a backward that is checked alone gets the tensors that eager saved
     without_forward = graph.direction == "backward" and not any(
         other.title == graph.title.replace("backward", "forward") for other in kernels.graphs
     )
@@ -360,7 +369,7 @@ def _extern_notes(graph: ExtractedGraph) -> Iterator[str]:
 
 
 def graph_of(capture: Capture, title: str) -> Graph:
-    """Return the captured graph of a title."""
+    """Return the captured graph of a title, such as `pair_0 forward`."""
     pair, _, direction = title.partition(" ")
     pair_of_graph = capture.pairs[int(pair.removeprefix("pair_"))]
     graph = pair_of_graph.forward if direction == "forward" else pair_of_graph.backward
@@ -372,10 +381,8 @@ def graph_of(capture: Capture, title: str) -> Graph:
 def _lifted_kernels(
     captured: Graph, graph: ExtractedGraph, kernels: CaptureKernels
 ) -> tuple[ExtractedGraph, tuple[str, ...]]:
-    """Return kernels of a graph whose draws are inputs, and the steps that drew them.
-
-    Raises if the kernels that were given are not those that the compiler writes: as they draw, they cannot be run.
-    """
+    """Return kernels of a graph whose draws are inputs, and the steps that drew them. Raise RefusedError if the kernels
+    that were given are not those that the compiler writes now: as they draw, they cannot be run."""
     saved = {
         port.name: PortLayout(getattr(torch, port.dtype), port.shape, port.stride)
         for port in graph.inputs

@@ -34,11 +34,12 @@ def _fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 def exponent(x: Tensor) -> Tensor:
-    """Return the exponent of a number as an integer."""
+    """Return the exponent of a number x as an integer e: 2 ** e <= |x| < 2 ** (e + 1)."""
     return torch.frexp(x).exponent - 1
 
 
 def _rounded_to_int64(x: Tensor) -> Tensor:
+    """Return the nearest integers, of two the even one."""
     return torch.round(x).to(torch.int64)
 
 
@@ -115,6 +116,7 @@ SHORT = {
 """Dtypes that numpy lacks: the interpreter holds their bits as integers."""
 
 AS_BITS = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
+"""Bytes of a short dtype -> the integers in which numpy and torch hold its bits."""
 
 Builder = home.InterpreterBuilder
 Handle = home.TensorHandle
@@ -142,7 +144,7 @@ def patch_interpreter() -> None:
 
 
 def numbers(handle: Any) -> Array:
-    """Return a handle's numbers, those of short dtypes as float32."""
+    """Return the numbers of a handle (a block in the interpreter) as an array; those of short dtypes as float32."""
     short = SHORT.get(handle.dtype.scalar)
     if short is None or handle.data.dtype == bool:
         return handle.data
@@ -152,6 +154,7 @@ def numbers(handle: Any) -> Array:
 
 
 def signed(dtype: Any) -> Any:
+    """Return int16 for uint16, as AS_BITS pairs them; another dtype as it is."""
     return np.int16 if dtype == np.uint16 else dtype
 
 
@@ -166,7 +169,8 @@ def _handle_of(values: Array, dtype: Any) -> Any:
 
 
 def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
-    """Convert numbers to a dtype."""
+    """Convert numbers to a dtype, in the place of the interpreter's casts, which truncate; refuse to round towards
+    zero."""
     if any("RTZ" in str(mode) for mode in rounding):
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
     values = numbers(source)
@@ -177,12 +181,14 @@ def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
 
 
 def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute an operation on short dtypes in float32, and round its result; comparisons give booleans."""
+    """Return a method of the interpreter's builder that computes in float32 where an operand has a short dtype, and
+    rounds the result to it; comparisons give booleans. The last argument of the method is the operation."""
 
     def computed(self: Any, *args: Any) -> Any:
         *handles, operation = args
         short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT), None)
         with np.errstate(all="ignore"):
+            # a comparison's result has booleans and no bits; of three operands, the first is the condition of a `where`
             if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
                 return method(self, *args)
             result = operation(*map(numbers, handles))
@@ -192,7 +198,7 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute a method that contains its operation in float32, for short dtypes, and round its result."""
+    """Return `in_float32` of a method that has its operation inside, and takes none."""
 
     def computed(self: Any, *handles: Any) -> Any:
         short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT), None)
@@ -217,6 +223,7 @@ def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> An
 
 
 def _bfloat16_constant(self: Any, value: float) -> Any:
+    """Return the handle of a number in bfloat16."""
     return _handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
 
 
@@ -224,11 +231,12 @@ def _bfloat16_constant(self: Any, value: float) -> Any:
 
 
 def _size_of_element(pointers: Any) -> int:
+    """Return the bytes of what pointers point to."""
     return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
 
 
 def _load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
-    """Read the elements that a mask leaves; `other` elsewhere."""
+    """Read the elements that a mask leaves, after a check of their addresses; `other`, or 0, elsewhere."""
     element = pointers.get_element_ty()
     kind = home._get_np_dtype(element)
     where, kept = spread(pointers.data, mask.data)
@@ -238,7 +246,7 @@ def _load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -
 
 
 def _store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
-    """Write the elements that a mask leaves."""
+    """Write the elements that a mask leaves, after a check of their addresses."""
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, _size_of_element(pointers), "writes")
     kind = home._get_np_dtype(pointers.get_element_ty())
@@ -246,7 +254,8 @@ def _store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) 
 
 
 def _atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
-    """Run an atomic operation on the elements that a mask leaves; return their old values."""
+    """Run an atomic operation on the elements that a mask leaves, after a check of their addresses; return their old
+    values."""
     where, kept = spread(pointers.data, mask.data)
     check_addresses(where, kept, _size_of_element(pointers), "changes")
     values = _contiguous_array(value.data, where.shape)
@@ -257,7 +266,7 @@ def _atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask
 
 
 def _atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
-    """Add half-precision numbers in memory, each rounded, as a GPU does."""
+    """Add half-precision numbers in memory one by one, each sum rounded, as a GPU does; return the old values."""
     if "FADD" not in str(operation):
         raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
     before, kind = np.zeros_like(value.data), home._get_np_dtype(value.dtype.scalar)
@@ -285,12 +294,13 @@ def _contiguous_array(values: Array, shape: Sequence[int]) -> Array:
 
 
 def _run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
-    """Run a line of PTX, by a function that computes the same."""
+    """Run a line of PTX by the function in ASSEMBLY that computes the same; refuse any other line."""
     if (function := ASSEMBLY.get(text)) is None:
         raise RefusedError(f"Triton's interpreter runs no PTX, and Backprint has no function for {text!r}")
     arrays = np.broadcast_arrays(*map(numbers, values))
     result_values = function(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
     result = _handle_of(result_values.numpy(), values[0].dtype)
+    # what Triton asks of the operation that it made
     return SimpleNamespace(get_result=lambda place: result)
 
 
@@ -310,7 +320,8 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def _with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
-    """Make `not` negate each element: Python's own takes the truth value of the whole block, which is True."""
+    """Replace `not x` by `opposite(x)` in a kernel: Python's own takes the truth value of the whole block, which is
+    True."""
     self.generic_visit(node)
     if not isinstance(node.op, ast.Not):
         return node
@@ -318,12 +329,12 @@ def _with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
 
 
 def opposite(value: Any) -> Any:
-    """Return the result of `not` in Triton."""
+    """Return `not value`, as Triton has it: of a block, for each element."""
     return value == 0 if isinstance(value, tl.core.tensor) else not value
 
 
 def _after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Rewrite the value of an assignment too, which Triton's method passes over."""
+    """Return Triton's `visit_Assign`, which visits the value of an assignment first: Triton passes over it."""
 
     def visited(self: Any, node: ast.Assign) -> Any:
         node.value = self.visit(node.value)
@@ -341,7 +352,7 @@ def block(values: Array, dtype: Any) -> Any:
 
 
 def _combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
-    """Combine arrays element by element."""
+    """Combine arrays element by element with a kernel's function of two sides, each of one number an array."""
     both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
     outcome = function.rewrite()(*both)
     results = outcome if isinstance(outcome, (tuple, list)) else (outcome,)
@@ -352,7 +363,8 @@ def _combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array]
 
 
 def _reduce_by_halves(self: Any, operands: Any) -> list[Any]:
-    """Combine neighbors until one element is left, all pairs at once; a GPU combines in some such tree too."""
+    """Reduce by combining neighbors until one element is left, all pairs at once: [a, b, c, d] -> [ab, cd] -> [abcd]. A
+    GPU combines in some such tree too."""
     shape = operands[0].handle.data.shape
     tensors, axis = self.unravel(operands, self.axis)
     values, dtypes = (
@@ -377,7 +389,8 @@ def _reduce_by_halves(self: Any, operands: Any) -> list[Any]:
 
 
 def _scan_by_doubling(self: Any, operands: Any) -> list[Any]:
-    """Combine each element with all before it, by steps of 1, 2, 4, …"""
+    """Combine each element with all before it, by steps of 1, 2, 4, …: after the step of 2, an element has the 4 up to
+    itself."""
     values, dtypes = (
         [values_of_operand.handle.data for values_of_operand in operands],
         [values_of_operand.dtype for values_of_operand in operands],
@@ -386,6 +399,7 @@ def _scan_by_doubling(self: Any, operands: Any) -> list[Any]:
     side = [1] * values[0].ndim
     side[self.axis] = count
     while by < count:
+        # what comes around the end is not `reached`
         before = [np.roll(values_of_operand, by, self.axis) for values_of_operand in values]
         reached = np.arange(count).reshape(side) >= by
         combined = _combine_arrays(self.combine_fn, before, values, dtypes)
@@ -395,7 +409,7 @@ def _scan_by_doubling(self: Any, operands: Any) -> list[Any]:
 
 
 def _only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Reduce short dtypes, which numpy lacks, by the function that combines them."""
+    """Return `method` for the dtypes that numpy has, and `otherwise` for the short ones."""
 
     def reduced(self: Any, operands: Any) -> Any:
         short = any(operand.dtype.scalar in SHORT for operand in operands)
@@ -408,10 +422,12 @@ def _only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> 
 
 
 def _computed_by_torch(name: str) -> Callable[..., Any]:
-    """Return a function of libdevice that torch computes; one that has no row raises."""
+    """Return a function of libdevice that torch computes by NUMBERS or ANSWERS; if it has no row, a call raises
+    RefusedError."""
     function = NUMBERS.get(name) or ANSWERS.get(name)
 
     def called(*args: Any, **kwargs: Any) -> Any:
+        """Return the value of the function for arguments of Triton: blocks, or numbers."""
         if function is None:
             raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and Backprint has no function for it")
         tensors = [argument for argument in args if isinstance(argument, tl.core.tensor)]
@@ -434,7 +450,8 @@ def _computed_by_torch(name: str) -> Callable[..., Any]:
 
 
 def _number_as_array(value: Any, dtype: Any) -> Array:
-    """Return a number of a kernel's text as an array."""
+    """Return a number in a kernel's text as an array of one: float64 beside arguments of float64, else float32 or
+    int32."""
     number = getattr(value, "value", value)
     kind = np.float64 if dtype == tl.float64 else np.float32 if isinstance(number, float) else np.int32
     return np.array([number], dtype=kind)

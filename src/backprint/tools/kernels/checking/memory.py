@@ -27,7 +27,7 @@ class OutsideMemoryError(ReplayError):
 
 
 def extent(tensor: Tensor) -> tuple[int, int]:
-    """Return the addresses where a tensor begins and ends."""
+    """Return the addresses where a tensor's memory begins and ends, gaps between its elements included."""
     start = tensor.data_ptr()
     if not tensor.numel():
         return start, start
@@ -37,7 +37,8 @@ def extent(tensor: Tensor) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def launch_of(arguments: Sequence[Any]) -> Iterator[None]:
-    """Let `check_addresses` accept the memory of these arguments."""
+    """Let `check_addresses` accept the memory of these arguments, until the `with` ends."""
+    # tensors that touch or share memory are one range: an access may go from one to the other
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(extent(argument) for argument in arguments if isinstance(argument, Tensor)):
         if merged and start <= merged[-1][1]:
@@ -52,12 +53,13 @@ def launch_of(arguments: Sequence[Any]) -> Iterator[None]:
 
 
 def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
-    """Raise if an access that the mask leaves lies outside of the launch's arguments; arrays of numpy."""
+    """Raise if an element of `size` bytes, whose address the mask leaves, lies outside of the launch's arguments.
+    `verb` says in the message what the kernel does there. Addresses and mask are arrays of numpy."""
     touched = addresses[mask]
     if not touched.size:
         return
     low, high = int(touched.min()), int(touched.max()) + size
-    if any(start <= low and high <= stop for start, stop in _known):
+    if any(start <= low and high <= stop for start, stop in _known):  # all in one range: no need to look at each
         return
     inside = sum(((touched >= start) & (touched + size <= stop) for start, stop in _known), touched != touched)
     count = int((~inside).sum())
@@ -73,8 +75,10 @@ class BandedMemory:
 
     def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Return an unwritten tensor, with a band before it and one after it."""
+        # the offset of the last element; -1 if there is none
         last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
         size = (last + 1) * dtype.itemsize
+        # filled up to a multiple of 64 bytes, behind which the second band begins
         whole = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
         self.kept[whole.data_ptr()] = whole
         tensor = torch.empty(0, dtype=dtype)

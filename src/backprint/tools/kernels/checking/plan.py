@@ -66,7 +66,7 @@ def write_plan(folder: Path, plan: CheckPlan) -> None:
 
 
 def read_plan(folder: Path) -> CheckPlan:
-    """Read a plan from a check's folder."""
+    """Read a plan from a check's folder; its kernels have languages, names and sources alone."""
     content = json.loads((folder / SUBJECTS).read_text("utf-8"))
     subjects = tuple(
         _subject_from_json(row, kernels) for row, kernels in zip(content["subjects"], content["kernels"], strict=True)
@@ -76,6 +76,7 @@ def read_plan(folder: Path) -> CheckPlan:
 
 
 def _subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
+    """Return a CheckSubject from its fields as JSON; `kernels` are the arguments of each Kernel."""
     inputs, outputs = (tuple(map(_port_from_json, row[name])) for name in ("inputs", "outputs"))
     own_kernels = tuple(Kernel(*fields) for fields in kernels)
     return CheckSubject(
@@ -84,6 +85,7 @@ def _subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckS
 
 
 def _port_from_json(row: Mapping[str, Any]) -> LoweredPort:
+    """Return a LoweredPort from its fields as JSON, in which tuples are lists."""
     return LoweredPort(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"])})
 
 

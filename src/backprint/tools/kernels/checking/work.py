@@ -90,13 +90,15 @@ class _RunnableGraph:
             return list(self.call(copies))
 
     def copy_input(self, port: LoweredPort, value: Any) -> Any:
-        """Return a copy of an input as the kernels expect it."""
+        """Return a copy of an input as the kernels expect it, between bands; raise if it is another than they were made
+        for."""
         if port.value is not None and type(value) is type(port.value):
             if value != port.value:
                 raise _KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
             return value
         if may_be_workspace(value) and port.dtype == "uint8":
             return self.runs.memory.copy(value, value.stride())
+        # such as "float32[2, 3]"
         kind = f"{port.dtype}{list(port.shape)}"
         value_kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         if value_kind != kind:
@@ -111,10 +113,12 @@ def _runnable_graph(
     folder: Path,
     place: int,
 ) -> _RunnableGraph:
-    """Load a wrapper and its kernels; `place` chooses a configuration, the last of those that have fewer."""
+    """Load a wrapper and its kernels. `place` is the number of the configuration that each Triton kernel runs in; those
+    that have fewer run in their last."""
     known, runs = {kernel.name: kernel for kernel in kernels}, _KernelRuns()
 
     def load_kernel(name: str, types: Any) -> Any:
+        """Return what the wrapper calls for a kernel; `types` are those of the arguments of C++, None of Triton."""
         if name not in known:
             raise _KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
         kernel = known[name]
@@ -143,6 +147,7 @@ class _InterpretedKernel:
         )  # an argument equal to 1 is a constant, and is passed all the same
         constants: Mapping[str, Any] = {**self.tuner.triton_meta["constants"], **self.configuration.kwargs}
         rest = {name: value for name, value in constants.items() if name not in named_arguments}
+        # a grid is computed of the numbers among the arguments
         numbers = [None if isinstance(value, Tensor) else value for value in args]
 
         def launched() -> None:
@@ -198,10 +203,12 @@ NOT_COMPARED = {"nondeterministic": "unproven", "random": "unproven"}
 """Words of `judged` that compare nothing -> the word of a Verdict."""
 
 MOST_CONFIGURATIONS = 64
+"""How often a graph is run at most, each time with another configuration of its kernels."""
 
 
 def _check_graphs() -> None:
-    """Check the graphs of the folder that the command line names, but those whose verdicts are sent as known."""
+    """Send a Verdict for each graph of the folder that the command line names, but those whose verdicts are sent to it
+    as known."""
     line, (place,) = line_of(sys.argv[1:])
     folder = Path(place)
     known = {row["name"]: verdict_from_json(row) for row in next(iter(line))}
@@ -217,7 +224,8 @@ def _check_graphs() -> None:
 
 
 def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
-    """Make this process ready to run kernels; return the graphs of the sample, which ran in eager, by title."""
+    """Set this process up to run kernels: threads, and Triton's interpreter, patched. Return the graphs of the sample
+    by title, after they ran in eager."""
     torch.set_num_threads(plan.threads)
     _take_states_from_anywhere()
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
@@ -229,7 +237,8 @@ def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
 
 
 def _take_states_from_anywhere() -> None:
-    """Let a random state lie anywhere in its storage: torch 2.13 reads it from the storage's start, and crashes."""
+    """Patch `torch.set_rng_state` to copy a random state first: torch 2.13 reads it from the start of its storage,
+    whatever its offset, and crashes."""
     setting = torch.set_rng_state
     torch.set_rng_state = lambda new_state: setting(new_state.clone())
 
@@ -241,7 +250,8 @@ def verdicts(
     known: Mapping[str, Verdict],
     begin: Callable[[str], None],
 ) -> Iterator[Verdict]:
-    """Yield a Verdict for each graph that has none; `begin` is called with its title first."""
+    """Yield a Verdict for each graph that has none in `known`; `begin` is called with its title first. Within a Pair,
+    the forward comes first, since what its kernels save are inputs of the backward's."""
     for pair in dict.fromkeys(subject.pair for subject in plan.subjects):
         forward = ForwardKernels()
         for subject in plan.subjects:
@@ -260,7 +270,8 @@ def verdicts(
 
 @dataclass(frozen=True, slots=True)
 class ForwardKernels:
-    """The Verdict of a forward's kernels, and the tensors that they saved on the target."""
+    """The Verdict of a forward's kernels, and the tensors that they saved on the target. `lifted`: they ran with their
+    draws as further inputs."""
 
     verdict: Verdict | None = None
     saved: Mapping[str, Any] = field(default_factory=dict)
@@ -270,7 +281,8 @@ class ForwardKernels:
 def verdict_of(
     subject: CheckSubject, plan: CheckPlan, bench: BenchGraph, forward: ForwardKernels, folder: Path
 ) -> tuple[Verdict, ForwardKernels]:
-    """Return the Verdict of one graph, and the tensors that the kernels of a forward saved."""
+    """Return the Verdict of one graph, and the tensors that the kernels of a forward saved. An error becomes a Verdict:
+    "unproven" if something could not be run or compared, and else "failed"."""
     failed = forward.verdict is not None and forward.verdict.verdict == "failed"
     if subject.direction == "backward" and failed:
         return Verdict("unproven", subject.title, "the kernels of its forward did not run, and saved nothing"), forward
@@ -302,7 +314,8 @@ class GraphCheck:
     folder: Path
 
     def run(self) -> tuple[Verdict, ForwardKernels]:
-        """Run the kernels in the configurations of the plan, and compare; return the worst Verdict."""
+        """Run the kernels in one configuration after another, or in the first alone, and compare; return the worst
+        Verdict, and what the first configuration saved."""
         judge = self.judge()
         verdicts_found: list[Verdict] = []
         saved: Mapping[str, Any] = {}
@@ -335,6 +348,7 @@ class GraphCheck:
                 if port.role == "saved" and port.name in self.forward.saved:
                     values[place] = self.forward.saved[port.name]
         for place, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
+            # eager's values, or those of kernels in another form: into the dtype that these kernels take
             own = self.forward.saved and not self.forward.lifted
             if port.role == "saved" and isinstance(value, Tensor) and not own:
                 if tuple(value.shape) != port.shape and not may_be_workspace(value):
@@ -347,7 +361,8 @@ class GraphCheck:
         return values
 
     def judging_run(self, lifted: LiftedRun, kernel_inputs: Sequence[Any]) -> EagerRun:
-        """Return the eager run by which results are judged; for a backward, on the tensors that the kernels saved."""
+        """Return the eager run by which results are judged. For a backward, it is run again on what the forward's
+        kernels saved, so that it is judged by itself, and not by the forward's rounding."""
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
         pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
@@ -357,7 +372,7 @@ class GraphCheck:
 
 
 def _refuse_redraw(*values: Any) -> Any:
-    """Raise RefusedError: eager would have to draw again, although draws are inputs."""
+    """Raise RefusedError, where eager would have to draw again: draws are inputs here, so none should be left."""
     raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
 
 
@@ -395,6 +410,7 @@ class GraphJudge:
         )
         names = [kernel.name for kernel in subject.kernels]
         idle = [name for name in names if not runs.counts[name]]
+        # what did not run is not shown to be right
         if idle and word in GOOD:
             word = "unproven"
         remarks = [first_fault(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
@@ -403,19 +419,19 @@ class GraphJudge:
         return Verdict(word, subject.title, "; ".join(remark for remark in remarks if remark), ports)
 
     def configurations_seen(self, count: int) -> str:
-        """Return a text about the configurations that ran."""
+        """Return a text about the configurations that ran; '' if there is but one."""
         if count <= 1:
             return ""
         return f"all of {count} configurations" if self.plan.every_configuration else "the first configuration of each"
 
     def warm(self) -> None:
-        """Run eager in all the ways that comparisons may need."""
+        """Run eager in all the ways that comparisons may need: Eager keeps the results."""
         eager = self.eager
         _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded
 
 
 def _port_verdicts(eager: Eager, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
-    """Yield the PortVerdict of each output."""
+    """Yield the PortVerdict of each output; one that has another shape on the target, as planned, is not compared."""
     lowered = {(port.role, port.name): port.shape for port in subject.outputs}
     for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
         result = _as_captured(results[place], wanted) if role == "saved" else results[place]
@@ -449,12 +465,12 @@ def same_shape(result: Any, wanted: Any) -> bool:
 
 
 def _as_captured(value: Any, wanted: Any) -> Any:
-    """Return a saved tensor in the dtype in which it was captured."""
+    """Return a saved tensor in the dtype in which it was captured: the target may save another."""
     return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
 
 
 def _in_place_of(kept: Tensor, value: Tensor) -> Tensor:
-    """Return a value with the storage, offset and strides of another tensor: `as_strided` reads a storage from its
+    """Return a copy of `value` with the storage, offset and strides of `kept`: `as_strided` reads a storage from its
     start."""
     if value is kept:
         return kept
@@ -466,7 +482,7 @@ def _in_place_of(kept: Tensor, value: Tensor) -> Tensor:
 
 
 def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
-    """Return name -> tensor that a forward saves."""
+    """Return what a forward saved, name -> tensor, from its results."""
     return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
 
 
@@ -476,7 +492,8 @@ def _others_are_compared(port: PortVerdict, ports: Sequence[PortVerdict]) -> boo
 
 
 def first_fault(ports: Sequence[PortVerdict], word: str) -> str:
-    """Return the first port with the worst word, or the first that was not compared, and count the others."""
+    """Return in words the first port with the worst word, or the first that was not compared, and how many more there
+    are; '' for none."""
     named_ports = [port for port in ports if port.verdict == word and word not in GOOD]
     named_ports = named_ports or [port for port in ports if port.verdict == "unproven"]
     more = f" (and {len(named_ports) - 1} more)" if len(named_ports) > 1 else ""

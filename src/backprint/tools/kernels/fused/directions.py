@@ -51,7 +51,7 @@ def directions_of(pair: Pair, target: KernelTarget) -> tuple[list[Direction], li
 def direction_of(
     name: str, graph: Graph, prepared: PreparedGraph, target: KernelTarget, names: Mapping[str, str]
 ) -> Direction:
-    """Return a direction in Inductor's code."""
+    """Return a direction in Inductor's code. `names` has the file's name of each of Inductor's symbols."""
     compiler = inductor()
     (results,) = prepared.module.graph.output_node().args
     values = [result.meta.get("val") if isinstance(result, fx.Node) else result for result in results]
@@ -69,7 +69,7 @@ def direction_of(
 
 
 def at_capture(prepared: PreparedGraph) -> PreparedGraph:
-    """Return a prepared graph whose inputs have the sizes of the capture."""
+    """Return a prepared graph whose inputs have the sizes of the capture, to count bytes and grids with."""
     return replace(prepared, inputs=[_value_at_capture(value) for value in prepared.inputs])
 
 
@@ -84,7 +84,8 @@ def _value_at_capture(value: Any) -> Any:
 def _ports_in_code(
     ports: Sequence[Port], values: Sequence[Any], names: Mapping[str, str], taken: set[str]
 ) -> Iterator[CodePort]:
-    """Yield the ports of a direction with their names in the file, and their layouts on the target."""
+    """Yield the ports of a direction with names in the file, which are added to `taken`, and their layouts on the
+    target."""
     for port, value in zip(ports, values, strict=True):
         name = f"grad_{identifier(port.name)}" if port.role in ("tangent", "gradient") else identifier(port.name)
         name = unique(name, taken)
@@ -98,7 +99,7 @@ def _ports_in_code(
 
 
 def in_file(text: str, names: Mapping[str, str]) -> str:
-    """Return an expression of Inductor's symbols with their names in the file."""
+    """Return an expression of Inductor's symbols, such as `s0 + 1`, with the file's names of them."""
     from backprint.tools.kernels.fused.kernel_text import renamed_text
 
     return renamed_text(text, names) if names else text

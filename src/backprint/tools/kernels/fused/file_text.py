@@ -18,7 +18,9 @@ from backprint.tools.kernels.loops.nouns import INPUTS
 
 @dataclass(frozen=True, slots=True)
 class FusedFile:
-    """What a file is made of. `inputs` are in the order of the function's arguments: inputs, then parameters, …"""
+    """What a file is made of. `inputs` are in the order of the function's arguments: inputs, then parameters, …
+    `conditions` are what must hold of the symbolic sizes, `texts` has the FusedText of "forward" and of "backward", and
+    `without_grad` the ports that have no gradient."""
 
     name: str
     origin: str
@@ -29,7 +31,7 @@ class FusedFile:
     texts: dict[str, FusedText]
     conditions: tuple[str, ...]
     symbols: dict[str, str]
-    """Of each symbolic size, where it is read: `x.shape[0]`."""
+    """The name of each symbolic size in the file -> where it is read: `x.shape[0]`."""
     without_grad: tuple[str, ...]
 
     @property
@@ -136,7 +138,7 @@ def _tuned_text(file: FusedFile) -> str:
 
 
 def _merged_helpers(helpers: Sequence[NeededHelpers]) -> list[str]:
-    """Return the functions of PyTorch that kernels call, once each."""
+    """Return the functions of PyTorch that kernels call, once each, in one text."""
     functions = tuple(dict.fromkeys(name for item in helpers for name in item.functions))
     if not functions:
         return []
@@ -154,6 +156,7 @@ def _interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
         parts.append(template("interpreter").strip())
     if libdevice:
         lines = libdevice_lines(NeededHelpers((), "", tuple(libdevice))).split("\n")
+        # `libdevice_lines` is an if and an else: the else has the functions for the interpreter
         start = next(place for place, line in enumerate(lines) if line.startswith("else:"))
         parts.append("\n".join(line.strip() for line in lines[start + 1 :]))
     for text, mend in (("tl.atomic", ATOMIC), (ASSEMBLY, PTX)):
@@ -183,6 +186,7 @@ def _direction_text(file: FusedFile, direction: Direction) -> str:
 
 
 def words_of(results: Iterable[tuple[str, str]]) -> str:
+    """Return the names of results in words: six of them at most, and how many more there are."""
     names = [name for name, _ in results]
     return ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6) if names else "nothing"
 
@@ -202,7 +206,8 @@ def returned(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
 
 
 def value_of(file: FusedFile, direction: Direction, port: CodePort) -> str:
-    """Return the name that a result has after a direction's function was called."""
+    """Return the expression of a result after a direction's function was called: its name there; an output of the
+    forward that Inductor laid out otherwise gets the program's strides."""
     text, place = file.texts[direction.name], direction.outputs.index(port)
     names = {expression: name for name, expression in returned(file, direction)}
     value = names.get(text.results[place], text.results[place])
@@ -212,8 +217,8 @@ def value_of(file: FusedFile, direction: Direction, port: CodePort) -> str:
 
 
 def _laid_otherwise(value: str, shape: Sequence[str], stride: Sequence[str]) -> str:
-    """Return the expression that gives a result the program's strides: 0 where the program expanded it, so that its
-    first element there stands for all."""
+    """Return the expression that gives a result the program's strides. A stride of 0 is a dimension that the program
+    expanded: its first element stands for all."""
     strides = f"({', '.join(stride)},)"
     if "0" not in stride:
         return f"laid({value}, {strides})"
@@ -269,6 +274,7 @@ def function_text(file: FusedFile) -> str:
 
 
 def _is_saved(port: CodePort) -> bool:
+    """Whether a port is a value that the forward keeps for the backward."""
     return port.port.role == "saved"
 
 
@@ -301,7 +307,7 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
 
 
 def laid(port: CodePort, used: frozenset[str]) -> str:
-    """Return the line that lays an input out as the kernels read it, or ''."""
+    """Return the line that lays an input out as the kernels read it, or '' if none is needed."""
     if not port.is_tensor or port.name not in used or not port.shape:
         return ""
     if is_contiguous(port):
@@ -310,7 +316,7 @@ def laid(port: CodePort, used: frozenset[str]) -> str:
 
 
 def is_contiguous(port: CodePort) -> bool:
-    """Whether a port's layout is that of `contiguous()`, by the texts of its strides."""
+    """Whether a port's layout is that of `contiguous()`, by the texts of its strides: they may have symbols."""
     wanted, step = [], "1"
     for size in reversed(port.shape):
         wanted.append(step)
@@ -320,7 +326,7 @@ def is_contiguous(port: CodePort) -> bool:
 
 
 def simple(text: str) -> str:
-    """Return a product as its factors in order, numbers multiplied."""
+    """Return a product in a form in which equal products are the same text: `n*(2*4)` -> `8*n`."""
     numbers, others = 1, []
     for factor in re.sub(r"[() ]", "", text).split("*"):
         if factor.isdigit():
@@ -331,7 +337,8 @@ def simple(text: str) -> str:
 
 
 def indented(lines: Iterable[str]) -> list[str]:
-    """Return statements of a method, which may be several lines."""
+    """Return statements as lines of a method's body, 8 columns in; one statement may be several lines with an indent of
+    their own."""
     rows: list[str] = []
     for line in (row for text in lines for row in text.split("\n")):
         body = line.lstrip(" ")
@@ -379,10 +386,10 @@ def call_text(file: FusedFile) -> str:
 
 
 def shape_text(port: CodePort) -> str:
-    """Return a shape as a tuple."""
+    """Return a shape as the text of a tuple: `(n,)`, `(n, 4)`."""
     return f"({', '.join(port.shape)}{',' * (len(port.shape) == 1)})"
 
 
 def filled(text: str) -> list[str]:
-    """Return a paragraph as lines."""
+    """Return a paragraph of a file's docstring as lines."""
     return textwrap.wrap(text, 118)

@@ -18,7 +18,7 @@ from backprint.tools.kernels.fused.wrapper_text import WIDTH, Launch, WrapperTex
 from backprint.tools.kernels.nouns import Kernel
 
 INSTANT = ("arange", "full", "program_id", "broadcast_to")
-"""Functions of Triton whose unused results are left out."""
+"""Functions of Triton that do nothing but return a value: if nothing reads it, the call is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class FusedKernel:
 
 @dataclass(frozen=True, slots=True)
 class FusedText:
-    """A direction as a function of Python and its kernels."""
+    """A direction as a function of Python and its kernels; the other fields are those of WrapperText."""
 
     kernels: tuple[FusedKernel, ...]
     lines: tuple[str, ...]
@@ -74,11 +74,13 @@ def fused_text(direction: Direction, wrapper: WrapperText, taken: set[str], name
 
 
 def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[FusedKernel, Sequence[str]]:
-    """Return a kernel as it stands in the file, and the expressions of its grid, of names of its arguments."""
+    """Return a kernel as it stands in the file, and the expressions of its grid, in which its arguments have Inductor's
+    names."""
     module = triton_module(kernel)
     meta = metadata(kernel, module)
     tuner = loaded_kernel(kernel)
     configurations, grid = grid_of(tuner)
+    # XBLOCK and its like, which a configuration has and a launch does not pass
     sizes = {key for configuration in configurations for key in configuration.kwargs}
     parameters = [parameter for parameter in module.parameters if parameter not in sizes]
     renamed = parameter_names(parameters, launches, module)
@@ -86,6 +88,7 @@ def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[Fuse
     text = "\n".join(row for line in text.split("\n") for row in (broken(line, "") if line[:4] == "def " else [line]))
     stored = [name for name in tuner.inductor_meta.get("mutated_arg_names", ()) if name in parameters]
     decorator = autotuner(configurations, [renamed.get(item, item) for item in stored])
+    # without it, Triton leaves assertions out
     options = {"debug": True} if "device_assert" in text else {}
     signature = {renamed.get(key, key): kind for key, kind in meta["signature"].items()}
     constants = {renamed.get(key, key): value for key, value in meta["constants"].items()}
@@ -99,6 +102,7 @@ def _comment_of(kernel: Kernel) -> str:
     lines: dict[str, list[str]] = {}
     for operator in kernel.operators:
         short = operator.operator.removeprefix("aten.").partition(".")[0]
+        # what is not printable ASCII becomes ?, so that a line of a program stays in its comment
         lines.setdefault(re.sub(r"[^ -~]", "?", operator.line), []).append(short)
     rows = []
     for line, names in lines.items():
@@ -107,7 +111,8 @@ def _comment_of(kernel: Kernel) -> str:
 
 
 def autotuner(configurations: Sequence[Any], stored: Sequence[str]) -> str:
-    """Return the decorators of a kernel."""
+    """Return the decorator that gives a kernel its configurations. With several, Triton runs each: `stored`, the
+    arguments that the kernel changes, are restored after each run."""
     rows = []
     for item in configurations:
         sizes = ", ".join(f'"{key}": {value}' for key, value in item.kwargs.items())
@@ -140,8 +145,9 @@ def grid_of(tuner: Any) -> tuple[list[Any], Sequence[str]]:
 
 
 def grid_text(expression: Any) -> list[str]:
-    """Return the three expressions of a grid."""
+    """Return the three expressions of a grid, with the values of Inductor's intermediate names put in."""
     values: dict[str, str] = {}
+    # lines of Inductor such as `grid_0 = ...`, which a later one may read
     for line in expression.prefix:
         name, _, value = line.partition(" = ")
         values[name] = ast.unparse(_Inserted(values).visit(ast.parse(value, mode="eval").body))
@@ -156,11 +162,14 @@ class _Inserted(ast.NodeTransformer):
         self.values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:  # the name is ast's
+        """Return the expression of a name, if it has one."""
+        # a name of `grid_of` for a number of the configuration: META_XBLOCK -> meta['XBLOCK']
         if node.id.startswith("META_"):
             return ast.parse(f"meta[{node.id[5:]!r}]", mode="eval").body
         return ast.parse(self.values[node.id], mode="eval").body if node.id in self.values else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # as above
+        """Return `triton.cdiv(a, b)` for `-(a // -b)`, or its number."""
         match node:
             case ast.UnaryOp(
                 op=ast.USub(), operand=ast.BinOp(left, ast.FloorDiv(), ast.UnaryOp(op=ast.USub(), operand=right))
@@ -174,7 +183,8 @@ class _Inserted(ast.NodeTransformer):
 
 
 def _launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
-    """Return the launch of a kernel as a statement."""
+    """Return the launch of a kernel as a statement; its grid is a function of `meta` if it depends on the
+    configuration."""
     values = dict(zip(item.module.parameters, launch.arguments, strict=False))
     sizes = [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
     while len(sizes) > 1 and sizes[-1] == "1":
@@ -189,7 +199,8 @@ def _launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
 
 
 def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], module: TritonModule) -> dict[str, str]:
-    """Return new names of a kernel's pointers: those of what it is launched with, if it is always the same."""
+    """Return new names of a kernel's pointers, `x_ptr` for a pointer that every launch passes `x`; others keep their
+    names."""
     inside = {node.id for node in ast.walk(module.main) if isinstance(node, ast.Name)}
     taken = inside | set(module.parameters) | {"tl", "triton", "libdevice", "triton_helpers", "tl_math"}
     renamed: dict[str, str] = {}
@@ -228,9 +239,11 @@ def _is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
 
 
 def renamed_text(text: str, names: Mapping[str, str]) -> str:
-    """Return a text of Python with other names."""
+    """Return a text of Python with other names for `names`, but not for attributes: `s0.shape` -> `n.shape`, `x.s0`
+    stays."""
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     lines = text.split("\n")
+    # from the end, so that the columns of the tokens before stay right
     for place, token in reversed(list(enumerate(tokens))):
         is_attribute = place > 0 and tokens[place - 1].string == "."
         if token.type == tokenize.NAME and token.string in names and not is_attribute:
@@ -241,5 +254,5 @@ def renamed_text(text: str, names: Mapping[str, str]) -> str:
 
 
 def shown_lines(lines: Iterable[str], indent: str) -> list[str]:
-    """Return statements with an indent, long calls broken."""
+    """Return statements with an indent, the long ones broken into several lines."""
     return [row for line in lines for row in broken(line, indent)]

@@ -32,7 +32,7 @@ SIZES = (64, 128)
 """Sizes at which a program of a free size is captured."""
 
 HELD = ("value", "pinned", "memory", "same")
-"""Kinds of guards that kernels could not check."""
+"""Kinds of guards on more than sizes: a file does not check them, so a program that has one is refused."""
 
 
 def lower_inputs(function: Callable[..., Any], inputs: Any, name: str | None, target: str = "cuda:90") -> LoweredGraph:
@@ -73,7 +73,8 @@ def lower_sized(
 def changing(
     function: Callable[..., Any], make_inputs: Callable[[int], Any], sizes: Sequence[int]
 ) -> dict[str, dict[int, str]]:
-    """Return the dimensions of the inputs that change with the size, each with a name: `n` where it is the size."""
+    """Return the dimensions of the inputs that change with the size, port -> dimension -> name: `n` where it is the
+    size, and `n_2`, … where it is another number, one name for each way to change."""
     shapes: dict[str, dict[int, Sequence[int]]] = {}
     for size in sizes:
         call = call_of(make_inputs(size))
@@ -95,8 +96,8 @@ def changing(
 
 
 def _is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
-    """Whether the graphs of a free size are the program where the size is one: a dimension of one is broadcast, and a
-    program may do something else with it."""
+    """Whether the graphs of a free size give what the program gives where the size is one: such a dimension broadcasts,
+    so a program may do something else with it."""
     case = case_of_function(lowered, "one", inputs)
     constants = dict(lowered.capture.origin.constants)
     try:
@@ -114,7 +115,8 @@ def lower_capture(
     make_inputs: Callable[[int], Any] | None = None,
     least: int = 1,
 ) -> LoweredGraph:
-    """Return a Capture in Inductor's kernels; symbolic sizes are `least` or more."""
+    """Return a Capture in Inductor's kernels; symbolic sizes are `least` or more. Refuse what a file cannot be: several
+    graphs, branches on values, changed or returned inputs, no kernel at all."""
     pair = pair_of(item)
     name = identifier(name or item.name)  # a file has functions of its own, such as `laid`
     directions, conditions = directions_of(pair, target_named(target))
@@ -149,7 +151,7 @@ def lower_capture(
 
 
 def pair_of(item: Capture) -> Pair:
-    """Return the one Pair of a Capture that kernels can stand for."""
+    """Return the one Pair of a Capture that kernels can stand for; refuse what depends on more than sizes."""
     if len(item.pairs) != 1:
         raise RefusedError(
             f"the program is {len(item.pairs)} graphs, not one: lower a part of it, as `bp.split` cuts one out"
@@ -171,12 +173,12 @@ def pair_of(item: Capture) -> Pair:
 
 
 def _is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
-    """Whether a value is a size that symbols make."""
+    """Whether a value is a number that follows from the symbolic sizes."""
     return isinstance(spec, ScalarSpec) and bool(spec.expression) and known(spec.expression, sizes)
 
 
 def _with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
-    """Return a backward whose saved values have the names that they have in the forward."""
+    """Return a backward whose saved values have the names that they have in the forward, if these are free."""
     values = dict(
         zip(
             (port.port.name for port in forward.outputs if port.port.role == "saved"),
@@ -205,7 +207,7 @@ def _refuse_what_changes_inputs(forward: Direction) -> None:
 
 
 def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
-    """Raise RefusedError for a program that returns an argument as it is, or the same tensor twice."""
+    """Raise RefusedError for a program that returns an argument as it is, the same tensor twice, or a number."""
     given = {port.name for port in forward.inputs}
     values = [value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "output"]
     if returned := [value for value in values if value in given]:
@@ -218,7 +220,7 @@ def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
 
 
 def _symbols_of(forward: Direction) -> dict[str, str]:
-    """Return for each symbolic size where it is read: `x.shape[0]`."""
+    """Return the name of each symbolic size in the file -> where it is read: `x.shape[0]`."""
     places: dict[str, str] = {}
     for port in forward.inputs:
         for place, size in enumerate(port.shape):
@@ -228,7 +230,7 @@ def _symbols_of(forward: Direction) -> dict[str, str]:
 
 
 def without_grad(pair: Pair) -> list[str]:
-    """Return the inputs that have no gradient."""
+    """Return the names of the inputs that have no gradient."""
     gradients = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
     return [port.name for port in pair.forward.inputs if port.name not in gradients]
 
@@ -239,12 +241,12 @@ def graphs_of(pair: Pair) -> list[Graph]:
 
 
 BOUND = re.compile(r"(?:(?P<times>\d+) \* )?(?P<name>\w+) (?P<word><=|<|>=|>) (?P<limit>\d+)")
-"""A condition that bounds one symbol."""
+"""A condition that bounds one symbol: `n >= 2`, `3 * n < 100`."""
 
 
 def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
-    """Return conditions on symbols, with the narrowest bounds of each; the others are of shapes, which are compared
-    anyway."""
+    """Return conditions on symbols, with the narrowest bounds of each first and last. Conditions on other names are
+    left out: they are of shapes, which the file compares anyway. `3 * n < 100` -> `n <= 33`."""
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     others: list[str] = []
@@ -269,7 +271,7 @@ def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
 
 
 def origin_of(item: Capture) -> str:
-    """Return the files of the program."""
+    """Return the files of the program, three at most; the name of the Capture if none is known."""
     sources = sorted({step.source.file for step in item.pairs[0].forward.steps if step.source is not None})
     return ", ".join(sources[:3]) or item.name
 

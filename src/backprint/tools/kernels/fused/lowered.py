@@ -110,7 +110,8 @@ class LoweredGraph(Lowered):
         return compared(subject, cases, timeout)
 
     def compared_with(self, sizes: Sequence[int] = ()) -> tuple[LoweredGraph, list[Case]]:
-        """Return the file that is compared, and the results of eager that it is compared with."""
+        """Return the file that is compared, which is another one if the program draws, and eager's results to compare
+        with."""
         with preserving_random_states():
             cases = self.cases(sizes)
             if not self.draws:
@@ -124,7 +125,8 @@ class LoweredGraph(Lowered):
         return bool(steps_that_draw(self.capture.pairs[0].forward))
 
     def with_draws(self) -> LoweredGraph:
-        """Return the program with the numbers that it draws as further inputs."""
+        """Return the program lowered with the numbers that it draws as further inputs; refuse one whose backward
+        draws."""
         pair = self.capture.pairs[0]
         if pair.backward is not None and steps_that_draw(pair.backward):
             raise RefusedError(f"the backward of {self.name} draws random numbers, so nothing can be compared with it")
@@ -133,7 +135,7 @@ class LoweredGraph(Lowered):
         return self.again(item)
 
     def cases(self, sizes: Sequence[int]) -> list[Case]:
-        """Return the program on several inputs."""
+        """Return eager's results on several inputs: at each size, or on the captured inputs and on others."""
         if self.make_inputs is not None:
             captured = max(example_sizes(self.capture.pairs[0].forward).values(), default=1)
             taken = sizes or self.file.taken(SIZES) or [captured]
@@ -152,7 +154,7 @@ class LoweredGraph(Lowered):
 
 
 def with_draws(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case:
-    """Return a case with the numbers that the program drew among the inputs."""
+    """Return a case of a program that draws as one of `subject`, which has the numbers that it drew as inputs."""
     forward = lowered.capture.pairs[0].forward
     names = {port.local: port.name for port in subject.capture.pairs[0].forward.inputs if port.role == "rng"}
     values = dict(lowered.capture.origin.constants) | dict(case.inputs)
@@ -208,7 +210,8 @@ def _walk_of(item: FusedKernel) -> str:
 
 
 def _why_apart(direction: Direction, first: str, second: str) -> str:
-    """Return the last reason that Inductor gave for not making one kernel of two, or ''."""
+    """Return the last reason that Inductor gave for not making one kernel of two, named `first` and `second`; '' if it
+    gave none."""
     left, right = (frozenset(direction.code.nodes.get(name, ())) for name in (first, second))
     reasons = [
         reason

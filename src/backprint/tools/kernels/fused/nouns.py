@@ -66,19 +66,20 @@ RESERVED = frozenset(
 
 
 def identifier(name: str) -> str:
-    """Return a port's name as one of Python that a file has not for itself."""
+    """Return a port's name as a Python identifier that a file does not use itself (RESERVED); loops/elements has a
+    twin."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     text = f"_{text}" if text[:1].isdigit() or not text else text
     return f"{text}_" if text in RESERVED or keyword.iskeyword(text) else text
 
 
 def unique(name: str, taken: Sequence[str] | Mapping[str, object] | set[str]) -> str:
-    """Return a name that is not among these: `x`, `x_1`, …"""
+    """Return the first of `x`, `x_1`, `x_2`, … that is not among the names that are taken."""
     return next(text for text in numbered(name) if text not in taken)
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Yield a name, and then the same with numbers."""
+    """Yield `x`, `x_1`, `x_2`, … without end."""
     yield name
     number = 0
     while True:

@@ -30,7 +30,7 @@ LAYOUTS = ("assert_size_stride", "assert_size_stride_grouped")
 """Functions with which a wrapper asserts the layout of what a library returned."""
 
 SAMPLES = ((13, 101), (29, 211))
-"""Sizes, one for each symbol, at which layouts of symbolic sizes are compared."""
+"""Two sets of sizes at which symbolic layouts are compared: the symbols are `first`, `first + step`, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class WrapperText:
-    """A direction as statements of Python. `launches` has the calls of kernels by the line that stands for each."""
+    """A direction as statements of Python, with a line `launch_0()` in the place of a kernel's call: `launches` has
+    what it stands for. `results` are expressions of what it returns."""
 
     lines: tuple[str, ...]
     results: tuple[str, ...]
@@ -66,7 +67,10 @@ class Memory:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads a wrapper, statement by statement."""
+    """Reads a wrapper, statement by statement.
+
+    `names` has the file's name of each of the wrapper's, and `memory` the layout of values, by the file's names.
+    """
 
     direction: Direction
     names: dict[str, str] = field(default_factory=dict)
@@ -80,12 +84,13 @@ class Reader:
     """Names of memory that goes on under another name."""
 
     def read(self) -> WrapperText:
-        """Return the function's statements."""
+        """Return the direction as statements of the file; refuse a wrapper that uses names which the file does not
+        have."""
         statements = list(flattened(_call_of_wrapper(self.direction.code.wrapper).body))
         self.name_values(statements)
         for statement in statements:
             self.statement(statement)
-        while self.lines and self.lines[-1].startswith("del "):
+        while self.lines and self.lines[-1].startswith("del "):  # the function returns then anyway
             self.lines.pop()
         given = {port.name for port in self.direction.inputs}
         texts = [*itertools.chain.from_iterable(launch.arguments for launch in self.launches.values())]
@@ -111,7 +116,9 @@ class Reader:
                 yield place, wanted.stride
 
     def name_values(self, statements: Sequence[ast.stmt]) -> None:
-        """Choose the names of values: an argument has its port's, a result too, and memory that is reused one name."""
+        """Choose the names of values, in `names`: those of ports for arguments and results, and one name for memory
+        that the wrapper uses again under another, as in `buf1 = buf0`."""
+        # `same`: a new name of memory -> the name that it had before
         arguments, same = self.argument_names(statements), {}
         self.names = dict(zip(arguments, (port.name for port in self.direction.inputs), strict=True))
         for port in self.direction.inputs:
@@ -165,7 +172,7 @@ class Reader:
     # ---- Statements
 
     def statement(self, statement: ast.stmt) -> None:
-        """Write a statement."""
+        """Write a statement of the wrapper in `lines`, or note what it returns in `results`."""
         match statement:
             case ast.Return(value=ast.Tuple(elts=values)):
                 self.results = tuple(self.text(value, f"result {place}") for place, value in enumerate(values))
@@ -186,7 +193,8 @@ class Reader:
                 self.lines.append(self.text(statement))
 
     def assignment(self, name: str, value: ast.expr) -> None:
-        """Write an assignment; sizes of inputs and streams are none."""
+        """Write an assignment; names of sizes of inputs, of streams, and of memory with the same name in the file need
+        none."""
         match value:
             case ast.Call(func=ast.Name(id="get_raw_stream")):
                 return
@@ -211,11 +219,12 @@ class Reader:
             self.lines.append(f"{target} = {text}")
 
     def is_one(self, new: str, old: str) -> bool:
-        """Whether two names of the wrapper are one in the file."""
+        """Whether two names of the wrapper have one name in the file."""
         return new in self.names and self.names[new] == self.names.get(old, old)
 
     def call(self, call: ast.Call) -> None:
-        """Write a call whose result is not used: a launch, or an operator that writes into memory."""
+        """Write a call whose result is not used: a launch, or an operator that writes into memory. Calls of the
+        wrapper's own are left out."""
         match call.func:
             case ast.Name(id=name) if name in LEFT_OUT:
                 return
@@ -234,8 +243,8 @@ class Reader:
         self.lines.append(self.text(call))
 
     def layouts(self, values: ast.expr, shapes: ast.expr, strides: ast.expr) -> None:
-        """Write that the result of a library has the layout that kernels read: on another device it may have another.
-        Inputs are laid out before."""
+        """Write that the results of a library have the layouts that kernels read, one or a list of them: on another
+        device they may have others. Inputs are laid out before."""
         given = {port.name for port in self.direction.inputs}
         several = isinstance(values, (ast.List, ast.Tuple))
         columns = (values.elts, shapes.elts, strides.elts) if several else ([values], [shapes], [strides])  # type: ignore[attr-defined]  # lists or tuples of as many
@@ -260,6 +269,7 @@ class Reader:
     def check_names(self, names: Iterable[str]) -> None:
         """Raise RefusedError for a name that the file would not define."""
         known = {*self.names.values(), "torch", "math", "device", "laid", *dir(builtins)}
+        # without "()"
         known |= {marker[:-2] for marker in self.launches}
         known |= {
             node.id
@@ -274,14 +284,14 @@ class Reader:
             )
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
-        """Whether sizes are the same for all values of the symbols, as far as samples show it."""
+        """Whether sizes are the same for all values of the symbols, as far as SAMPLES show it."""
         return len(left) == len(right) and all(
             [evaluated(size, values) for size in left] == [evaluated(size, values) for size in right]
             for values in self.samples()
         )
 
     def is_same(self, left: Memory, right: Memory) -> bool:
-        """Whether two layouts are the same; the stride of one element says nothing."""
+        """Whether two layouts are the same; the stride of a dimension of one element does not matter."""
         if not self.equal(left.shape, right.shape):
             return False
         return all(
@@ -293,7 +303,7 @@ class Reader:
         )
 
     def samples(self) -> list[dict[str, int]]:
-        """Return values of the symbols."""
+        """Return values of the symbols, each under Inductor's name and the file's: one dict for each of SAMPLES."""
         rows = []
         for first, step in SAMPLES:
             values = {name: first + step * place for place, name in enumerate(self.direction.symbols.values())}
@@ -309,17 +319,20 @@ class Reader:
 
 
 def evaluated(text: str, values: Mapping[str, int]) -> int:
-    """Return the value of a size that Inductor wrote in this process."""
+    """Return the value of an expression of sizes, for values of its symbols. Inductor wrote it in this process, so
+    `eval` is safe."""
     return int(eval(text, {"__builtins__": {"max": max, "min": min}, "math": __import__("math")}, dict(values)))
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Rewrites an expression of a wrapper."""
+    """Rewrites an expression of a wrapper as one of the file. `target` is the name that its value is assigned to, '' if
+    it is a part."""
 
     def __init__(self, reader: Reader, target: str) -> None:
         self.reader, self.target = reader, target
 
     def visit_Name(self, node: ast.Name) -> ast.expr:  # the name is ast's
+        """Return the file's name; a name that is assigned to gets one if it has none."""
         if node.id == "aten":
             return ast.parse("torch.ops.aten", mode="eval").body
         if isinstance(node.ctx, ast.Store):
@@ -328,6 +341,7 @@ class _Rewriting(ast.NodeTransformer):
         return ast.Name(self.reader.names.get(node.id, node.id), node.ctx)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # as above
+        """Return a call of PyTorch for one of Inductor's own functions."""
         target, self.target = self.target, ""
         match node.func:
             case ast.Name(id="empty_strided_cuda"):
@@ -342,7 +356,7 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
     def allocation(self, node: ast.Call, target: str) -> ast.expr:
-        """Return an allocation of memory."""
+        """Return `torch.empty` or `torch.empty_strided` for an allocation, and note the layout of its target."""
         shape, stride, dtype = map(self.visit, node.args)
         memory = Memory(sizes_of(shape), sizes_of(stride))
         if target:
@@ -355,7 +369,8 @@ class _Rewriting(ast.NodeTransformer):
         )
 
     def view(self, node: ast.Call, target: str) -> ast.expr:
-        """Return a view of memory."""
+        """Return a view of memory in the plainest form: the value itself, `.view`, `.t()`, or `.as_strided`; note its
+        layout."""
         source, shape, stride, offset = map(self.visit, node.args)
         base, layout = ast.unparse(source), Memory(sizes_of(shape), sizes_of(stride))
         memory = self.reader.memory.get(base)
@@ -374,6 +389,7 @@ class _Rewriting(ast.NodeTransformer):
                 return parsed(f"{base}.t()")
         if ast.unparse(offset) == "0":
             return parsed(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)})")
+        # Inductor counts the offset from the view's start, as_strided from that of the memory
         place = f"{base}.storage_offset() + {ast.unparse(offset)}"
         return parsed(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)}, {place})")
 
@@ -394,16 +410,18 @@ def _same_size(reader: Reader, left: Memory, right: Memory) -> bool:
 
 
 def parsed(text: str) -> ast.expr:
+    """Return an expression as a tree."""
     return ast.parse(text, mode="eval").body
 
 
 def sizes_of(node: ast.expr) -> tuple[str, ...]:
-    """Return the sizes in a tuple as texts."""
+    """Return the sizes in a tuple as texts; of another expression, it alone."""
     return tuple(map(ast.unparse, node.elts)) if isinstance(node, ast.Tuple) else (ast.unparse(node),)
 
 
 def _captured_stride(port: CodePort) -> tuple[str, ...]:
-    """Return the strides of an output at capture, and of other results on the target."""
+    """Return the strides that an output had at capture, which the program promises; of other results, and where they
+    are symbolic, those on the target."""
     spec = port.port.spec
     if port.port.role != "output" or not isinstance(spec, TensorSpec) or spec.stride is None:
         return port.stride
@@ -425,7 +443,7 @@ def _call_of_wrapper(wrapper: str) -> ast.FunctionDef:
 
 
 def flattened(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements, those of a `with` of a device in its place."""
+    """Yield statements, with those in a `with` (of a device) in its place."""
     for statement in statements:
         if isinstance(statement, ast.With):
             yield from flattened(statement.body)
@@ -434,7 +452,7 @@ def flattened(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def returned(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
-    """Return the values that a function returns."""
+    """Return the values that a function returns, if that is a tuple."""
     for statement in statements:
         if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Tuple):
             return statement.value.elts
@@ -442,10 +460,11 @@ def returned(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
 
 
 def broken(text: str, indent: str) -> list[str]:
-    """Return a statement as lines; the names or arguments of a long one are on lines of their own."""
+    """Return a statement as lines of at most WIDTH; the names or arguments of a long one are on lines of their own."""
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
     left, equals, right = text.partition(" = ")
+    # a long tuple of names on the left: `(a, b, ...) = f(...)`
     if equals and "," in left and not set(left) & set("()[]{}") and len(left) > WIDTH // 2:
         if not right.endswith(")"):
             return _filled_rows("(", left, f") = {right}", indent)
@@ -462,7 +481,7 @@ def broken(text: str, indent: str) -> list[str]:
 
 
 def _filled_rows(head: str, items: str, end: str, indent: str) -> list[str]:
-    """Return a head, items on lines of their own, and an end."""
+    """Return a head, items on as few lines of their own as they fit in, and an end."""
     rows, row = [], ""
     for item in _split_arguments(items):
         if row and len(indent) + 4 + len(row) + len(item) > WIDTH - 2:

@@ -28,6 +28,7 @@ POINTERS: Mapping[torch.dtype, str] = {
     torch.uint8: "*u8",
     torch.bool: "*i8",
 }
+"""Triton's types of pointers to tensors: a bool is a byte in memory."""
 
 
 def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
@@ -45,7 +46,9 @@ def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
             function = getattr(module, kernel.name)
             signature, constants = _types_of(lowered, kernel, function)
             source = ASTSource(function, signature, constants)
+            # as the file launches them: `launch` in file_text
             options = {"num_warps": 4, "enable_fp_fusion": False}
+            # 32 threads are a warp
             compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
             registers, spilled = resources(compiled.asm["cubin"])
             results.append(
@@ -57,7 +60,8 @@ def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
 def _types_of(
     lowered: LoweredLoop, kernel: KernelText, function: Any
 ) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
-    """Return the types of a kernel's arguments, and its constants."""
+    """Return the types of a kernel's arguments as the file passes them, and its constants by their place. Sums of
+    halves are float32 until torch has added them up."""
     layout = lowered.parts.layout
     pointers = {}
     for name in kernel.tensors:
@@ -67,11 +71,11 @@ def _types_of(
     flags: dict[str, Any] = {"SAVE": True, "BLOCK": _module_block(lowered)}
     names = list(function.arg_names)
     signature = {name: pointers.get(name, "constexpr" if name in flags else "i32") for name in names}
-    signature |= {name: "i64" for name in names if name == "last"}
+    signature |= {name: "i64" for name in names if name == "last"}  # (T - 1) * n may need 64 bits
     return signature, {(names.index(name),): value for name, value in flags.items() if name in names}
 
 
 def _module_block(lowered: LoweredLoop) -> int:
-    """Return the number of lanes of a program of the grid."""
+    """Return the value of BLOCK in the file: `_block_text` in file_text writes it."""
     columns = lowered.parts.layout.columns
     return 1 << (columns - 1).bit_length() if columns else 128

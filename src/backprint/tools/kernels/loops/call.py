@@ -22,8 +22,8 @@ class Call:
 
 
 def call_of(inputs: Any) -> Call:
-    """Return the arguments that inputs are: a tuple of them, a dict of keywords, or one alone. One tensor for two
-    arguments is two: they are examples."""
+    """Return the arguments that `inputs` means: a tuple of them, a dict of keywords, or one alone. A tensor that is
+    passed twice becomes two tensors: as inputs are examples, that they share memory is chance."""
     inputs = with_distinct_tensors(inputs)
     if isinstance(inputs, Mapping):
         return Call((), inputs)
@@ -33,7 +33,7 @@ def call_of(inputs: Any) -> Call:
 def inputs_by_port(
     function: Any, capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Tensor]:
-    """Return the arguments of a program by port, with its parameters, buffers and constants."""
+    """Return what a program is called with by port name: arguments, parameters, buffers and constants."""
     named = dict(capture.origin.constants) | arguments(capture, args, kwargs)
     if isinstance(function, nn.Module):
         named |= {**dict(function.named_parameters()), **dict(function.named_buffers())}

@@ -5,6 +5,11 @@ operators are asked of Inductor, one call at a time; each different call is aske
 
 A gradient of a broadcast parameter stays an element that is `Summed`: a sum commutes with what is linear, so it is
 added up over time in registers, and over elements at the end.
+
+The functions in STRUCTURE all have the signature `(reader, target, args, kwargs, meta)`: they return what the operator
+`target` returns, as a tensor of elements. In `args`, tensors are tensors of elements (Input, Whole, Slots or Summed);
+`meta` is the result as a fake tensor. They raise NotPointwise for a call that a loop over time cannot be, as of an
+operator along a dimension other than the first. `dim % len(shape)` is 0 for the first dimension, which is time.
 """
 
 from __future__ import annotations
@@ -42,7 +47,8 @@ TENSORS = (Input, Whole, Slots, Summed)
 
 
 def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str]) -> Program:
-    """Return a Pair of a length as writes of elements. `timed` are the names of ports whose first dimension is time."""
+    """Return a Pair of a length as writes of elements. `timed` are the keys (`port_key`) of ports whose first dimension
+    is time. The backward is read after the forward, because what the forward saved are values of the forward."""
     forward, backward = pair.forward, pair.backward
     state, by_row = _state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
@@ -53,7 +59,7 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
     outputs = [(port, value) for port, value in results if port.role != "saved"]
     gradients: list[tuple[Port, Tensor]] = []
     if backward is not None:
-        elements.folds = True
+        elements.folds = True  # so that what autograd computes of zeros and ones is one program for all steps
         try:
             gradients = Reader(elements, backward, state, timed, length, known, by_row).read(tensors)
         finally:
@@ -74,8 +80,8 @@ PRODUCTS = frozenset(
 
 
 def _state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], frozenset[str]]:
-    """Return the shape that all inputs are broadcast to, without time, and the ports that have a value for each row
-    of it alone: all of its dimensions but the last."""
+    """Return the shape of the state, to which all inputs without their time are broadcast, and the ports `by_row`:
+    those of the shape `state[:-1]`, a value for each row. Refuse inputs that fit neither."""
     ports = [port for graph in pair.graphs for port in graph.inputs if port.role != "saved"]
     shapes = {port_key(port): shape_of(port)[port_key(port) in timed :] for port in ports}
     try:
@@ -104,12 +110,13 @@ def _sizes_agree(sizes: Sequence[int]) -> bool:
 
 
 def port_key(port: Port) -> str:
-    """Return a name of a port that tells tangents from inputs."""
+    """Return the key of a port: its name, or "tangent " and its name, since the tangent of an output may have an
+    input's."""
     return f"tangent {port.name}" if port.role == "tangent" else port.name
 
 
 def shape_of(port: Port) -> tuple[int, ...]:
-    """Return the shape of a tensor's port."""
+    """Return the shape of a tensor's port; refuse a port that is no tensor, or has symbolic sizes."""
     shape = getattr(port.spec, "shape", None)
     if shape is None or not all(isinstance(size, int) for size in shape):
         raise RefusedError(f"{port.name} is no tensor of known sizes")
@@ -124,11 +131,13 @@ def writes_of(
     tensors: dict[str, TensorFacts],
     length: int,
 ) -> list[Write]:
-    """Return the writes of an output, and note what it is."""
+    """Return the writes of an output or a gradient, one a time or one in all, and add its facts to `tensors`. Refuse
+    results that a kernel cannot write: mutations, inputs as they are, sums, and other shapes than the state's."""
     if port.role == "mutation":
         raise RefusedError(f"the program writes to its argument {port.name!r}: return the new value instead")
     if isinstance(value, Input):
         raise RefusedError(f"the program returns its argument {value.name!r} as it is: return only what it computes")
+    # without the first dimension, time
     shape = tuple(value.shape[isinstance(value, Slots) :])
     by_row = not isinstance(value, Summed) and value.by_row
     is_row = shape == (state[:-1] if by_row else (*state[:-1], 1)) and torch.Size(shape).numel() > 1
@@ -165,14 +174,14 @@ def _check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mappi
 
 
 def identifier(name: str) -> str:
-    """Return a port's name as one of Python."""
+    """Return a port's name as a Python identifier that a generated file does not use otherwise."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     text = f"_{text}" if text[:1].isdigit() else text
     return f"{text}_" if text in RESERVED or keyword.iskeyword(text) else text
 
 
 def _known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
-    """Return the name of the tensor of a port: that which it has, or a free one."""
+    """Return the name of a port's tensor in the file: the one that it has in `tensors`, or one that is free there."""
     for name, facts in tensors.items():
         if (facts.port, facts.role) == (port.name, port.role):
             return name
@@ -181,7 +190,11 @@ def _known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
 
 
 class Reader:
-    """Reads a Graph as tensors of elements. `known` has the values of saved ports."""
+    """Reads a Graph as tensors of elements.
+
+    `known` has the values of saved ports, `timed` and `by_row` are keys of ports, as in `program_of` and
+    `_state_shape`.
+    """
 
     def __init__(
         self,
@@ -197,7 +210,7 @@ class Reader:
         self.length, self.known, self.by_row = length, known, by_row
 
     def read(self, tensors: dict[str, TensorFacts]) -> list[tuple[Port, Tensor]]:
-        """Return each output with what it is, and note the inputs."""
+        """Return each output of the graph with its tensor of elements, and add the facts of its inputs to `tensors`."""
         module = self.graph.to_fx()
         for node in module.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
@@ -219,12 +232,14 @@ class Reader:
         results = self.run(module, inputs)
         ports = list(zip(self.graph.outputs, results, strict=True))
         return [
+            # the gradient of an input with a value for each row is the sum over the row
             (port, self.of_row_sum(value) if isinstance(value, Summed) and port.name in self.by_row else value)
             for port, value in ports
         ]
 
     def run(self, module: torch.fx.GraphModule, inputs: Mapping[str, Any], inside: torch.fx.Node | None = None) -> Any:
-        """Return what a graph returns; a call that was decomposed is a graph `inside` of a node of another."""
+        """Return what a graph returns for `inputs`, tensors of elements by name. `inside` is the node whose decomposed
+        call the graph is: places in the program are then that node's."""
         values: dict[torch.fx.Node, Any] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
@@ -245,6 +260,7 @@ class Reader:
                     target: Any = node.target
                     if target in REWRITTEN:
                         values[node] = self.decomposed(node, REWRITTEN[target], args, dict(kwargs))
+                    # a decomposed graph is not decomposed again
                     elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
                         values[node] = self.decomposed(node, target, args, dict(kwargs))
                     else:
@@ -256,7 +272,8 @@ class Reader:
     # ---- One call
 
     def call(self, target: Any, args: Any, kwargs: dict[str, Any], meta: Any) -> Any:
-        """Return the result of an operator."""
+        """Return the result of an operator, as the functions in STRUCTURE do; of an operator on elements, asked of
+        Inductor."""
         if target in STRUCTURE:
             return STRUCTURE[target](self, target, args, kwargs, meta)
         if not isinstance(meta, torch.Tensor):
@@ -267,6 +284,7 @@ class Reader:
         if any(isinstance(item, Summed) for item in tensors):
             return self.of_sums(target, args, kwargs, meta)
         if any(self.has_time(item) for item in tensors):
+            # one list of arguments for each time
             rows = [
                 [self.part(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
                 for slot in range(shape[0])
@@ -292,7 +310,8 @@ class Reader:
         return True
 
     def of_row(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
-        """Return the element of one time, where None is a zero that nothing computed."""
+        """Return the element of a result at one time. `row` are the arguments at that time, no row of the state; None
+        is a zero that nothing computed."""
         if target is aten.add.Tensor and not kwargs and None in row:
             return row[1] if row[0] is None else row[0]
         return self.pointwise(
@@ -300,7 +319,8 @@ class Reader:
         )
 
     def pointwise(self, target: Any, row: Sequence[Any], kwargs: Mapping[str, Any]) -> Element:
-        """Return the element of an operator, asked of Inductor once for each different call."""
+        """Return the element that an operator makes of the arguments `row`. Inductor is asked once for each different
+        call, with elements `argument(number)` in the place of its elements: the answer is the template in ASKED."""
         leaves = [item for item in row if isinstance(item, Element)]
         key = (target, repr([item.dtype if isinstance(item, Element) else item for item in row]), repr(kwargs))
         if key not in ASKED:
@@ -318,7 +338,7 @@ class Reader:
         return self.filled(ASKED[key], leaves)
 
     def filled(self, template: Element, leaves: Sequence[Element]) -> Element:
-        """Return a template with elements in the place of its arguments."""
+        """Return a template of ASKED with `leaves` in the place of its arguments."""
         values: dict[Element, Element] = {}
         for item in behind([template]):
             if item.op == "argument":
@@ -329,10 +349,12 @@ class Reader:
         return values[template]
 
     def decomposed(self, node: torch.fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the result of an operator, or of a function of operators, that Inductor decomposes."""
+        """Return the result of an operator that Inductor decomposes, or of a function in REWRITTEN: traced once for
+        each different call (DECOMPOSED), with a Place for each tensor, and read as a graph."""
         tensors: list[Any] = []
 
         def stand(value: Any) -> Any:
+            """Return an argument with a Place for each tensor, which is appended to `tensors`."""
             if isinstance(value, TENSORS):
                 tensors.append(value)
                 return Place(len(tensors) - 1)
@@ -352,8 +374,8 @@ class Reader:
         return self.run(module, dict(zip(names, tensors, strict=True)), node)
 
     def of_sums(self, target: Any, args: Any, kwargs: dict[str, Any], meta: torch.Tensor) -> Tensor:
-        """Return a sum of what an operator that is linear in sums makes of their elements. If it is not, sums of rows
-        are numbers that the kernel computes."""
+        """Return the result of an operator on sums over the state. If it is linear in them, it is the sum of what it
+        makes of their elements; if not, each sum must be over rows, a number that the kernel computes."""
         shape = tuple(meta.shape)
         sums = [item for item in args if isinstance(item, Summed)]
         others = [item for item in args if isinstance(item, TENSORS) and not isinstance(item, Summed)]
@@ -379,7 +401,8 @@ class Reader:
         return isinstance(value, Slots) or (isinstance(value, Input) and value.timed)
 
     def of_row_sum(self, value: Summed) -> Tensor:
-        """Return a sum over the last dimension alone as one number a row; another sum as it is."""
+        """Return a sum over the last dimension alone as an element `row_sum`, one number a row; another Summed as it
+        is."""
         rank, shape = len(self.state), tuple(value.shape)
         if value.dims != (rank - 1,) or shape not in ((*self.state[:-1], 1), self.state[:-1]):
             return value
@@ -387,11 +410,11 @@ class Reader:
         return Whole(shape, self.elements.make("row_sum", (value.element,), value.element.dtype), by_row)
 
     def settled(self, value: Any) -> Any:
-        """Return a tensor where sums of rows are numbers that the kernel computes."""
+        """Return a tensor as it is, but a Summed over rows as numbers that the kernel computes (`of_row_sum`)."""
         return self.of_row_sum(value) if isinstance(value, Summed) else value
 
     def whole(self, value: Any) -> Element:
-        """Return the element of a tensor without a time."""
+        """Return the one element of a tensor without time; raise NotPointwise for a tensor with time, and for a sum."""
         if isinstance(value, Summed):
             value = self.of_row_sum(value)
         if isinstance(value, Input) and not value.timed:
@@ -401,7 +424,8 @@ class Reader:
         raise NotPointwise(f"it uses {'a sum' if isinstance(value, Summed) else 'all times'} as one value")
 
     def part(self, value: Any, slot: int, shape: tuple[int, ...]) -> Element | None:
-        """Return the element of a tensor at one time of what has a shape."""
+        """Return the element of an argument at time `slot` of a result of `shape`, broadcast: an argument with one time
+        has it for all of them, and an argument without time is the same at each."""
         if isinstance(value, Input) and value.timed:
             return self.elements.load(value.name, slot if value.shape[0] > 1 or shape[0] == 1 else 0, value.dtype)
         if isinstance(value, Slots):
@@ -411,7 +435,7 @@ class Reader:
         return self.whole(value)
 
     def times(self, value: Any) -> Slots:
-        """Return a tensor as one of slots."""
+        """Return a tensor with time as Slots, an element for each time; raise NotPointwise for one without time."""
         if isinstance(value, Slots):
             return value
         if isinstance(value, Input) and value.timed:
@@ -420,7 +444,7 @@ class Reader:
         raise NotPointwise("it reads a time of what has none")
 
     def at_slot(self, value: Slots, slot: int) -> Whole:
-        """Return one time of a tensor."""
+        """Return one time of a tensor, as a tensor without time."""
         part = value.parts[slot]
         element = self.elements.constant(0, value.dtype) if part is None else part
         return Whole(value.shape[1:], element, value.by_row)
@@ -430,7 +454,7 @@ PASS_DRAWS = "pass them as an argument, a slice a step"
 
 
 class Place:
-    """Stands for a tensor in the arguments of a call."""
+    """Stands for the tensor number `index` in the arguments of a call; its repr is part of a key of DECOMPOSED."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -440,7 +464,7 @@ class Place:
 
 
 def put(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    """Return arguments with tensors in their places."""
+    """Return arguments, nested in lists and tuples, with tensors in the place of each Place."""
     if isinstance(value, Place):
         return tensors[value.index]
     return type(value)(put(item, tensors) for item in value) if isinstance(value, (list, tuple)) else value
@@ -452,27 +476,29 @@ def dtype_of(value: Tensor) -> torch.dtype:
 
 
 ASKED: dict[Any, Element] = {}
-"""What Inductor makes of a call, by the call: the same in every program."""
+"""What Inductor makes of a call, by the call (`Reader.pointwise`): the same in every program."""
 
 DECOMPOSED: dict[Any, torch.fx.GraphModule] = {}
-"""The graphs of calls that Inductor decomposes."""
+"""The graphs of calls that Inductor decomposes, by the call (`Reader.decomposed`)."""
 
 NOT_OF_ELEMENTS = frozenset(("device", "pin_memory", "layout", "memory_format"))
+"""Arguments that say where and how a result lies, and nothing of its elements."""
 
 
 def at(source: Source | None) -> str:
-    """Return the place of a step in words."""
+    """Return where a step is in the program, in words that follow a name; nothing if it is not known."""
     return f" at {source.at} ({source.code})" if source is not None else ""
 
 
 def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The sum, divided by how many elements go into each of its numbers."""
     total = summed(reader, target, args, kwargs, meta)
     count = torch.Size(args[0].shape).numel() // torch.Size(total.shape).numel()
     return reader.call(aten.div.Tensor, (total, count), {}, meta)
 
 
 def var_mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
-    """The variance and the mean of a row, by a second pass over its registers."""
+    """The variance and the mean of rows: the kernel adds up a row that it holds in registers a second time."""
     value, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
     by_row = not kwargs.get("keepdim", False)
     row = [len(reader.state) - 1]
@@ -494,6 +520,7 @@ def variance(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> 
 
 def of_row(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The largest or the smallest of a row, or whether one of it is true."""
+    # the declared defaults of dim and keepdim, for what is not passed
     defaults: list[Any] = [[], False]
     value, dims, keeps = list(args) + defaults[len(args) - 1 :]
     dims = [dims] if isinstance(dims, int) else dims
@@ -516,7 +543,8 @@ def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
 
 
 def _is_linear(target: Any, args: Sequence[Any]) -> bool:
-    """Whether an operator is linear in the sums among its arguments."""
+    """Whether an operator is linear in the sums among its arguments: applied to the terms and then summed, it gives the
+    same. Beside sums, an addition may have the number 0 alone, since another number would be added to each term."""
     is_sum = [isinstance(item, Summed) for item in args]
     is_nothing = [
         isinstance(item, Whole) and item.element.op == "constant" and item.element.args[0] == 0 for item in args
@@ -531,10 +559,11 @@ def _is_linear(target: Any, args: Sequence[Any]) -> bool:
     return target is aten.div.Tensor and is_sum[0] and not is_sum[1]
 
 
-# ---- Operators that move elements: reads, writes and views
+# ---- Operators that move elements: reads, writes and views (see STRUCTURE)
 
 
 def select(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """One time of a tensor, as `x[t]`."""
     value, dim, index = args
     if dim % len(value.shape) or not reader.has_time(value):
         raise NotPointwise(f"it reads one index of dimension {dim}, which is not time")
@@ -542,15 +571,18 @@ def select(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
 
 
 def unbind(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """Every time of a tensor, as a list."""
     value, dim = args[0], args[1] if len(args) > 1 else 0
     return [select(reader, target, (value, dim, index), {}, None) for index in range(value.shape[dim])]
 
 
 def getitem(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """An item of the results of an operator that returns several."""
     return args[0][args[1]]
 
 
 def stack(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """Tensors without time, put together along time."""
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts time into dimension {dim}: stack along 0, and transpose outside")
@@ -560,6 +592,7 @@ def stack(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any
 
 
 def cat(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """Tensors with time, one behind another."""
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts tensors together along dimension {dim}, which is not time")
@@ -569,6 +602,7 @@ def cat(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 
 def select_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The gradient of `select`: `value` at one time, zero at the others."""
     value, shape, dim, index = args
     if dim % len(shape):
         raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
@@ -589,6 +623,7 @@ def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: An
 
 
 def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The second argument, in the place of the first; a copy that would broadcast or cast is refused."""
     place, value = args[:2]
     if tuple(value.shape) != tuple(place.shape) or dtype_of(value) != meta.dtype:
         raise NotPointwise(f"it copies {list(value.shape)} into {list(place.shape)} of {meta.dtype}")
@@ -596,6 +631,7 @@ def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 
 def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """Zeros for memory that nothing has written: a state, values of rows, or either with time in front."""
     shape = tuple(meta.shape)
     if fits(shape, reader.state):  # what no step has written is any number
         return Whole(shape, reader.elements.constant(0, meta.dtype))
@@ -608,6 +644,8 @@ def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any
 
 
 def _slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """A range of times; a slice that takes all of a dimension is the tensor as it is."""
+    # the declared defaults of dim, start, end and step, for what is not passed
     defaults: list[Any] = [0, None, None, 1]
     value, dim, start, stop, step = list(args) + defaults[len(args) - 1 :]
     if tuple(meta.shape) == tuple(value.shape):
@@ -619,6 +657,7 @@ def _slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any)
 
 
 def slice_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The gradient of `_slice_times`: `value` at its times, zero at the others."""
     value, shape, dim, start, stop, step = args
     if dim % len(shape):
         raise NotPointwise(f"it writes a part of dimension {dim}, which is not time")
@@ -629,6 +668,7 @@ def slice_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: An
 
 
 def flip(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """A tensor with its times in the opposite order."""
     value, dims = args
     if [dim % len(value.shape) for dim in dims] != [0]:
         raise NotPointwise(f"it turns dimensions {list(dims)} around, which are not time")
@@ -637,6 +677,8 @@ def flip(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 
 def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """A view that leaves elements at their places in the state: the same shape, dimensions of one, `expand`, time of
+    one step, and values of rows with and without their last dimension."""
     value, shape = args[0], tuple(meta.shape)
     if isinstance(value, Summed) and torch.Size(shape).numel() == torch.Size(value.shape).numel():
         return Summed(shape, value.element, value.dims)
@@ -670,7 +712,8 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 
 def _view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
-    """Return values of rows with the last dimension or without it; None for other views."""
+    """Return values of rows that get a last dimension of one (`adds`) or lose it (`drops`: `by_row` from then on); None
+    for other views."""
     rows, timed = reader.state[:-1], reader.has_time(value)
     here, there = tuple(value.shape[timed:]), shape[timed:]
     adds, drops = value.by_row and there == (*here, 1), not value.by_row and here == (*rows, 1) and there == rows
@@ -683,7 +726,8 @@ def _view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
-    """Whether a view leaves each dimension at its place from the right, or has but one element."""
+    """Whether a view adds or drops dimensions of one in front alone, or has but one element: 1 x 3 -> 3 does, 3 x 1 ->
+    3 does not."""
     sizes = [list(before), list(after)]
     if all(size == 1 for shape in sizes for size in shape):
         return True
@@ -693,6 +737,7 @@ def _keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
 
 
 def full(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """A tensor of one number, with time in front if it has a dimension more than the state or its rows."""
     value = args[0] if target is aten.scalar_tensor.default else args[1]
     shape = tuple(meta.shape)
     constant = reader.elements.constant(value, meta.dtype)
@@ -706,6 +751,7 @@ def full(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
 
 
 def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """A sum: over time it is added up here, over dimensions of the state it is a Summed."""
     value = args[0]
     if isinstance(value, Summed):
         raise NotPointwise("it sums a sum again")

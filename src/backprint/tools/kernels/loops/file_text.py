@@ -14,7 +14,8 @@ from backprint.tools.kernels.lowered import counted
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The kernels of a number of steps that the loop does not describe, without a loop."""
+    """The kernels of a number of steps that the loop does not describe, without a loop. `gradients` are the tensors of
+    the inputs' gradients, None where there is none at this length."""
 
     length: int
     forward: KernelText
@@ -42,7 +43,8 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class FileParts:
     """What a file is made of. `inputs` and `outputs` are names of tensors in the program's order, and `gradients` the
-    tensor of the gradient of each input, or None."""
+    tensor of the gradient of each input, or None. `tangents` has the tensor of the gradient of each output that has
+    one. `short` is not 0 in the parts of a Short: its number of steps."""
 
     name: str
     origin: str
@@ -107,6 +109,7 @@ def _short_texts(parts: FileParts, short: Short) -> list[str]:
 
 
 def head_text(parts: FileParts) -> str:
+    """Return the docstring of the file, its imports, and BLOCK."""
     name = parts.name
     shapes = shapes_text(parts)
     return f'''"""{name} as one Triton kernel a direction, for {steps_text(parts)} and
@@ -161,7 +164,8 @@ def _library_text(parts: FileParts) -> str:
 
 
 def _block_text(layout: Layout) -> str:
-    """Return the lines that say how many elements a program of the grid has."""
+    """Return the definition of BLOCK, the number of elements of a program of the grid: twin of `_module_block` in
+    `build`."""
     if layout.columns:
         size = f"BLOCK = triton.next_power_of_2({layout.columns})"
         return f'{size}\n"""A program of the grid is a row of {layout.columns} elements."""'
@@ -174,13 +178,14 @@ def grid_text(layout: Layout) -> str:
 
 
 def class_name(parts: FileParts) -> str:
-    """Return the name of the autograd.Function of a program."""
+    """Return the name of the autograd.Function of a program: `my_cell` -> `MyCellLoop`, and `MyCellOf1` for one
+    step."""
     name = "".join(part[:1].upper() + part[1:] for part in parts.name.split("_"))
     return f"{name}Of{parts.short}" if parts.short else f"{name}Loop"
 
 
 def dtype_text(facts: TensorFacts) -> str:
-    """Return the dtype of a tensor in memory."""
+    """Return the dtype of a tensor in memory; a kept bool is stored as int8, as Triton writes it."""
     return "torch.int8" if facts.role == "saved" and str(facts.dtype) == "torch.bool" else str(facts.dtype)
 
 
@@ -189,6 +194,7 @@ def function_text(parts: FileParts) -> str:
     forward = forward_lines(parts)
     lines = [
         f"class {class_name(parts)}(torch.autograd.Function):",
+        # chr(115) is "s": quotes of the same kind cannot be nested in an f-string
         f'    """{parts.name}{f" of {parts.short} step{chr(115) * (parts.short > 1)}" if parts.short else ""}: '
         f'{"both directions are one kernel each" if parts.backward else "one kernel"}."""',
         "",
@@ -209,7 +215,7 @@ def function_text(parts: FileParts) -> str:
 
 
 def laid(parts: FileParts, name: str) -> list[str]:
-    """Return the lines that lay an input out as the kernels read it."""
+    """Return the lines that lay an input out as the kernels read it, for its kind (`Layout.kind`)."""
     layout, facts = parts.layout, parts.layout.facts[name]
     kind, shown = layout.kind(name), layout.name(name)
     if kind == "whole":
@@ -227,8 +233,9 @@ def laid(parts: FileParts, name: str) -> list[str]:
 
 
 def launch(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
-    """Return the lines that launch a kernel."""
+    """Return the lines that launch a kernel; `save` is the text that is passed for SAVE, if it has that flag."""
     names = [*map(parts.layout.name, kernel.tensors), *kernel.sizes]
+    # arguments of Writer.place and Writer.stride
     computed = {"last": "(T - 1) * n", "rows": f"n // {parts.layout.columns}"}
     names = [computed.get(name, name) for name in names]
     flags = [f"SAVE={save}"] if kernel.saves else []
@@ -238,6 +245,8 @@ def launch(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
 
 
 def forward_lines(parts: FileParts) -> list[str]:
+    """Return the body of the autograd.Function's `forward`: checks, layouts, allocations, the launch, and what is
+    saved."""
     layout = parts.layout
     used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
     lines = [
@@ -289,19 +298,23 @@ def forward_lines(parts: FileParts) -> list[str]:
 
 
 def saved_names(parts: FileParts) -> list[str]:
-    """Return the tensors that the backward reads and is not given."""
+    """Return the tensors that the backward kernel takes and `backward` does not get or make: inputs, outputs and kept
+    values."""
     assert parts.backward is not None
     tangents = {*parts.tangents.values(), *(name for name in parts.gradients if name)}
     return [name for name in parts.backward.tensors if name not in tangents]
 
 
 def _spread_sizes(parts: FileParts) -> list[str]:
-    """Return the sizes of broadcast inputs that the backward kernel takes."""
+    """Return the sizes of broadcast inputs that the backward kernel takes: the others can be computed from T and the
+    state."""
     assert parts.backward is not None
     return [name for name in parts.backward.sizes if name not in ("n", "last", "rows", "T")]
 
 
 def backward_lines(parts: FileParts) -> list[str]:
+    """Return the body of the autograd.Function's `backward`: allocations of gradients, the launch, and sums in
+    torch."""
     assert parts.backward is not None
     layout = parts.layout
     saved = saved_names(parts)
@@ -319,6 +332,7 @@ def backward_lines(parts: FileParts) -> list[str]:
     for name in filter(None, parts.gradients):
         facts = layout.facts[name]
         dtype = "torch.float32" if facts.dims is not None and facts.dtype in HALVES else str(facts.dtype)
+        # in stages the kernel writes all of it; atomics add to zeros
         make = "empty"
         if facts.dims is None:
             size = "(T, *state)" if facts.timed else "state"
@@ -410,7 +424,7 @@ def sizes(timed, others):
 
 
 def _limit_lines(parts: FileParts) -> str:
-    """Return the lines that refuse what was not found to be the program."""
+    """Return the lines of `sizes` in the file that refuse calls at which the program was not found to be the loop."""
     limits, lines = parts.limits, []
     if limits is None:
         return ""
@@ -451,6 +465,7 @@ def call_text(parts: FileParts) -> str:
 
 
 TOLERANCES = {"torch.float64": 1e-12, "torch.float32": 1e-5, "torch.bfloat16": 4 * 2**-7, "torch.float16": 4 * 2**-10}
+"""How far kernels may be from PyTorch when the file compares them, relative to the largest number: 4 eps for halves."""
 
 
 def _comparison_texts(parts: FileParts) -> list[str]:
@@ -484,11 +499,12 @@ def same(name, result, plain):
 
 
 def _compare_lines(parts: FileParts) -> list[str]:
-    """Return the lines of the function that compares."""
+    """Return the function `compare` of the file, which runs the kernels and the loops in PyTorch on the same inputs."""
     shown = parts.layout.name
     forward, *backward = parts.plain
     arguments = ", ".join(parts.inputs)
     outputs = list(map(shown, parts.outputs))
+    # more steps than any that have kernels of their own
     steps = 1 + max([6, *(short.length for short in parts.shorts)])
     lines = [
         f"def compare({', '.join(f'{name}=None' for name in parts.inputs)}, steps={steps}):",
@@ -528,7 +544,7 @@ def quoted(name: str) -> str:
 
 
 def _draw_text(facts: TensorFacts, is_positive: bool) -> str:
-    """Return the text that draws an input."""
+    """Return the text that draws an input of the captured shape: no negative numbers if it had none."""
     sizes = [*["steps"] * facts.timed, *map(str, facts.shape)]
     size = listed(sizes) if sizes else "()"
     if facts.dtype.is_floating_point:
@@ -537,7 +553,7 @@ def _draw_text(facts: TensorFacts, is_positive: bool) -> str:
 
 
 def _plain_call(parts: FileParts, side: PlainText) -> list[str]:
-    """Return the lines that run a direction in PyTorch."""
+    """Return the lines that run a direction in PyTorch, and give its results the names of its tensors."""
     shown = parts.layout.name
     takes = wrapped([*map(shown, side.takes), "T", "state", "device"])
     results = listed(list(map(shown, side.returns)))[1:-1].removesuffix(",")
@@ -547,7 +563,8 @@ def _plain_call(parts: FileParts, side: PlainText) -> list[str]:
 
 
 def _sizes_text(parts: FileParts) -> str:
-    """Return the call that finds out the number of steps and the shape of the state."""
+    """Return the call of `sizes` in the file; values of rows get a last dimension of one, to broadcast with the
+    others."""
 
     def whole(name: str) -> str:
         return f"{name}[..., None]" if parts.layout.facts[name].by_row else name
@@ -558,7 +575,7 @@ def _sizes_text(parts: FileParts) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a tuple of Python."""
+    """Return names as the text of a tuple: `(a,)`, `(a, b)`."""
     return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
 
 

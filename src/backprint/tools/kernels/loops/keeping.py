@@ -30,6 +30,7 @@ from backprint.tools.kernels.loops.nouns import (
 from backprint.tools.kernels.loops.rolling import rebuilt
 
 ENDLESS = 1 << 40
+"""A capacity that is more than the bytes of any cut: such an edge is never cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,13 @@ def kept(
     is_row_tensor: Callable[[str], bool],
     least: int,
 ) -> Kept:
-    """Return the two directions with the fewest bytes between them, for `least` steps or more."""
+    """Return the two directions with the fewest bytes between them: the forward writes what it keeps, and the backward
+    reads that in the place of `kept`, and computes the rest again. `least` is the fewest steps that the loop takes."""
     of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
     uses = _kept_uses(backward)
     each_step = {body for body, slot in uses if isinstance(slot, Now)}
     at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
+    # what the last iteration hands on has no step to be read at: it is kept by itself
     finals = list(dict.fromkeys(body for body, slot in uses if slot is None))
     read_anyway = {
         item.args[0] for write in _all_writes(backward) for item in behind([write.element]) if item.op == "load"
@@ -65,14 +68,16 @@ def kept(
         if write.element.op not in ("load", "constant", "carried")
         and tensors[write.tensor].dtype == write.element.dtype
     }
+    # the iterations outside of the loop write other values to the outputs
     if forward.peeled:
         outputs = {}
     inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
     handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
     if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
-        handed_on = {}  # of so few steps, that before the last is not there
+        handed_on = {}  # of `least` steps, the step before that slot is not there
     at_hand = {*outputs, *handed_on}
     cut = _cheapest(each_step, at_hand, read_anyway, tensors, state, of_rows)
+    # a value that is used at an end alone counts only if the others do not give it anyway
     if not all(_computable(body, cut) for body in at_edges):
         cut = _cheapest(each_step | at_edges, at_hand, read_anyway, tensors, state, of_rows)
     places: dict[Element, str] = {}
@@ -110,10 +115,9 @@ def kept(
 def _tensors_handed_on(
     forward: Loop, outputs: Mapping[Element, str], inputs: Collection[str], elements: Elements
 ) -> dict[Element, str]:
-    """Return the carried values that are an output or an input of the step before, and the tensors that have them.
-
-    The first is a number, which the backward knows, an input, which it reads, or zero for what nothing reads.
-    """
+    """Return the carried values that the step before wrote as an output or read as an input, and that tensor: the
+    backward reads it there. At the first step there is no step before: that value must be a number, an input, or `zero`
+    for what nothing reads."""
     if forward.step < 0 or forward.peeled:
         return {}
     handed_on = {}
@@ -127,7 +131,8 @@ def _tensors_handed_on(
 
 
 def _read_once(backward: Loop, elements: Elements) -> Loop:
-    """Return a backward that hands on what it reads of the step before: that is what the next iteration reads."""
+    """Return a backward that reads each slot once. Where an iteration at t reads both x[t] and `previous` x[t - 1], the
+    latter is the x[t] of the next iteration, since a backward walks down: it is carried to it."""
     inside = list(behind([*(write.element for write in backward.writes), *backward.following]))
     twice = {}
     for item in inside:
@@ -149,30 +154,32 @@ def _read_once(backward: Loop, elements: Elements) -> Loop:
 
 
 def moved(edge: Edge, offset: int) -> Edge | None:
-    """Return the slot that is so many steps later; None if it is not among as many at the same end."""
+    """Return the slot that is `offset` steps later; None if that is beyond the end from which the Edge counts."""
     count = edge.count - offset if edge.last else edge.count + offset
     return Edge(count, edge.last) if count >= 0 else None
 
 
 def _all_writes(loop: Loop) -> tuple[Write, ...]:
-    """Return the writes of a loop and what it hands on, as writes."""
+    """Return the writes of a loop, and what it starts with and hands on as writes to no tensor, to walk over all of it
+    at once."""
     handed = tuple(Write("", None, item) for item in (*loop.start, *loop.following))
     return (*loop.before, *loop.writes, *loop.after, *handed)
 
 
 def _kept_uses(loop: Loop) -> list[tuple[Element, Slot]]:
-    """Return the values of the forward that a backward uses, and at which slots."""
+    """Return the arguments of each different `kept` of a backward: the element of the forward's iteration, and the
+    slot."""
     items = [item for write in _all_writes(loop) for item in behind([write.element]) if item.op == "kept"]
     return list(dict.fromkeys((item.args[0], item.args[1]) for item in items))
 
 
 def bytes_of(element: Element) -> int:
-    """Return the bytes that an element takes in memory."""
+    """Return the bytes that one element takes in memory."""
     return 1 if element.dtype == torch.bool else element.dtype.itemsize
 
 
 def varies(element: Element, memo: dict[Element, bool]) -> bool:
-    """Whether an element of an iteration differs from that of another."""
+    """Whether an element of an iteration differs from iteration to iteration; notes all behind it in `memo`."""
     for item in behind([element]):
         if item not in memo:
             own = item.op == "carried" or (item.op == "load" and isinstance(item.args[1], Now))
@@ -188,15 +195,15 @@ def _cheapest(
     state: tuple[int, ...],
     of_rows: frozenset[Element],
 ) -> list[Element]:
-    """Return the elements of an iteration to read, from which the uses can be computed, with the fewest bytes.
-
-    What is `at_hand` is in memory anyway.
-    """
+    """Return the elements of an iteration to read, from which the `uses` can be computed, with the fewest bytes.
+    Reading what is `at_hand`, which is written anyway, costs once its bytes; tensors `read_anyway` cost none."""
     roots = list(uses)
     order = list(behind(roots))
     memo: dict[Element, bool] = {}
     nodes = [item for item in order if varies(item, memo)]
+    # 8: below, 1 is added to each cost, to prefer few values of the same bytes; it must not outweigh a byte
     reads, whole = set(read_anyway), 8 * max(1, torch.Size(state).numel())
+    # an item is two nodes, (item, 0) -> (item, 1), and that edge has its cost: to cut it is to read the item
     net = Network()
     for item in nodes:
         if item.op == "load":
@@ -205,7 +212,7 @@ def _cheapest(
             cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
         else:
             lanes = whole // state[-1] if item in of_rows else whole
-            cost = bytes_of(item) * lanes * (1 if item in at_hand else 2)
+            cost = bytes_of(item) * lanes * (1 if item in at_hand else 2)  # 2: written, and read
         net.edge((item, 0), (item, 1), cost + 1)
         if item.op in ("load", "carried"):
             net.edge("source", (item, 0), ENDLESS)
@@ -220,7 +227,8 @@ def _cheapest(
 
 
 def _computable(root: Element, cut: Iterable[Element]) -> bool:
-    """Whether an element can be computed from those that are read."""
+    """Whether an element of an iteration can be computed from the elements in `cut`, inputs, and nothing that is
+    carried."""
     known, stack = set(cut), [root]
     while stack:
         item = stack.pop()
@@ -233,13 +241,14 @@ def _computable(root: Element, cut: Iterable[Element]) -> bool:
 
 
 class Network:
-    """A graph of capacities, and its minimum cut."""
+    """A graph of capacities, and its minimum cut. `room` is what is left of each edge's capacity, in both
+    directions."""
 
     def __init__(self) -> None:
         self.room: dict[object, dict[object, int]] = {}
 
     def edge(self, here: object, there: object, capacity: int) -> None:
-        """Add an edge."""
+        """Add an edge, or add to the capacity of one that is there."""
         ways = self.room.setdefault(here, {})
         ways[there] = ways.get(there, 0) + capacity
         self.room.setdefault(there, {}).setdefault(here, 0)
@@ -263,7 +272,7 @@ class Network:
         return reached
 
     def way(self, source: object, sink: object) -> list[tuple[object, object]] | None:
-        """Return the edges of a shortest way with room; None if there is none."""
+        """Return the edges of a shortest path with room; None if there is none."""
         came: dict[object, object] = {source: source}
         queue = deque([source])
         while queue:
@@ -282,7 +291,11 @@ class Network:
 
 
 class Readers:
-    """Elements of a backward that read what was kept, in the place of `kept`."""
+    """Turns elements of a backward that use `kept` into elements that read what was kept.
+
+    `places` has the tensor of each value that is written at every step, `finals` that of each that the last iteration
+    hands on, and `starts` the tensor of each value that the step before has, with its first value.
+    """
 
     def __init__(
         self,
@@ -294,9 +307,11 @@ class Readers:
         self.elements, self.places, self.finals, self.starts = elements, places, finals, starts
 
     def previous(self, item: Element, slot: Slot) -> Element:
-        """Return a carried value, read from the output or the input of the step before, or what it is at first."""
+        """Return a carried value as its tensor has it one step before the slot, or at the first step as its first
+        value."""
         tensor, start = self.starts[item]
         if isinstance(slot, Now):
+            # a number, or the Element of an input
             first = {"constant": start.args[:1], "zero": (0.0,)}.get(start.op, (start,))[0]
             return self.elements.make("previous", (tensor, first), item.dtype)
         assert isinstance(slot, Edge)
@@ -305,7 +320,8 @@ class Readers:
         return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
 
     def loaded(self, load: Element, slot: Slot) -> Element:
-        """Return what a load of an iteration reads at a slot."""
+        """Return a load of the forward's iteration (at Now) as a load at a slot; refuse one that would be outside of
+        the steps."""
         tensor, now = load.args
         place: Slot = None
         match slot:
@@ -318,9 +334,11 @@ class Readers:
         return self.elements.load(tensor, place, load.dtype)
 
     def write(self, write: Write) -> Write:
+        """Return a write of what `read` makes of its element."""
         return replace(write, element=self.read(write.element))
 
     def read(self, root: Element) -> Element:
+        """Return an element of a backward with loads and computations in the place of `kept`."""
         memo: dict[Element, Element] = {}
         for item in behind([root]):
             if item.op == "kept":

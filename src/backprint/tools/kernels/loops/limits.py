@@ -39,7 +39,7 @@ EVERY = 256
 """Up to how many steps each number of them is run. Of more, those are taken at which the program was captured."""
 
 CAPTURED = 16
-"""How many lengths are captured because the program did not give there what the loop gives, but for rounding."""
+"""At how many lengths at most the program is captured, where it did not give what the loop gives, but for rounding."""
 
 DIMENSIONS = 4
 """Up to how many dimensions of the state are run."""
@@ -49,9 +49,10 @@ CLOSE = {torch.float64: 1e-9, torch.float32: 1e-4}
 is run in float64, and else captured."""
 
 CLOSE_IN_DOUBLE = 1e-6
+"""The same for a run in float64, where rounding is far below this."""
 
 NAME = re.compile(r"[su]\d+")
-"""The name of a size; other names of an expression are functions."""
+"""The name that torch gives a symbolic size; other names of an expression are functions, as `Max`."""
 
 
 def limited(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
@@ -59,6 +60,7 @@ def limited(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
     length is the loop."""
     runs = Runs(lowered)
     steps = ranges(_known_lengths(lowered, runs, check))
+    # 3: a first step, a last, and one between them
     length = max(lowered.least, min(3, lowered.most))
     sizes = _sizes_of_program(lowered, runs, length)
     limits = Limits(steps, _known_dimensions(lowered, runs, length), sizes)
@@ -70,11 +72,12 @@ def limited(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
 
 
 def _known_lengths(lowered: LoweredLoop, runs: Runs, check: Callable[[int], None]) -> set[int]:
-    """Return the numbers of steps of which the file is the program; raise where one is another program."""
+    """Return the numbers of steps at which the file gives what the program gives. Where a run does not show it, `check`
+    compares the captured program, and raises if it is another; after CAPTURED such lengths, others are left out."""
     known = {length for length in lowered.seen if length >= lowered.least}
     captured = 0
     for length in range(lowered.least, min(lowered.most, EVERY) + 1):
-        if length in known or length < lowered.parts.least:
+        if length in known or length < lowered.parts.least:  # fewer steps have kernels of their own
             continue
         is_same = runs.agree(call_of(lowered.inputs_of(length)))
         if is_same is False and captured < CAPTURED:
@@ -86,7 +89,7 @@ def _known_lengths(lowered: LoweredLoop, runs: Runs, check: Callable[[int], None
 
 
 def ranges(lengths: Collection[int]) -> tuple[tuple[int, int], ...]:
-    """Return numbers as ranges: the first and the last of each."""
+    """Return numbers as ranges, the first and the last of each: {1, 2, 3, 7} -> ((1, 3), (7, 7))."""
     found: list[tuple[int, int]] = []
     for length in sorted(lengths):
         if found and found[-1][1] == length - 1:
@@ -97,7 +100,7 @@ def ranges(lengths: Collection[int]) -> tuple[tuple[int, int], ...]:
 
 
 class Runs:
-    """Runs of the program beside its loop in plain PyTorch."""
+    """Runs the program beside its loop in plain PyTorch. `spaces` has both directions, compiled: in float64 or not."""
 
     def __init__(self, lowered: LoweredLoop) -> None:
         self.lowered = lowered
@@ -108,6 +111,7 @@ class Runs:
 
     def agree(self, call: Call) -> bool | None:
         """Whether the program gives what its loop gives; None if it does not run."""
+        # halves differ by rounding anyway; of others, a difference that float64 does not show is rounding
         for double in (True,) if self.halves else (False, True):
             try:
                 with torch.random.fork_rng(devices=()), torch.enable_grad():
@@ -124,7 +128,7 @@ class Runs:
         return False
 
     def functions(self, double: bool) -> dict[str, Any]:
-        """Return both directions in PyTorch, with all numbers in float64 if asked."""
+        """Return the functions of both directions in PyTorch by name; if `double`, with all numbers in float64."""
         if double not in self.spaces:
             space: dict[str, Any] = {"torch": torch}
             for side in self.lowered.parts.plain:
@@ -138,7 +142,8 @@ class Runs:
         return self.spaces[double]
 
     def results(self, call: Call, double: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
-        """Return inputs by tensor of the file, outputs and gradients by port, and tangents, of the program itself."""
+        """Return what the program itself gives: its inputs by the file's tensors, outputs and gradients by "output " or
+        "gradient " and their port, and the tangents, one an output."""
         lowered, program = self.lowered, self.program
         args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
         if double:
@@ -157,7 +162,8 @@ class Runs:
         tangents: Sequence[Tensor | None],
         double: bool,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield each output and gradient of the program with that of the loop."""
+        """Yield each output and gradient of the program, and what the loop in PyTorch gives for it on the same
+        inputs."""
         parts, face = self.lowered.parts, self.lowered.face
         facts, functions = parts.layout.facts, self.functions(double)
         whole = {key: value[..., None] if facts[key].by_row else value for key, value in values.items()}
@@ -182,12 +188,13 @@ class Runs:
 
 
 def apart(value: Any) -> Any:
-    """Return a tensor as one with the same numbers in memory of its own."""
+    """Return a tensor as a copy of it, a leaf that requires grad as it does; other values as they are."""
     return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
 
 
 def is_close(plain: Tensor, result: Tensor, double: bool) -> bool:
-    """Whether two tensors are the same but for rounding."""
+    """Whether two tensors are the same but for rounding: as far apart as CLOSE allows, of the largest number. NaN
+    equals NaN."""
     if plain.shape != result.shape:
         return False
     plain, result = plain.detach(), result.detach()
@@ -208,6 +215,7 @@ def _known_dimensions(lowered: LoweredLoop, runs: Runs, length: int) -> tuple[in
     ends = []
     for more in (False, True):
         end, call = rank, call_of(lowered.inputs_of(length))
+        # a state of rows keeps its last dimension, so it has one at least
         while end < DIMENSIONS if more else end > bool(lowered.parts.layout.columns):
             try:
                 call = moved(lowered, call, end, more)
@@ -223,9 +231,11 @@ def _known_dimensions(lowered: LoweredLoop, runs: Runs, length: int) -> tuple[in
 
 
 def moved(lowered: LoweredLoop, call: Call, rank: int, more: bool) -> Call:
-    """Return a call whose state has one dimension more in front, of two, or the first one fewer."""
+    """Return a call whose state, of `rank` dimensions, has one more in front, of size 2, or lacks its first, of which
+    index 0 is taken."""
 
     def one(value: Tensor, facts: TensorFacts) -> Tensor:
+        """Return a tensor with that dimension of the state, which is behind time, added or taken away."""
         place = int(facts.timed)
         found = value.unsqueeze(place) if more else value.select(place, 0)
         return found.expand(*found.shape[:place], 2, *found.shape[place + 1 :]) if more else found
@@ -234,7 +244,8 @@ def moved(lowered: LoweredLoop, call: Call, rank: int, more: bool) -> Call:
 
 
 def with_others(lowered: LoweredLoop, call: Call, rank: int, other: Callable[[Tensor, TensorFacts], Tensor]) -> Call:
-    """Return a call with other tensors for those that have all dimensions of the state."""
+    """Return a call with `other(tensor, facts)` for each tensor that has all `rank` dimensions of the state; those with
+    fewer are broadcast and stay."""
     args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
     facts = {
@@ -243,7 +254,9 @@ def with_others(lowered: LoweredLoop, call: Call, rank: int, other: Callable[[Te
     }
 
     def one(value: Any) -> Any:
+        """Return the other tensor for one that has all dimensions of the state, else the value as it is."""
         known = facts.get(id(value))
+        # time is no dimension of the state, and values of rows lack its last
         if known is None or value.dim() - known.timed < rank - known.by_row:
             return value
         return other(value.detach(), known).clone().requires_grad_(value.requires_grad)
@@ -255,12 +268,14 @@ def with_others(lowered: LoweredLoop, call: Call, rank: int, other: Callable[[Te
 
 
 def _without_ones(lowered: LoweredLoop, runs: Runs, call: Call) -> Call:
-    """Return a call whose state has no dimension of one, which cannot be symbolic, if the program is the loop there."""
+    """Return a call whose state has 2 in the place of each size of 1, which torch does not make symbolic; the call
+    itself if the loop is not the program there."""
     state = lowered.parts.layout.state
     if 1 not in state:
         return call
 
     def one(value: Tensor, facts: TensorFacts) -> Tensor:
+        """Return a tensor expanded to 2 in each dimension of the state that is 1."""
         sizes = state[: len(state) - facts.by_row]
         return value.expand(*value.shape[: facts.timed], *(2 if size == 1 else -1 for size in sizes))
 
@@ -269,7 +284,8 @@ def _without_ones(lowered: LoweredLoop, runs: Runs, call: Call) -> Call:
 
 
 def _sizes_of_program(lowered: LoweredLoop, runs: Runs, length: int) -> Mapping[int, int]:
-    """Return the sizes of the state that are numbers of the program, by their dimension, counted from the end."""
+    """Return the sizes of the state that the file must refuse to change: dimension, counted from the end (-1 is the
+    last), -> size. They are all of them if the program cannot be traced with symbolic sizes."""
     state = lowered.parts.layout.state
     every = {place - len(state): size for place, size in enumerate(state)}
     try:
@@ -284,8 +300,8 @@ def _sizes_of_program(lowered: LoweredLoop, runs: Runs, length: int) -> Mapping[
 
 
 def symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]:
-    """Return a capture of the program with symbolic sizes of all its inputs, parameters too, and the tensor of the file
-    for each of its inputs."""
+    """Return a capture of the program with symbolic sizes of all its inputs, parameters too, and the file's tensor of
+    each of its ports. All inputs are passed in one dict, with the names `i0`, `i1`, …"""
     args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
     function: Any = lowered.function
     named = named_inputs(lowered, function, args, kwargs)
@@ -297,6 +313,7 @@ def symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]
         states = {**dict(function.named_parameters()), **dict(function.named_buffers())}
 
     def program(tensors: dict[str, Tensor]) -> Any:
+        """Run the program on a dict of its inputs, its parameters and buffers among them."""
         own = {key: tensors[names[id(value)]] for key, value in states.items() if id(value) in names}
         inside = tree_map(lambda value: tensors[names[id(value)]] if id(value) in names else value, (args, kwargs))
         if isinstance(function, nn.Module):
@@ -313,7 +330,8 @@ def symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]
 
 
 def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -> Iterator[int]:
-    """Yield the dimensions of the state whose size the program takes as a number."""
+    """Yield the dimensions of the state, counted from the end, whose size the program takes as a number: a size that
+    the symbolic capture `item` fixed, bounded, tied to another, or computed with."""
     layout = lowered.parts.layout
     if len(item.pairs) != 1:
         raise RefusedError("the program is several graphs with symbolic sizes")
@@ -325,21 +343,26 @@ def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -
         facts = layout.facts[ports[port.name]]
         shape = port.spec.shape
         for place, size in enumerate(shape):
+            # the dimension of the state, from the end; None: time
             of_state = place - len(shape) - facts.by_row if place >= facts.timed else None
             if isinstance(size, str):
+                # one symbol for two dimensions: the program needs them equal
                 if symbols.setdefault(size, of_state) != of_state or not size.isidentifier():
                     yield from (item for item in (of_state, symbols.get(size)) if item is not None)
-            elif of_state is not None and size != 1:
+            elif of_state is not None and size != 1:  # fixed to a number
                 yield of_state
             if of_state is not None and size != 1:
                 wide[of_state] = True
+    # a dimension that is 1 in every input was no symbol: nothing is known of it
     yield from (place for place, is_wide in wide.items() if not is_wide)
     for symbol in pair.forward.symbols:
+        # a bound that the program set; torch itself takes sizes from 2 on as symbols
         if symbol.low not in ("0", "1", "2") or symbol.high != "inf":
             yield from _dimensions_in(symbol.name, symbols)
     for guard in item.guards:
         left, is_equal, right = guard.text.partition(" == ")
         if guard.kind == "size" and ".shape[" not in left:  # a size that is a number is one in the port, too
+            # that a dimension has one size in all inputs is no condition on it
             one, other = symbols.get(left, left), symbols.get(right, right)
             if not is_equal or one != other:
                 yield from _dimensions_in(guard.text, symbols)
@@ -348,7 +371,9 @@ def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -
 
 
 def _dimensions_in(text: str, symbols: Mapping[str, int | None]) -> Iterator[int]:
-    """Yield the dimensions of the state whose sizes an expression has; all of them if it has another size."""
+    """Yield the dimensions of the state whose sizes an expression has; all of them if it is empty, or has a size that
+    is none of `symbols`."""
+    # "" is no symbol: all
     names = [name for name in names_in(text) if name in symbols or NAME.fullmatch(name)] if text else [""]
     for name in names:
         if name not in symbols:
@@ -370,5 +395,6 @@ def _sizes_as_numbers(graph: Graph, symbols: Mapping[str, int | None]) -> Iterat
         given = [*zip((argument.name for argument in declared), step.args, strict=False), *step.kwargs]
         for name, value in given:
             spec = specs.get(value.name) if isinstance(value, Ref) else None
+            # an argument of int or SymInt is a size in a shape, a dimension or an index
             if isinstance(spec, ScalarSpec) and not ("int" in types[name] or "Int" in types[name]):
                 yield from _dimensions_in(spec.expression, symbols)

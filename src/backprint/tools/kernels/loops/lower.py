@@ -31,11 +31,13 @@ the program too: what a step does may depend on its number, as in `if t < 100`. 
 kernels take."""
 
 SHORT = (1, 2)
-"""Lengths at which a loop is compared too, without being looked for there."""
+"""Lengths that are too short to find a loop in. The loop is compared with the program there; where it is another,
+the file has kernels for that length alone (`Short`)."""
 
 
 def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], lengths: Sequence[int]) -> bool:
-    """Whether a program has more steps for a larger number: it loops over it."""
+    """Whether the captures of two lengths have different numbers of operators: then the program loops over the
+    length."""
     counts: list[int] = []
     for length in lengths:
         call = call_of(make_inputs(length))
@@ -52,7 +54,8 @@ def lower_loop(
     sums: str = "stages",
     name: str | None = None,
 ) -> LoweredLoop:
-    """Return a program that walks time as one Triton kernel a direction."""
+    """Return a program that walks time as one Triton kernel a direction; `lengths`, `sums` and `name` are those of
+    `bp.lower`. Refuse a program that is no loop, or not the same one at all lengths."""
     if sums not in SUMS:
         raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
     lengths = lengths or LENGTHS
@@ -67,6 +70,7 @@ def lower_loop(
         first = loops_of(pairs, timed, elements, False)
     except RefusedError as error:
         try:
+            # then a number that is the number of steps, as in a mean, is the number of steps
             first = loops_of(pairs, timed, elements, True)
         except RefusedError:
             raise _changing_number(pairs, timed) or error from None
@@ -111,8 +115,8 @@ def _check_length(
 
 
 def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
-    """Return the error of a state that depends on no input, so that it is another number at each step; None if that is
-    not why a program is no loop."""
+    """Return the error of a number that changes from step to step, as a state that depends on no input does; None if a
+    program is no loop for another reason. With constants folded, such a state is a number."""
     elements = Elements()
     elements.folds = True
     try:
@@ -125,11 +129,12 @@ def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> Refuse
 
 
 def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> _Directions:
-    """Return the loops of a program, which must be the same for all lengths. If it `counts`, numbers that are the
-    number of steps are that, as the divisor of a mean over time is."""
+    """Return the loops of a program, found at each length: refuse if they are not the same. If it `counts`, a number
+    that is the number of steps is an element `steps`, as the divisor of a mean over time."""
     first: _Directions | None = None
     for length, pair in pairs.items():
         program = _read_program(pair, elements, length, timed, counts)
+        # the last argument: iterations that may be outside at each end, so that 4 are left of the fewest steps
         directions = _Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
         first = first or directions
         if (directions.forward, directions.backward) != (first.forward, first.backward):
@@ -139,7 +144,7 @@ def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Element
 
 
 def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
-    """Return a Pair as writes of elements."""
+    """Return a Pair as writes of elements; if it `counts`, with elements `steps` for its number of steps."""
     elements.steps = length if counts else None
     try:
         return program_of(pair, elements, length, timed)
@@ -148,11 +153,12 @@ def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[
 
 
 def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
-    """Return the capture of a length."""
+    """Return the capture of a length; refuse several graphs, and guards that kernels could not check."""
     call = call_of(make_inputs(length))
     item = capture(function, args=call.args, kwargs=dict(call.kwargs))
     if len(item.pairs) != 1:
         raise RefusedError(f"the program is {len(item.pairs)} graphs, not one: it reads a value of a tensor in between")
+    # HELD in fused/lower
     guards = [guard for guard in item.guards if guard.kind in ("value", "pinned", "memory", "same")]
     if guards:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
@@ -160,7 +166,8 @@ def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], le
 
 
 def name_of(function: Any, unnamed: str = "loop_program") -> str:
-    """Return the name of a program as one of Python; `unnamed` of a lambda."""
+    """Return the name of a function, or of a module's class in snake case, as a Python identifier; `unnamed` for a
+    lambda."""
     name = getattr(function, "__name__", type(function).__name__)
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     name = re.sub(r"\W+", "_", name).strip("_")
@@ -168,7 +175,8 @@ def name_of(function: Any, unnamed: str = "loop_program") -> str:
 
 
 def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
-    """Return the ports whose first dimension is the number of steps; raise where another dimension is."""
+    """Return the keys (`port_key`) of the ports whose first dimension is the number of steps; refuse a port in which
+    another dimension changes with it."""
     timed: set[str] = set()
     rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
     names: list[set[str]] = [set(row) for row in rows.values()]
@@ -182,7 +190,7 @@ def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
         if not places:
             continue
         if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
-            result = key.removeprefix("tangent ")
+            result = key.removeprefix("tangent ")  # a tangent has the shape of its output
             if result != key:
                 known = ", ".join(f"{list(shape)} after {length} steps" for length, shape in shapes.items())
                 raise RefusedError(
@@ -202,14 +210,14 @@ def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
 
 
 def inputs_of(pair: Pair) -> list[Port]:
-    """Return the inputs of both directions, without saved values."""
+    """Return the inputs of both directions that come from outside: arguments, parameters, and tangents of outputs."""
     graphs = [pair.forward, *([pair.backward] if pair.backward else [])]
     return [port for graph in graphs for port in graph.inputs if port.role != "saved"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Directions:
-    """A program of a length and its loops."""
+    """A program of a length, and the loops of its two directions. `counts`: as in `loops_of`."""
 
     program: Program
     forward: Loop
@@ -218,7 +226,7 @@ class _Directions:
 
     @staticmethod
     def of(program: Program, elements: Elements, counts: bool, edge: int) -> _Directions:
-        """Return the loops of a program."""
+        """Return the loops of a program; `edge` is how many iterations at either end may be outside of them."""
         try:
             none = History(elements, None, program.length, (), edge)
             forward = rolled(program.forward, elements, program.length, 1, none)
@@ -235,7 +243,7 @@ class _Directions:
 
 
 def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
-    """Return the values of a forward for its backward."""
+    """Return the values of a forward for its backward, in a program of another length too."""
     tangents = [name for name, facts in program.tensors.items() if facts.role == "tangent"]
     return History(elements, forward, program.length, tangents, edge)
 
@@ -248,7 +256,8 @@ def shortest(
     loops: _Directions,
     known: int,
 ) -> tuple[int, tuple[Program, ...]]:
-    """Return the fewest steps of which the loop is the program, compared at 1 and 2, and the programs of fewer."""
+    """Return the fewest steps at which the loop is the program, and the programs of SHORT at which it is not. `known`
+    is the fewest steps at which the loop was found."""
     least = known
     others: list[Program] = []
     for length in sorted(SHORT, reverse=True):
@@ -257,14 +266,16 @@ def shortest(
             least = length
         else:
             others.append(program)
+    # between 2 and `known` nothing is compared: if the loop is neither the program of 2 nor found at 3, it is for
+    # `known` on
     return (least, tuple(others)) if least <= max(SHORT) or known == max(SHORT) + 1 else (known, ())
 
 
 def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
-    """Whether loops write what a program of another length does."""
+    """Whether loops write, element for element, what a program of another length writes."""
     length = program.length
     history = history_of(loops.forward, program, elements)
-    history.counts = False
+    history.counts = False  # a program of one length has numbers
     sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
     for loop, writes in sides:
         if loop.peeled > length:
@@ -274,6 +285,7 @@ def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
         except Unlike:
             return False
         actual = {(write.tensor, write.slot): write.element for write in writes}
+        # a gradient that is `zero` is written by the loop, and not there in the program
         absent = {key for key, item in stores.items() if item.op == "zero" and key not in actual}
         if {key: item for key, item in stores.items() if key not in absent} != actual:
             return False
@@ -281,7 +293,7 @@ def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
 
 
 def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
-    """Return the writes of a short program as they are, one after another."""
+    """Return the writes of a short program as a Loop without iterations: all of them are `before`."""
     outside = Edges(elements, length, History(elements, None, length, (), length))
     before = tuple(
         Write(
@@ -306,7 +318,8 @@ def lowered(
     seen: tuple[int, ...],
     sums: str,
 ) -> LoweredLoop:
-    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps."""
+    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps; `least` and `shorter` are
+    those of `shortest`."""
     program, forward, backward = loops.program, loops.forward, loops.backward
     tensors = dict(program.tensors)
     for short in shorter:  # may have gradients that the loop has not
@@ -318,8 +331,10 @@ def lowered(
         both = kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
         forward, backward = both.forward, both.backward
         tensors |= {facts.name: facts for facts in both.tensors}
+    # the backward first: what it reads, the forward must round as memory does
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
     read_later = frozenset(second.tensors if second is not None else ())
+    # and again, with the names that the kept tensors have from the forward's variables
     _rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
     first = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
@@ -338,6 +353,7 @@ def lowered(
     parts = FileParts(name, origin, layout, first, second, inputs, outputs, tangents, gradients, *steps, sums)
     call = call_of(make_inputs(program.length))
     given = inputs_by_port(function, item, call.args, dict(call.kwargs))
+    # for the comparison in the file, which draws inputs (FileParts.positive)
     positive = frozenset(key for key in inputs if bool((given[tensors[key].port] >= 0).all()))
     differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
     places = [
@@ -381,15 +397,18 @@ def lowered(
 
 
 def _has_rows(layout: Layout, *programs: Program) -> bool:
-    """Whether a kernel works on rows of the state, or writes one value for a row."""
+    """Whether a kernel must have a whole row of the state in one program of the grid: it reduces rows, or reads or
+    writes one value for each."""
     writes = [write for program in programs for write in (*program.forward, *program.backward)]
     facts = [layout.facts[write.tensor] for write in writes]
+    # a result that is neither whole nor a sum: one a row
     of_rows = any(item.by_row or (item.dims is None and layout.kind(item.name) == "some") for item in facts)
     return of_rows or any(item.op in ROWS for item in behind([write.element for write in writes]))
 
 
 def _rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
-    """Name the tensors that hold kept values after the variables of the forward."""
+    """Name the tensors that hold kept values after the variables of the forward, in `layout.shown`: `h_1` ->
+    `kept_h`."""
     taken = set(layout.facts)
     for tensor, variable in named.items():
         base = "kept_" + re.sub(r"_\d+$", "", variable)

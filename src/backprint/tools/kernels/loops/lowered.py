@@ -113,6 +113,7 @@ class LoweredLoop(Lowered):
         ]
         if self.library:
             lines.append(f"calls {self.library} of CUDA's libdevice, which Triton's interpreter has not: needs a GPU")
+        # without "torch."
         halves = {str(facts.dtype)[6:] for facts in layout.facts.values() if facts.dtype.itemsize == 2}
         if halves:
             lines.append(

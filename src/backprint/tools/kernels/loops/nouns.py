@@ -16,11 +16,18 @@ from backprint.tools.kernels.loops.words import FORMULAS
 class Element:
     """One element of a tensor: an operation of Inductor's `ops` on other elements and on numbers.
 
-    `load` reads a tensor: its arguments are the tensor's name and its slot, which is a time, or None if it has no time.
-    `constant` is a number. `zero` is a gradient that autograd did not compute, because nothing depends on it. In a loop
-    a slot is a Now or an Edge, `carried` is a value that iterations hand on, and `kept` is a value of the forward, an
-    element of its iteration. Equal elements of one Elements are
-    one object, so programs are compared by identity.
+    Operations that are not Inductor's, with their arguments:
+
+    - `load(tensor, slot)`: an element of a tensor. The slot is a time, None if the tensor has no time; in a Loop, a Now
+      or an Edge. `constant(value, dtype)`: a number. `steps()`: the number of steps.
+    - `zero()`: a gradient that autograd did not compute, because nothing depends on it.
+    - `carried(index)`: in a Loop, the value of that index that an iteration takes from the one before.
+    - `kept(element, slot)`: in the Loop of a backward, what an element of the forward's iteration is in the iteration
+      of the slot; with None, what the forward's last iteration hands on.
+    - `previous(tensor, first)`: a tensor at the step before t; at the first step, the number or the Element `first`.
+    - ROWS.
+
+    Equal elements of one Elements are one object, so programs are compared by identity.
     """
 
     op: str
@@ -35,7 +42,7 @@ class Element:
     @property
     def inputs(self) -> tuple[Element, ...]:
         """The elements among the arguments that it is computed from."""
-        if self.op == "kept":
+        if self.op == "kept":  # its element is of the forward's program, not of this one
             return ()
         return tuple(argument for argument in self.args if isinstance(argument, Element))
 
@@ -55,7 +62,7 @@ class Edge:
     last: bool = False
 
     def at(self, length: int) -> int:
-        """Return the slot for a number of steps."""
+        """Return the time of this slot in a program of `length` steps."""
         return length - 1 - self.count if self.last else self.count
 
 
@@ -77,7 +84,7 @@ class Elements:
         self.folds = False
 
     def make(self, op: str, args: Iterable[Any], dtype: torch.dtype) -> Element:
-        """Return the element of an operation."""
+        """Return the element of an operation; a simpler one of the same value where there is one."""
         arguments = tuple(args)
         if op in ("mul", "truediv") and arguments[0].dtype == dtype and is_one(arguments[1]):
             return arguments[0]  # exactly the same number
@@ -85,6 +92,7 @@ class Elements:
             op, arguments = "steps", ()
         if self.folds and op in ARITHMETIC and all(_is_constant(item) for item in arguments):
             return self.constant(_folded_number(op, arguments, dtype).item(), dtype)
+        # type and repr: 1 and 1.0 and True are equal, and so are 0.0 and -0.0, but they are different programs
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
         if key not in self.made:
             self.made[key] = Element(op, arguments, dtype, self.source, self.name)
@@ -96,7 +104,7 @@ class Elements:
         return self.make(like.op, args, like.dtype)
 
     def constant(self, value: Any, dtype: torch.dtype) -> Element:
-        """Return a number as an element."""
+        """Return a number as an element; it is converted to the kind of number that the dtype has."""
         kind = float if dtype.is_floating_point else bool if dtype == torch.bool else int
         return self.make("constant", (kind(value), dtype), dtype)
 
@@ -125,7 +133,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) -> torch.Tensor:
-    """Return an operation on constants. Halves are computed in float32, as kernels do."""
+    """Return the number that an operation on constants gives. Halves are computed in float32, as kernels do."""
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     return ARITHMETIC[op](*(torch.tensor(item.args[0], dtype=wide) for item in constants)).to(wide)
 
@@ -135,7 +143,7 @@ ROWS = ("row_sum", "row_max", "row_min", "row_any")
 
 
 INPUTS = ("input", "parameter", "buffer", "constant")
-"""The roles of what a program is given."""
+"""The roles of ports that the caller of the program passes: no tangents, no saved values."""
 
 RESERVED = frozenset(
     (
@@ -270,12 +278,15 @@ class TensorFacts:
 
 
 def row_elements(loop: Loop, is_row_tensor: Callable[[str], bool]) -> frozenset[Element]:
-    """Return the elements of a loop that are one number for a whole row of the state."""
+    """Return the elements of a loop that are one number for a whole row of the state.
+
+    Takes every carried value for one at first, and drops those that turn out not to be, until none does.
+    """
     roots = [*loop.start, *loop.following, *loop.absent]
     order = list(behind([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
     carried = set(range(len(loop.start)))
     while True:
-        rows: dict[Element, bool | None] = {}  # None: a number, which is a row's if others are
+        rows: dict[Element, bool | None] = {}  # None: a number, which does not decide it
         for element in order:
             if element.op == "carried":
                 rows[element] = element.args[0] in carried

@@ -2,8 +2,8 @@
 
 1. Each element has a time: the latest that it reads in a forward, the earliest in a backward. So an iteration is a set
    of elements, and what it takes from another iteration is carried.
-2. Three neighbouring iterations in the middle that are the same program, with what they carry in the same places, are
-   the body. `carried` elements stand for what it takes.
+2. An iteration is the body if all behind it, but the last, are the same program, with what they carry in the same
+   places. `carried` elements stand for what it takes.
 3. Iterations before them are found backwards: the values from which the body would have computed what the next
    iteration takes are solved for. A sum of which autograd computed one term alone is one whose other term is `zero`.
 4. The body is then run on elements, from its first values to the last iteration, and each of its writes must be the
@@ -24,13 +24,16 @@ from backprint.tools.kernels.loops.nouns import Edge, Element, Elements, Loop, N
 
 
 def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None) -> Loop:
-    """Return the loop that writes the same. A backward takes the values of its forward from a History."""
+    """Return the loop that writes the same as `writes`, one iteration a time in the order of `step`, 1 or -1; of
+    several, the one with the fewest iterations outside of it. Refuse a program that is no loop. A backward takes the
+    values of its forward from a History."""
     history = history or History(elements, None, length)
     edge = history.edge
     walk = list(range(length)) if step > 0 else list(range(length - 1, -1, -1))
     problem: RefusedError | None = None
     loops: list[Loop] = []
     for times in _ways_to_time(writes, step, history):
+        # an iteration in the middle, with two more to compare and the last, which may differ
         for place in range(edge, length - 3):
             try:
                 body = _body_at(writes, elements, times, walk, place, history)
@@ -44,7 +47,7 @@ def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, 
 
 
 def _ways_to_time(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
-    """Yield the times of elements, in each way in which an iteration may be cut from the next."""
+    """Yield the times of elements, in each way in which iterations may be cut apart: `rolled` tries them in turn."""
     for as_taken in (True, False) if history.loop is not None else (True,):
         times = times_of(writes, step, history, as_taken)
         yield later(writes, times, step, history)
@@ -52,8 +55,9 @@ def _ways_to_time(writes: Sequence[Write], step: int, history: History) -> Itera
 
 
 def times_of(writes: Sequence[Write], step: int, history: History, as_taken: bool) -> dict[Element, int | None]:
-    """Return the time of each element; None of one that reads no time. A value that the forward hands on has the time
-    that takes it, or that which makes it."""
+    """Return the time of each element, that of the iteration that computes it: the newest of what it reads; None if it
+    reads no time. `as_taken`: a value that the forward hands on has the time of the iteration that takes it, and else
+    of the one that makes it."""
     times: dict[Element, int | None] = {}
     newest = max if step > 0 else min
     for element in behind(write.element for write in writes):
@@ -69,12 +73,14 @@ def times_of(writes: Sequence[Write], step: int, history: History, as_taken: boo
 def later(
     writes: Sequence[Write], times: dict[Element, int | None], step: int, history: History
 ) -> dict[Element, int | None]:
-    """Move what is computed of one value alone to the time that uses it, so that the value is what is carried."""
+    """Return the times, where an element that is computed of one varying value alone has the time that uses it. Then
+    the value is carried, and not what is made of it: `h` and not `tanh(h)`, if only the next step uses that."""
     users: dict[Element, list[Element]] = {}
     order = list(behind(write.element for write in writes))
     for element in order:
         for item in element.inputs:
             users.setdefault(item, []).append(element)
+    # these stay: what is written at a slot, and what is computed as the results without a slot are
     stuck = {write.element for write in writes if write.slot is not None}
     kinds = kinds_of(writes, times, history)
     final = {kinds.get(write.element) for write in writes if write.slot is None} - {None}
@@ -82,6 +88,7 @@ def later(
     earliest = min if step > 0 else max
     while True:  # what cannot move is a value by itself, and then others cannot either
         moved = dict(times)
+        # the one varying value that an element is computed of, or the element itself
         origins: dict[Element, Element] = {}
         for element in order:
             varying = {origins[item] for item in element.inputs if times[item] is not None}
@@ -105,7 +112,9 @@ class History:
     """The values of a forward, as its backward uses them: each is an element of an iteration of the forward's Loop.
 
     In a backward, an element that reads no tangent is a value of the forward. `edge` is how many iterations at either
-    end may be outside of a loop.
+    end may be outside of a loop. `taken` has the values that the iteration of a time takes, and `handed` the index of
+    each. While it `counts`, the number of steps is an element `steps`, and else the number. Without a loop (of a
+    forward) nothing is known.
     """
 
     def __init__(
@@ -128,7 +137,7 @@ class History:
         return self.loop.last.at(self.length) + self.step
 
     def steps(self, element: Element) -> Element:
-        """Return the number of steps: itself, or a number where numbers are not counted."""
+        """Return what an element `steps` is in a program of this length: itself, or the number unless it `counts`."""
         return element if self.counts else self.elements.constant(self.length, element.dtype)
 
     def is_known(self, element: Element) -> bool:
@@ -139,7 +148,8 @@ class History:
         return self.known[element] and self.times[element] is not None
 
     def look(self, root: Element) -> None:
-        """Find out whether an element and all behind it are the forward's, and their times there."""
+        """Note in `known` and `times`, for an element and all behind it, whether it is the forward's, and its time
+        there."""
         stack = [root]
         while stack:
             element = stack[-1]
@@ -151,13 +161,15 @@ class History:
                     times = [time for time in (*own, *map(self.times.get, element.inputs)) if time is not None]
                     newest = max if self.step > 0 else min
                     self.times[element] = newest(times) if times else None
+                    # `zero` is a gradient too
                     is_tangent = element.op == "zero" or (element.op == "load" and element.args[0] in self.tangents)
                     self.known[element] = not is_tangent and all(self.known[item] for item in element.inputs)
             else:
                 stack += missing
 
     def time(self, element: Element, as_taken: bool) -> int:
-        """Return the time of a value: of one that is handed on, that of the iteration that takes or makes it."""
+        """Return the time of a value of the forward: of the iteration that makes it, or if `as_taken` and it is handed
+        on, of the next one, which takes it."""
         time = self.times[element]
         assert time is not None
         if not as_taken:
@@ -171,7 +183,8 @@ class History:
         return time + self.step
 
     def pattern(self, element: Element, time: int) -> Element:
-        """Return a value in terms of the iteration of a time of the forward."""
+        """Return a value of the forward as an element of its loop's body, in the iteration of a time. Refuse one that
+        this iteration neither computes nor takes from the one before."""
         key = (element, time)
         if key not in self.patterns:
             handed = self.handed.get(time)
@@ -179,6 +192,8 @@ class History:
             if handed is None or own not in (time, time - self.step):
                 raise RefusedError(f"the backward uses a value of another time{place_of(element)}")
             stands = {item: self.elements.make("carried", (index,), item.dtype) for item, index in handed.items()}
+            # a first value that reads no time, as the number 0, is found anywhere: it does not stand for what is
+            # carried
             for item in list(stands):
                 if self.times_in(item) is None:
                     del stands[item]
@@ -186,19 +201,21 @@ class History:
         return self.patterns[key]
 
     def times_in(self, element: Element) -> int | None:
-        """Return the time of a value of the forward."""
+        """Return the time of a value of the forward, after a `look` at it."""
         self.look(element)
         return self.times[element]
 
     def value(self, body: Element, time: int) -> Element:
-        """Return what an element of the forward's iteration is at a time."""
+        """Return what an element of the forward's body is at a time: the inverse of `pattern`. Raise Unlike outside of
+        the loop."""
         if time not in self.taken:
             raise Unlike(f"the forward has no iteration {time}")
         return run_body([body], self.taken[time], time, self.elements, None, self)[0]
 
 
 def _carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
-    """Return the values that each iteration takes, by its time, and those behind the last."""
+    """Return the values that each iteration takes, by its time, and under the time behind the last, what that hands
+    on."""
     first, last = loop.first.at(length), loop.last.at(length)
     values = [resolved(item, elements, length) for item in loop.start]
     taken = {}
@@ -216,7 +233,9 @@ def resolved(
     history: History | None = None,
     values: Sequence[Element] = (),
 ) -> Element:
-    """Return an element outside of the loop for a number of steps; `values` are what the loop handed on."""
+    """Return an element from outside of a loop (its `start`, `before` or `after`) as one of a program of `length`
+    steps: with times for Edges, the forward's values for `kept`, and `values`, which the loop handed on, for
+    `carried`."""
     memo: dict[Element, Element] = {}
     for element in behind([root]):
         if element.op == "load" and isinstance(element.args[1], Edge):
@@ -236,12 +255,13 @@ def resolved(
     return memo[root]
 
 
-# ---- The body: three iterations that are one program
+# ---- The body: neighbouring iterations that are one program
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """An iteration as a program: `carried` are the elements that it takes at one place of the walk."""
+    """An iteration as a program. `carried` are the elements that it takes at one place of the walk; `following` and
+    `writes` are in terms of `carried(index)` and Now."""
 
     carried: tuple[Element, ...]
     following: tuple[Element, ...]
@@ -252,7 +272,8 @@ class Body:
 class Alike:
     """A walk along two iterations at once, which are the same program but for `step` between their slots.
 
-    `pairs` are elements of both that an iteration carries, in the order in which they are met.
+    `pairs` are elements of both that are carried into them, in the order in which they are met; `same` are those that
+    they compute alike.
     """
 
     times: Mapping[Element, int | None]
@@ -263,7 +284,8 @@ class Alike:
     history: History
 
     def match(self, left: Element, right: Element) -> None:
-        """Match elements of the two iterations; raise if they are different programs."""
+        """Match an element of the one iteration with one of the next, and all behind them; raise if they are different
+        programs."""
         stack = [(left, right)]
         while stack:
             here, there = stack.pop()
@@ -271,7 +293,7 @@ class Alike:
                 if self.same.get(here, self.pairs.get(here)) is not there:
                     raise RefusedError(f"an iteration uses one value where the next uses two{place_of(there)}")
                 continue
-            if here is there and self.times[here] is None:
+            if here is there and self.times[here] is None:  # as a parameter, which is the same at every time
                 continue
             if self.history.is_known(here) and self.history.is_known(there):
                 if self.pattern(here, self.time) is not self.pattern(there, self.time + self.step):
@@ -286,6 +308,7 @@ class Alike:
                 self.same[here] = there
                 stack += list(zip(here.inputs, there.inputs, strict=True))
             else:
+                # carried into one and computed in the other, or a number: must be the same operation to be carried
                 if self.times[here] == self.time or "constant" in (here.op, there.op):
                     self.check(here, there)
                 self.pairs[here] = there
@@ -294,7 +317,8 @@ class Alike:
         return self.history.pattern(element, time)
 
     def check(self, here: Element, there: Element) -> None:
-        """Raise unless two elements are the same operation."""
+        """Raise unless two elements are the same operation on as many inputs, and the numbers among these are the
+        same."""
         if "constant" == here.op == there.op and here.dtype == there.dtype:
             raise _number_changes(here, there)
         plain = [
@@ -323,7 +347,7 @@ def _number_changes(here: Element, there: Element, user: Element | None = None) 
 
 
 def place_of(element: Element) -> str:
-    """Return where an element comes from, in words."""
+    """Return where an element comes from, in words that follow a name; nothing if it is not known."""
     source: Source | None = element.source
     return f" at {source.at} ({source.code})" if source is not None else ""
 
@@ -336,7 +360,8 @@ def _body_at(
     place: int,
     history: History,
 ) -> Body:
-    """Return the program of the iteration at a place of the walk; raise unless the next is the same program."""
+    """Return the program of the iteration at a place of the walk; raise unless those behind it, but the last, are the
+    same program. What they hand on is among the roots from which they are compared."""
     step = walk[1] - walk[0]
     at_time: dict[int, list[Write]] = {}
     for write in writes:
@@ -351,6 +376,7 @@ def _body_at(
             raise RefusedError("not every step is written alike")
         roots[index] = [(left.element, right.element) for left, right in zip(mine, other, strict=True)]
         roots[index] += _handed_alike(handed, walk[index], walk[index + 1])
+    # where 4 rounds are not enough, `extended` finds that the body does not write what the program writes
     for _ in range(4):  # what an iteration hands on is computed in it, and may take more
         matched.clear()
         for index, starts in roots.items():
@@ -363,6 +389,7 @@ def _body_at(
             if following is None:
                 continue
             alike = matched[index]
+            # what the next iteration takes, and what the one after it takes there, must be computed alike
             wanted = [(right, following.pairs[right]) for right in alike.pairs.values() if right in following.pairs]
             new = [pair for pair in wanted if pair[0] not in alike.same and pair[0] not in alike.pairs]
             roots[index] += [pair for pair in new if pair not in roots[index]]
@@ -379,10 +406,12 @@ def _body_at(
 
 
 def kinds_of(writes: Sequence[Write], times: Mapping[Element, int | None], history: History) -> dict[Element, int]:
-    """Return a number for each element, the same for the same operations within its time."""
+    """Return a hash for each element of what its own iteration computes: equal for the same operations at two times,
+    where all that comes from other times counts as "carried", and what has no time, or is the forward's, as "value"."""
     kinds: dict[Element, int] = {}
 
     def kind(element: Element, time: int | None) -> Any:
+        """Return what an input at a time counts as, for an element of that `time`."""
         if times.get(element) is None or history.is_known(element):
             return "value"
         return kinds[element] if times[element] == time else "carried"
@@ -390,7 +419,7 @@ def kinds_of(writes: Sequence[Write], times: Mapping[Element, int | None], histo
     for element in behind(write.element for write in writes):
         if not history.is_known(element):
             plain = [arg for arg in element.args if not isinstance(arg, Element)]
-            plain = plain[:1] if element.op == "load" else plain
+            plain = plain[:1] if element.op == "load" else plain  # the tensor, without the time
             parts = (kind(item, times[element]) for item in element.inputs)
             kinds[element] = hash((element.op, element.dtype, repr(plain), *parts))
     return kinds
@@ -399,7 +428,8 @@ def kinds_of(writes: Sequence[Write], times: Mapping[Element, int | None], histo
 def handed_on(
     writes: Sequence[Write], times: Mapping[Element, int | None], history: History
 ) -> dict[int, dict[Any, list[Element]]]:
-    """Return what each time hands on to others, by its operations within that time."""
+    """Return, by time and by kind (`kinds_of`), what a time computes that another uses, or that is a result without a
+    slot."""
     kinds = kinds_of(writes, times, history)
     handed: dict[int, dict[Element, None]] = {}
     for element in kinds:
@@ -420,7 +450,8 @@ def handed_on(
 def _handed_alike(
     handed: Mapping[int, Mapping[Any, list[Element]]], time: int, after: int
 ) -> list[tuple[Element, Element]]:
-    """Return what two times hand on by the same operations, where these tell which is which."""
+    """Return pairs of what two times hand on: those of a kind that each of them has just once, so that it is clear
+    which is which."""
     mine, other = handed.get(time, {}), handed.get(after, {})
     return [(items[0], other[kind][0]) for kind, items in mine.items() if len(items) == len(other.get(kind, ())) == 1]
 
@@ -433,7 +464,8 @@ def pattern(
     elements: Elements,
     history: History | None = None,
 ) -> Element:
-    """Return an element of an iteration in terms of what it carries and of its own time."""
+    """Return an element of the iteration of `time` as an element of a body: with `stands` for what it carries, Now for
+    its time, and `kept` for values of the forward. Refuse one that reads another time."""
     memo = dict(stands)
     stack = [root]
     while stack:
@@ -460,7 +492,7 @@ def pattern(
 
 
 def rebuilt(element: Element, memo: Mapping[Element, Element], elements: Elements) -> Element:
-    """Return an element on other arguments."""
+    """Return the same operation on other inputs: those that `memo` has for its own."""
     if not element.inputs:
         return element
     return elements.again(element, [memo[item] if isinstance(item, Element) else item for item in element.args])
@@ -477,7 +509,9 @@ def run_body(
     absent: set[Element] | None = None,
     history: History | None = None,
 ) -> list[Element]:
-    """Return what elements of a body are at a time, where `zero` is left out of sums."""
+    """Return what the `roots` of a body are in the iteration of a time that takes `values`. Operations on `zero` are
+    left out, as autograd leaves them out; the elements of the body that are, though they may be NaN for a 0, are added
+    to `absent`."""
     memo: dict[Element, Element] = {}
     for element in behind(roots):
         if element.op == "carried":
@@ -497,7 +531,8 @@ def run_body(
 
 
 def _without_zero(element: Element) -> Element:
-    """Return an operation on `zero` as autograd would have it, which does not compute it."""
+    """Return what autograd has for an operation on a gradient that it did not compute: the other term of a sum, and
+    `zero` for a product. Other elements are returned as they are."""
     left = element.inputs[0] if element.inputs else element
     right = element.inputs[-1] if element.inputs else element
     is_zero = [item.op == "zero" for item in element.inputs]
@@ -516,6 +551,7 @@ def _without_zero(element: Element) -> Element:
             return left
         case "where" if is_zero[1] and is_zero[2]:
             return right
+        # a choice between `zero` and the number 0
         case "where" if all(
             item.op in ("zero", "constant") and not (item.args and item.args[0]) for item in element.inputs[1:]
         ):
@@ -524,7 +560,8 @@ def _without_zero(element: Element) -> Element:
 
 
 def _may_be_infinite(element: Element, memo: Mapping[Element, Element]) -> bool:
-    """Whether an operation on a gradient of 0 may be other than 0: a product with what may be infinite."""
+    """Whether an operation that autograd left out may be NaN where a kernel computes it with 0: a product with what may
+    be infinite, or a division by what may be 0."""
     if element.op == "mul":
         return not all(memo[item].op == "zero" or is_finite(memo[item]) for item in element.inputs)
     if element.op == "truediv":
@@ -552,7 +589,8 @@ class Unlike(Exception):
 def solved(
     wanted: Sequence[tuple[Element, Element]], dtypes: Sequence[Any], time: int, elements: Elements, history: History
 ) -> list[Element]:
-    """Return values to carry, from which elements of the body become those that are wanted."""
+    """Return the values that an iteration must take so that each element of the body becomes the one beside it in
+    `wanted`; `zero` where nothing depends on a value. Raise RefusedError if there are none."""
     values: dict[int, Element] = {}
     for body, actual in wanted:
         try:
@@ -565,7 +603,8 @@ def solved(
 def _unified(
     body: Element, actual: Element, values: dict[int, Element], time: int, elements: Elements, history: History
 ) -> dict[int, Element]:
-    """Return the values with those that make an element of the body the actual one; raise Unlike if none do."""
+    """Return `values`, by index, with those that make an element of the body the actual one; raise Unlike if none do.
+    For example `add(carried(0), load(x, Now))` and `add(h, load(x, 3))` at time 3 -> {0: h}."""
     if body is actual:
         return values
     if body.op == "carried":
@@ -586,9 +625,10 @@ def _unified(
             for mine, other in zip(body.inputs, actual.inputs, strict=True):
                 attempt = _unified(mine, other, attempt, time, elements, history)
             return attempt
-        except (Unlike, ValueError):
+        except (Unlike, ValueError):  # ValueError: another number of inputs
             pass
     if body.op == "add":
+        # autograd computed one term alone: the other is `zero`
         for term, rest in (body.inputs, body.inputs[::-1]):
             try:
                 return nothing(rest, _unified(term, actual, values, time, elements, history), time, elements)
@@ -598,7 +638,7 @@ def _unified(
 
 
 def bound(index: int, actual: Element, values: dict[int, Element]) -> dict[int, Element]:
-    """Return the values with one more."""
+    """Return the values with one more; raise Unlike if that index has another already."""
     known = values.get(index, actual)
     if known is not actual:
         raise Unlike("a carried value would have two first values")
@@ -606,7 +646,8 @@ def bound(index: int, actual: Element, values: dict[int, Element]) -> dict[int, 
 
 
 def nothing(body: Element, values: dict[int, Element], time: int, elements: Elements) -> dict[int, Element]:
-    """Return the values with those that make an element of the body a gradient that was not computed."""
+    """Return `values` with those that make an element of the body `zero`, a gradient that was not computed; raise
+    Unlike if none do."""
     if body.op == "carried":
         return bound(body.args[0], elements.zero(body.dtype), values)
     if body.op in ("neg", "to_dtype", "truediv", "row_sum"):
@@ -618,6 +659,7 @@ def nothing(body: Element, values: dict[int, Element], time: int, elements: Elem
             if item.op != "constant":
                 values = nothing(item, values, time, elements)
         return values
+    # one factor that is `zero` is enough
     if body.op == "mul":
         for item in body.inputs:
             try:
@@ -639,11 +681,13 @@ def extended(
     length: int,
     history: History,
 ) -> Loop:
-    """Return the Loop of a body: the iterations before and behind it that it describes, and the rest outside."""
+    """Return the Loop of a body that was found at `place` of the walk: back to the first iteration that it describes
+    and on to the last, with the rest outside. Refuse if that is more than `history.edge` iterations at either end."""
     actual = {(write.tensor, write.slot): write.element for write in writes}
     dtypes = [item.dtype for item in body.carried]
     values, first = list(body.carried), place
     problem: RefusedError | None = None
+    # backwards: solve for what the iteration before took; step 3 of this module's docstring
     while first > 0:
         time = walk[first - 1]
         wanted = list(zip(body.following, values, strict=True))
@@ -664,6 +708,7 @@ def extended(
     start, last = tuple(values), first - 1
     absent: set[Element] = set()
     covered: set[tuple[str, Slot]] = set()
+    # forwards: run the body from its first values; step 4
     for index in range(first, length):
         time = walk[index]
         roots = [*body.following, *(write.element for write in body.writes)]
@@ -691,11 +736,12 @@ def _written_around(
     absent: set[Element],
     history: History,
 ) -> Loop:
-    """Return the Loop, with the writes that it does not cover before or behind it."""
+    """Return the Loop with the writes that its iterations do not cover: `after` it if they use what it hands on, and
+    else `before` it. `start` and `end` are the values that its first iteration takes and its last hands on."""
     handed = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(end)}
     for item in list(handed):
         if item.op in ("constant", "zero") or not any(part.op == "load" for part in behind([item])):
-            del handed[item]  # which needs no loop
+            del handed[item]  # it reads nothing, so it is the same without the loop
     outside = Edges(elements, length, history)
     before: list[Write] = []
     after: list[Write] = []
@@ -708,6 +754,7 @@ def _written_around(
         (after if uses else before).append(Write(write.tensor, slot, element))
     first, last = places
     step = walk[1] - walk[0]
+    # places are counted along the walk, which begins at the last time if the step is -1
     edges = (Edge(first), Edge(length - 1 - last, True)) if step > 0 else (Edge(first, True), Edge(length - 1 - last))
     beginnings = tuple(outside.moved(item, {}) for item in start)
     return canonical(
@@ -728,14 +775,15 @@ def _written_around(
 
 @dataclass(slots=True)
 class Edges:
-    """Elements outside of the loop, whose slots are named from the nearer end."""
+    """Elements outside of the loop, with an Edge for each time, counted from the nearer end: the same for every
+    length."""
 
     elements: Elements
     length: int
     history: History
 
     def edge(self, slot: int) -> Edge:
-        """Return a slot of either end."""
+        """Return a time as an Edge; refuse one that is further than `history.edge` from both ends."""
         if slot <= self.history.edge:
             return Edge(slot)
         if self.length - 1 - slot <= self.history.edge:
@@ -743,18 +791,20 @@ class Edges:
         raise RefusedError("a value of the middle of the loop is used outside of it")
 
     def kept(self, element: Element) -> Element | None:
-        """Return a value of the forward's loop; None if it is computed before that."""
+        """Return a value of the forward as `kept` of the iteration that makes it, or takes it; None if it is of no
+        iteration of the loop."""
         time, loop = self.history.times[element], self.history.loop
         if time is None or loop is None:
             return None
         for at in (time, time + self.history.step):
             if at in self.history.taken:
-                slot = None if at == self.history.end else self.edge(at)
+                slot = None if at == self.history.end else self.edge(at)  # None: what the last iteration hands on
                 return self.elements.make("kept", (self.history.pattern(element, at), slot), element.dtype)
         return None
 
     def moved(self, root: Element, handed: Mapping[Element, Element]) -> Element:
-        """Return an element in terms of what the loop hands on."""
+        """Return an element with an Edge for each time, `handed` for what the loop hands on, and `kept` for values of
+        the forward."""
         memo: dict[Element, Element] = dict(handed)
         stack = [root]
         while stack:
@@ -773,7 +823,8 @@ class Edges:
 
 
 def written_by(loop: Loop, elements: Elements, length: int, history: History) -> dict[tuple[str, Slot], Element]:
-    """Return what a loop writes in a number of steps, by tensor and slot."""
+    """Return what a loop writes in a program of `length` steps, by tensor and time: to be compared with the program's
+    own writes."""
     values = [resolved(item, elements, length, history) for item in loop.start]
     stores: dict[tuple[str, Slot], Element] = {}
     first, last = loop.first.at(length), loop.last.at(length)
@@ -790,7 +841,8 @@ def written_by(loop: Loop, elements: Elements, length: int, history: History) ->
 
 
 def canonical(loop: Loop, elements: Elements) -> Loop:
-    """Return a loop without what nothing needs, and with carried values in the order in which the body needs them."""
+    """Return a loop without the carried values that nothing needs, and with the others in the order in which the body
+    needs them: then the same loop of two lengths is equal."""
     used: list[int] = []
     roots = [write.element for write in (*loop.writes, *loop.after)]
     pending = _carried_of(roots)
@@ -802,6 +854,7 @@ def canonical(loop: Loop, elements: Elements) -> Loop:
     numbers = {old: new for new, old in enumerate(used)}
 
     def renamed(root: Element) -> Element:
+        """Return an element with the new numbers of carried values."""
         memo: dict[Element, Element] = {}
         for element in behind([root]):
             if element.op == "carried":
@@ -816,6 +869,7 @@ def canonical(loop: Loop, elements: Elements) -> Loop:
     following = tuple(renamed(loop.following[index]) for index in used)
     body = all_renamed(loop.writes)
     live = set(behind([*following, *(write.element for write in body)]))
+    # an absent element of a carried value that nothing needs is not in the loop any more
     is_kept = [all(part.op != "carried" or part.args[0] in numbers for part in behind([item])) for item in loop.absent]
     kept = [renamed(item) for item, keep in zip(loop.absent, is_kept, strict=True) if keep]
     absent = tuple(item for item in kept if item in live)

@@ -53,29 +53,30 @@ def plain_text(name: str, loop: Loop, layout: Layout, read_later: frozenset[str]
 
 
 def _is_itself(line: str) -> bool:
-    """Whether a line gives a variable its own name, as that of an input that is read as it is."""
+    """Whether a line assigns a variable to itself, `x = x`: an input that is read as it is."""
     left, _, right = line.strip().partition(" = ")
     return left == right and left.isidentifier()
 
 
 def type_text(dtype: torch.dtype) -> str:
-    """Return the dtype in which a kernel computes."""
+    """Return the dtype in which a kernel computes, as torch names it: TYPES has Triton's names."""
     return {"tl.int1": "torch.bool"}.get(TYPES[dtype]) or TYPES[dtype].replace("tl", "torch")
 
 
 def _edge_text(slot: Slot) -> str:
-    """Return the time of a slot at an end."""
+    """Return the time of a slot at an end, as text."""
     assert isinstance(slot, Edge)
     return f"T - {slot.count + 1}" if slot.last else str(slot.count)
 
 
 class _TorchWriter(Writer):
-    """Writes a direction in PyTorch."""
+    """Writes a direction in PyTorch. What has another text than in Triton is overridden: reads, writes, numbers, casts
+    and calls; the order of statements and the names are Writer's."""
 
     is_triton = False
 
     def plain(self) -> PlainText:
-        """Return the function."""
+        """Return the function, after `text` has written its lines."""
         loop = self.loop
         written = tuple(dict.fromkeys(write.tensor for write in (*loop.before, *loop.writes, *loop.after)))
         takes = tuple(name for name in self.tensors if name not in written)
@@ -99,12 +100,14 @@ class _TorchWriter(Writer):
         return "(T, *state)" if facts.timed else "state"
 
     def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
+        """Return none: a step is read as `x[t]`, without an offset."""
         return []
 
     # ---- Reads and writes
 
     def read(self, tensor: str, slot: Slot, offset: str = "") -> str:
-        """Return the text of a tensor of a slot, as wide as the state has dimensions."""
+        """Return the text that reads a tensor at a slot, `x[t]` or with an `offset`, `x[t - 1]`; values of rows with a
+        last dimension of one, to broadcast with the state."""
         self.tensors[tensor] = None
         facts, text = self.layout.facts[tensor], self.layout.name(tensor)
         if isinstance(slot, Now):
@@ -119,12 +122,15 @@ class _TorchWriter(Writer):
         return self.read(element.args[0], element.args[1])
 
     def loaded_before(self, element: Element) -> str:
+        """Return the read of the step before: at step 0, its first value, since PyTorch would read x[-1], the last
+        step."""
         tensor, start = element.args
         is_number = not isinstance(start, Element)
         first = self.constant(start, element.dtype) if is_number else self.expression(start, set())[0]
         return f"({self.read(tensor, Now(), ' - 1')} if t > 0 else {first})"
 
     def store(self, write: Write, depth: int) -> None:
+        """Write a store; a sum over elements is left to the caller, which adds up what is returned for all of them."""
         pad = "    " * depth
         tensor, facts = write.tensor, self.layout.facts[write.tensor]
         self.tensors[tensor] = None
@@ -134,6 +140,7 @@ class _TorchWriter(Writer):
             self.lines.append(f"{pad}{name} = torch.zeros(state, device=device) + {bracket(value, level, 2)}")
             return
         at = [] if write.slot is None else ["t"] if isinstance(write.slot, Now) else [_edge_text(write.slot)]
+        # values of rows lose the last dimension again: `x[t, ..., None] = value`
         at += ["..."] * (facts.by_row or not at) + ["None"] * facts.by_row
         self.lines.append(f"{pad}{name}[{', '.join(at)}] = {value}")
 
@@ -144,6 +151,7 @@ class _TorchWriter(Writer):
         return f"torch.tensor({literal(value, dtype)}, dtype={type_text(dtype)}, device=device)"
 
     def number(self, element: Element) -> str:
+        """Return a constant as a tensor of no dimensions."""
         text = "0.0" if element.op == "zero" else folded(element)
         return f"torch.tensor({text}, dtype={type_text(element.dtype)}, device=device)"
 
@@ -154,6 +162,7 @@ class _TorchWriter(Writer):
         return f".to({self.rounded[element]}).float()"
 
     def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
+        """Return a value in another dtype, as Writer.cast; a number becomes a tensor first."""
         here, there = element.inputs[0].dtype, element.dtype
         if folded(element.inputs[0]) is not None:
             text, level = self.number(element.inputs[0]), 5
@@ -164,6 +173,8 @@ class _TorchWriter(Writer):
         return f"{bracket(text, level, 5)}.to({type_text(there)})", 5
 
     def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
+        """Return the call of a function of torch: by WORDS, or of Inductor's name. `torch.where` alone takes
+        numbers."""
         if element.op != "where":
             pairs = zip(texts, element.inputs, strict=True)
             texts = [text if folded(item) is None else self.number(item) for text, item in pairs]

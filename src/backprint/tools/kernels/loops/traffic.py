@@ -28,7 +28,7 @@ class Traffic:
 
 
 def size_of(facts: TensorFacts, length: int) -> int:
-    """Return the bytes of a tensor."""
+    """Return the bytes of a tensor in a program of `length` steps."""
     itemsize = 1 if facts.dtype == torch.bool else facts.dtype.itemsize
     return torch.Size(facts.shape).numel() * itemsize * (length if facts.timed else 1)
 
@@ -36,11 +36,13 @@ def size_of(facts: TensorFacts, length: int) -> int:
 def traffic_of(
     loop: Loop, tensors: Mapping[str, TensorFacts], state: tuple[int, ...], length: int, sums: str
 ) -> Traffic:
-    """Return the bytes of a direction; loads and stores that are one in the program are one here."""
+    """Return the bytes of a direction. A tensor that an iteration reads several times at one slot is read once, as in
+    the kernel."""
     inside = [*(write.element for write in loop.writes), *loop.following]
     outside = [*loop.start, *(write.element for write in (*loop.before, *loop.after))]
     steps = length - loop.peeled
     reads = {(item.args[0], item.args[1]) for item in behind(inside) if item.op == "load"}
+    # `previous` reads the step before
     reads |= {(item.args[0], Now(-1)) for item in behind(inside) if item.op == "previous"}
     ends = {(item.args[0], item.args[1]) for item in behind(outside) if item.op == "load"} - reads
     moved = sum(one(tensors[name]) * (steps if isinstance(slot, Now) else 1) for name, slot in reads)
@@ -51,6 +53,7 @@ def traffic_of(
         moved += one(facts) if facts.dims is None else summed(facts, state, sums)
     whole = {name for name, _ in reads} | {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
     at_ends = [name for name, _ in ends if name not in whole]
+    # `whole`: tensors that iterations read, or that are written; of the others, one slot is read at an end
     least = sum(size_of(tensors[name], length) for name in whole) + sum(one(tensors[name]) for name in at_ends)
     return Traffic(moved, least)
 
@@ -61,7 +64,8 @@ def one(facts: TensorFacts) -> int:
 
 
 def summed(facts: TensorFacts, state: tuple[int, ...], sums: str) -> int:
-    """Return the bytes of a gradient that is added up over elements: those of both stages."""
+    """Return the bytes of a gradient that is added up over elements. In stages, the kernel writes a float32 an element,
+    and torch reads them; for one number it writes one partial sum a program of the grid, which are too few to count."""
     count = torch.Size(facts.shape).numel()
     if sums == "atomics" or count == 1:
         return size_of(facts, 1)

@@ -1,4 +1,9 @@
-"""One direction as the text of a Triton kernel: names of the program's own, a line for a line of the program."""
+"""One direction as the text of a Triton kernel: names of the program's own, a line for a line of the program.
+
+The variables of a kernel: `e` is the place of a lane's element in the state, and `mask` whether there is one; `n` is
+the number of elements, `T` of steps, `t` the step. `at` is the offset of element e at t in a tensor of the whole state,
+`at_row` of a row, and `at_<tensor>` in one that is broadcast (`Layout.kind`). `last` is the offset of the last step.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +71,7 @@ CALLED = {
 }
 """Names of values that the program does not name."""
 
+# the variable that a line of Python assigns to: `h = ...`, `h += ...`, and not `h == ...`
 ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?:[-+*/]|\*\*|//)?=(?!=)")
 
 LONGEST = 88
@@ -74,8 +80,9 @@ LONGEST = 88
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """A kernel: its name, its source, the tensors and the sizes that it takes, the FORMULAS and the functions of
-    libdevice that it calls."""
+    """A kernel: its name, its source, the tensors and the sizes that it takes, in their order, the FORMULAS and the
+    functions of libdevice that it calls. It `saves` if it has a flag SAVE, without which it does not write what is
+    kept. `named` has the variable of each kept value, by tensor."""
 
     name: str
     source: str
@@ -89,7 +96,8 @@ class KernelText:
 
 @dataclass(slots=True)
 class Layout:
-    """How the tensors of both kernels lie in memory, and what they are called."""
+    """How the tensors of both kernels lie in memory, and what they are called: `shown` has the names that differ from
+    their keys."""
 
     facts: Mapping[str, TensorFacts]
     state: tuple[int, ...]
@@ -111,17 +119,18 @@ class Layout:
         return self.kind(tensor) == "row"
 
     def row_shape(self, tensor: str) -> str:
-        """Return the shape of a tensor of rows, as text."""
+        """Return the shape of a tensor of rows, as text of Python: `(T, *state[:-1], 1)`, `(*state[:-1],)`, …"""
         facts = self.facts[tensor]
         lead, last = "T, " * facts.timed, "" if facts.by_row else ", 1"
         return f"({lead}*state[:-1]{last or ',' * (not lead)})"
 
     def input_of(self, gradient: str) -> str:
-        """Return the input of a gradient."""
+        """Return the tensor of the input of which a tensor is the gradient: they have the same port."""
         port = self.facts[gradient].port
         return next(name for name, facts in self.facts.items() if facts.port == port and facts.role in INPUTS)
 
     def name(self, tensor: str) -> str:
+        """Return the name of a tensor in the file."""
         return self.shown.get(tensor, tensor)
 
 
@@ -134,7 +143,13 @@ def kernel_text(
 
 
 class Writer:
-    """Writes a kernel."""
+    """Writes a kernel, once. _TorchWriter, in torch_text, writes the same lines in PyTorch.
+
+    `names` has the variable of each element that has one, `taken` all names that are in use. `changes` says whether an
+    element differs between iterations, and `rows` has those that are one number a row. `rounded` are halves that the
+    backward reads: rounded as memory does before they are used. `absent` are elements that are 0 in the first
+    iteration.
+    """
 
     is_triton = True
 
@@ -175,12 +190,14 @@ class Writer:
             self.changes[element] = own or element in self.absent or any(self.changes[item] for item in element.inputs)
 
     def is_kept(self, write: Write) -> bool:
+        """Whether a write keeps a value for the backward: only done if SAVE."""
         return self.layout.facts[write.tensor].role == "saved"
 
     # ---- The kernel
 
     def text(self) -> KernelText:
-        """Return the kernel."""
+        """Return the kernel: what is before the loop, what is the same in all iterations, first values, the loop, and
+        what is after."""
         loop = self.loop
         body_roots = [*(write.element for write in loop.writes), *loop.following]
         self.section(loop.before, [], 1)
@@ -190,6 +207,7 @@ class Writer:
         self.hoist(body_roots)
         carried = self.begin()
         moving = self.moving_tensors(body_roots)
+        # the body is written first: its names and sizes decide what stands before it
         head = self.lines
         self.lines = []
         self.is_inside = True
@@ -215,7 +233,7 @@ class Writer:
         return self.assembled()
 
     def assembled(self) -> KernelText:
-        """Return the kernel with its head."""
+        """Return the kernel with its signature, and the lines that say which elements a program of the grid has."""
         tensors = list(self.tensors)
         pointers = [f"{self.layout.name(tensor)}_ptr" for tensor in tensors]
         numbers = [*self.sizes, "n", *(["last"] if self.uses_last else []), "T"]
@@ -232,6 +250,7 @@ class Writer:
                 "    e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
                 "    mask = e < n",
             ]
+        # do_not_specialize: one binary for every number of steps
         head = ['@triton.jit(do_not_specialize=["T"])', f"def {self.name}({arguments}):", *lanes]
         text = "\n".join([*head, *self.lines]) + "\n"
         return KernelText(
@@ -246,7 +265,7 @@ class Writer:
         )
 
     def span(self) -> str:
-        """Return the arguments of `range`."""
+        """Return the arguments of `range` for the times of the loop."""
         first, last = self.loop.first, self.loop.last
         if self.loop.step > 0:
             stop = f"T - {last.count}" if last.count else "T"
@@ -254,9 +273,10 @@ class Writer:
         return f"T - {first.count + 1}, {last.count - 1}, -1"
 
     def begin(self) -> list[str]:
-        """Write the first values of what is carried; return the names."""
+        """Write the first values of what is carried; return the names of the carried variables."""
         names = []
         for index, (start, following) in enumerate(zip(self.loop.start, self.loop.following, strict=True)):
+            # the next iteration's x[t], which this one reads as `previous`: `_read_once` in keeping
             is_before = following.op == "previous"
             name = f"{self.layout.name(following.args[0])}_t" if is_before else self.wish(following, f"carried_{index}")
             name = self.free(name)
@@ -279,6 +299,7 @@ class Writer:
                 if start.op != "load":
                     self.section([], [start], 1)
                 text = self.expression(start, set())[0]
+                # Triton wants one type of a variable in all iterations: a number is spread over the lanes
                 is_plain = is_row or self.is_block(start) or not self.is_triton
                 text = text if is_plain else f"tl.zeros([BLOCK], {kind}) + {text}"
             self.lines.append(f"    {name} = {text}")
@@ -288,7 +309,7 @@ class Writer:
         return names
 
     def is_block(self, element: Element) -> bool:
-        """Whether an element is one a lane, and not one number."""
+        """Whether an element is a block of Triton, a number for each lane, and not one number for all."""
         for item in behind([element]):
             if item in self.blocks:
                 continue
@@ -301,7 +322,8 @@ class Writer:
         return self.blocks[element]
 
     def hoist(self, roots: Sequence[Element]) -> None:
-        """Write what is the same in every iteration before the loop."""
+        """Write before the loop what is the same in every iteration: what its iterations use of it, each in a
+        variable."""
         wanted: dict[Element, None] = {}
         for element in behind(roots):
             for item in [element] if element in roots else []:
@@ -316,7 +338,8 @@ class Writer:
     # ---- Statements
 
     def section(self, writes: Sequence[Write], values: Sequence[Element], depth: int, named: bool = False) -> None:
-        """Write statements for stores and for values that later statements need."""
+        """Write the statements outside of the loop for stores, and for `values` that later statements need; if `named`,
+        each has a variable."""
         counts: dict[Element, int] = {}
         roots = [*(write.element for write in writes), *values]
         for element in behind(roots):
@@ -334,7 +357,7 @@ class Writer:
                 self.store(write, depth)
 
     def body(self, carried: Sequence[str]) -> None:
-        """Write one iteration."""
+        """Write one iteration, and the assignments to what it carries."""
         loop = self.loop
         counts: dict[Element, int] = {}
         roots = [*(write.element for write in loop.writes), *loop.following]
@@ -357,6 +380,7 @@ class Writer:
                 self.lines.append(f"        {name} = {name}{self.rounding(element)}")
         placed = list(order)
         position = {element: index for index, element in enumerate(placed)}
+        # the place of the last statement that reads each carried value
         after_use: dict[int, int] = {}
         for element in order:
             for item in element.inputs:
@@ -364,6 +388,7 @@ class Writer:
                     after_use[item.args[0]] = max(
                         after_use.get(item.args[0], -1), self.written_at(element, position, counts)
                     )
+        # these are assigned to the carried variable at once: nothing reads its old value after them
         direct = {
             following: index
             for index, following in enumerate(loop.following)
@@ -384,6 +409,7 @@ class Writer:
             if following not in direct or direct[following] != index
         ]
         moves = [(left, right) for left, right in moves if left != right]
+        # one assignment of all, where one would overwrite what another reads
         if len(moves) == 1 or not {left for left, _ in moves} & {right for _, right in moves}:
             self.lines += [f"        {left} = {right}" for left, right in moves]
         else:
@@ -392,13 +418,15 @@ class Writer:
             )
 
     def written_at(self, element: Element, position: Mapping[Element, int], counts: Mapping[Element, int]) -> int:
-        """Return the place of the statement that an element is written in, which is that of what it is inlined into."""
+        """Return the place in `position` of the statement that an element is written in: its own, or that of what it is
+        inlined into."""
         while self.is_inlined(element, counts):
             element = next(user for user in self.users[element] if user in position)
         return position[element]
 
     def is_inlined(self, element: Element, counts: Mapping[Element, int]) -> bool:
-        """Whether an element is written inside of the one that uses it."""
+        """Whether an element is written inside of the expression that uses it, without a variable: used once, on the
+        same line, and short."""
         if counts.get(element, 0) > 1 or element.op in ("load", "previous", "carried") or element in self.absent:
             return False
         users = self.users.get(element, ())
@@ -407,7 +435,8 @@ class Writer:
         return _same_line(element.source, users[0].source) and self.width(element, counts) < LONGEST
 
     def width(self, element: Element, counts: Mapping[Element, int]) -> int:
-        """Return about how long the text of an element is."""
+        """Return about how long the text of an element is: 10 characters for a name, 6 for an operator with its spaces
+        and brackets."""
         if element not in self.widths:
             parts = [self.width(item, counts) if self.is_inlined(item, counts) else 10 for item in element.inputs]
             self.widths[element] = 6 + sum(parts)
@@ -416,7 +445,8 @@ class Writer:
     def statement(
         self, element: Element, counts: Mapping[Element, int], depth: int, keep: bool, name: str | None = None
     ) -> None:
-        """Write the statement of an element, if it has one of its own."""
+        """Write the statement of an element, if it has one of its own; `name` is the carried variable that it is
+        assigned to."""
         if (
             element in self.names
             or element.op in ("constant", "zero", "carried", "steps")
@@ -439,19 +469,20 @@ class Writer:
         self.names[element] = name
 
     def but_at(self, first: str, text: str) -> str:
-        """Return a value that is 0 in the iteration of a time."""
+        """Return a text that is 0 in the iteration at time `first`, and the given one in the others."""
         return f"tl.where(t == {first}, 0.0, {text})"
 
     def number(self, element: Element) -> str:
-        """Return a number as a tensor."""
+        """Return the text of a constant as a tensor, for functions that do not take numbers."""
         return f"tl.full([BLOCK], {folded(element)}, {TYPES[element.dtype]})"
 
     def rounding(self, element: Element) -> str:
-        """Return the casts that round a half as memory does."""
+        """Return the casts that round a value to a half, as a store to memory does."""
         return f".to({str(self.rounded[element]).replace('torch', 'tl')}).to(tl.float32)"
 
     def comment(self, element: Element, depth: int) -> None:
-        """Write the line of the program, where it changes."""
+        """Write the line of the program that an element is from as a comment, if it is another than that of the
+        statement before."""
         source = element.source
         if source is None or element.op in ("load", "previous") or _same_line(source, self.source):
             return
@@ -460,7 +491,8 @@ class Writer:
         self.lines.append(f"{'    ' * depth}# {source.at} in {source.function}: {code}")
 
     def store(self, write: Write, depth: int) -> None:
-        """Write a store."""
+        """Write a store: of the sum over elements, of a gradient of what is broadcast; under `if SAVE:`, of what is
+        kept."""
         facts = self.layout.facts[write.tensor]
         pad = "    " * depth
         value, _ = self.expression(write.element, set(), is_root=True)
@@ -475,11 +507,13 @@ class Writer:
             if facts.dtype == torch.bool and write.element.op != "constant"
             else value
         )
+        # one address a program of the grid, so none is out of bounds
         mask = "" if self.layout.is_row(write.tensor) else ", mask"
         self.lines.append(f"{pad}tl.store({self.address(write.tensor, write.slot)}, {value}{mask})")
 
     def store_sum(self, write: Write, value: str, depth: int) -> None:
-        """Write the sum of a gradient of what is broadcast."""
+        """Write the sum over elements of a gradient of what is broadcast. In stages, torch adds up what the kernel
+        stores: a number for each program of the grid, or for each element."""
         tensor, pad = write.tensor, "    " * depth
         self.tensors[tensor] = None
         pointer = f"{self.layout.name(tensor)}_ptr"
@@ -500,7 +534,8 @@ class Writer:
     # ---- Places in memory
 
     def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
-        """Return the kinds of layouts whose offset moves with t: a name of each."""
+        """Return the tensors whose offset moves with t: one for each variable (`pointer`), since tensors of one layout
+        share it."""
         tensors = [
             item.args[0]
             for item in behind(roots)
@@ -514,12 +549,12 @@ class Writer:
         return list(moving.values())
 
     def pointer(self, tensor: str) -> str:
-        """Return the name of the offset of a tensor at t."""
+        """Return the variable with a tensor's offset at t: `at`, `at_row`, or `at_` and its name."""
         kind = self.layout.kind(tensor)
         return {"whole": "at", "row": "at_row"}.get(kind, f"at_{self.layout.name(tensor)}")
 
     def stride(self, tensor: str) -> str:
-        """Return how far apart two times of a tensor are."""
+        """Return the argument that says how far apart two steps of a tensor are, and take it as an argument."""
         if self.layout.kind(tensor) == "whole":
             return "n"
         if self.layout.is_row(tensor):
@@ -530,7 +565,8 @@ class Writer:
         return size
 
     def spread(self, tensor: str) -> str:
-        """Return the offset of an element in what is broadcast."""
+        """Return the offset of element e in a tensor that is broadcast; its two sizes are what `spread` in the file
+        returns."""
         name = self.layout.name(tensor)
         if self.layout.facts[tensor].role == "gradient":
             name = self.layout.name(self.layout.input_of(tensor))
@@ -538,7 +574,7 @@ class Writer:
         return f"e // {name}_inner % {name}_size"
 
     def place(self, tensor: str, edge: Edge) -> str:
-        """Return the offset of a slot at an end."""
+        """Return the offset of element e at an end's slot of a tensor."""
         kind = self.layout.kind(tensor)
         if kind == "one":
             return f"T - {edge.count + 1}" if edge.last else str(edge.count)
@@ -547,12 +583,12 @@ class Writer:
         if not edge.last:
             return base + f" + {step}" * edge.count
         if kind == "whole":
-            self.uses_last = True
+            self.uses_last = True  # the launch passes last = (T - 1) * n, which may need 64 bits
             return f"e + last{' - n' * edge.count}"
         return f"{base} + tl.cast(T - {edge.count + 1}, tl.int64) * {step}"
 
     def address(self, tensor: str, slot: Slot) -> str:
-        """Return the pointer of a slot."""
+        """Return the pointer to element e at a slot, and take the tensor as an argument."""
         self.tensors[tensor] = None
         pointer = f"{self.layout.name(tensor)}_ptr"
         kind = self.layout.kind(tensor)
@@ -568,10 +604,11 @@ class Writer:
     # ---- Expressions
 
     def value_name(self, element: Element) -> str:
+        """Return the text of an element; its variable, if it has one."""
         return self.expression(element, set())[0]
 
     def expression(self, element: Element, seen: set[Element], is_root: bool = False) -> tuple[str, int]:
-        """Return the text of an element, and how tightly it binds."""
+        """Return the text of an element, and how tightly it binds: the numbers of `words`."""
         if element in self.names:
             return self.names[element], 5
         number = folded(element)
@@ -591,6 +628,7 @@ class Writer:
             second = element.inputs[1]
             if element.op == "add" and second.op == "neg" and second not in self.names:
                 word, level, parts[1] = "-", 2, self.expression(second.inputs[0], seen)  # a + -b is a - b, exactly
+            # 2: Python would chain a < b < c, so a comparison's left side binds tighter than a comparison
             left = bracket(*parts[0], level if level > 1 else 2)
             right = bracket(*parts[1], level + 1)
             return f"{left} {word} {right}", level
@@ -605,7 +643,9 @@ class Writer:
         return self.called(element, [text for text, _ in parts])
 
     def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
-        """Return the text of a function of its arguments."""
+        """Return the text of an operation that is a function, and note the FORMULAS and the functions of libdevice that
+        it needs."""
+        # `log` makes it NaN for a negative base, as it should
         if element.op == "pow" and _is_fraction(element.inputs[1]):
             return f"tl.exp({texts[1]} * tl.log({texts[0]}))", 5
         if element.op in ON_TENSORS:  # functions of this file that look at a dtype
@@ -623,7 +663,7 @@ class Writer:
         raise RefusedError(f"{element.op}{at_line(element)} is no function of Triton or libdevice: write it in others")
 
     def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
-        """Return a value in another dtype."""
+        """Return a value in another dtype, as the kernel computes: a cast to a half is a rounding in float32."""
         here, there = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
         if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
             half = str(element.dtype).replace("torch", "tl")
@@ -646,7 +686,7 @@ class Writer:
         return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
 
     def loaded_before(self, element: Element) -> str:
-        """Return the load of an output of the step before, which of the first step is a number."""
+        """Return the load of `previous(tensor, first)`: of the step before t, or `first` at step 0."""
         tensor, start = element.args
         facts = self.layout.facts[tensor]
         is_number = not isinstance(start, Element)
@@ -659,7 +699,8 @@ class Writer:
     # ---- Names
 
     def wish(self, element: Element, other: str) -> str:
-        """Return the name that an element should have."""
+        """Return the name that an element should have: of its tensor, of the variable that the program assigns it to,
+        of the output that it is; `other` if it has none of these."""
         if element.op == "load":
             tensor, slot = element.args
             name = self.layout.name(tensor)
@@ -705,6 +746,7 @@ def _same_line(here: Source | None, there: Source | None) -> bool:
 
 
 def at_line(element: Element) -> str:
+    """Return where an element comes from, in words that follow a name; nothing if it is not known."""
     source = element.source
     return f" at {source.at} ({source.code})" if source is not None else ""
 
@@ -715,7 +757,7 @@ def bracket(text: str, level: int, wanted: int) -> str:
 
 
 def folded(element: Element) -> str | None:
-    """Return the number of an element that is one: None of others."""
+    """Return the text of an element that is computed of numbers alone; None of others."""
     if element.op == "constant":
         return literal(element.args[0], element.dtype)
     if not element.inputs or any(item.op != "constant" for item in behind([element]) if not item.inputs):
@@ -725,7 +767,8 @@ def folded(element: Element) -> str | None:
 
 
 def computed(element: Element) -> torch.Tensor | None:
-    """Return the number of an element all of whose leaves are numbers."""
+    """Return the number of an element all of whose leaves are numbers; None if one of its operations is not in
+    ARITHMETIC or the few functions that torch computes here."""
     dtype = torch.float32 if element.dtype in HALVES else element.dtype
     if element.op == "constant":
         return torch.tensor(element.args[0], dtype=dtype)
@@ -749,7 +792,7 @@ def literal(value: object, dtype: torch.dtype) -> str:
 
 
 def wrapped(items: Iterable[str]) -> str:
-    """Return arguments, on lines of their own where they are many."""
+    """Return arguments in one text, broken into lines of up to 100 characters if it has more than 96."""
     text = ", ".join(items)
     if len(text) <= 96:
         return text

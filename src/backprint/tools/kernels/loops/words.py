@@ -83,7 +83,7 @@ CALLS: Mapping[str, str] = {
 }
 
 LOOSE: Mapping[str, int] = {"log10": 3, "logical_not": 1, "row_any": 1}
-"""How tightly those of CALLS bind that are no calls."""
+"""How tightly the texts of CALLS bind that end in an operator; all others are calls, 5."""
 
 LIBDEVICE: dict[str, str] = {
     **{name: name for name in ("erfcx", "erfinv", "lgamma", "nextafter", "ldexp")},
@@ -102,7 +102,7 @@ SINGLE: dict[str, str] = {"erfc": "erfc", "fmod": "fmod", "mod": "fmod"}
 """Operations whose formulas are for float32, and the functions of libdevice that stand for them in float64."""
 
 ON_TENSORS = frozenset(CALLS) - {"where", "maximum", "minimum", "fma", "row_sum"}
-"""Operations whose arguments may not be plain numbers: Triton's functions ask for a dtype."""
+"""Operations whose numbers are written as `tl.full(...)`: the functions read the dtype of their arguments."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "floordiv": ("floor_divide",),
@@ -118,7 +118,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "fmod": ("copysign", "signbit"),
     "round": ("round_even", "copysign", "signbit"),
 }
-"""The formulas that an operation calls, but for that of its own name."""
+"""The FORMULAS that the formula of an operation calls, directly or not: a file must define them too."""
 
 FORMULAS: Mapping[str, str] = {
     "row_max": '''
@@ -383,5 +383,5 @@ def reciprocal(a):
 
 
 def functions_text(names: Sequence[str]) -> str:
-    """Return operations as the names that libdevice has for them."""
+    """Return libdevice's names for operations, in one text for messages."""
     return ", ".join(sorted({(LIBDEVICE | SINGLE)[name] for name in names}))
