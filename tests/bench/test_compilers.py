@@ -78,6 +78,8 @@ def words(graph: BenchGraph, call: Callable[..., Any]) -> list[tuple[str, str]]:
 
 def test_the_table_has_controls_and_compilers() -> None:
     assert set(COMPILERS) >= {*CONTROLS, *REAL, "inductor", "aotinductor", "executorch", "iree", "tvm"}
+    page = (Path(__file__).parents[2] / "docs" / "compilers.md").read_text(encoding="utf-8")
+    assert [name for name in COMPILERS if f"`{name}`" not in page] == []
     assert all(row.name == name and callable(loaded_build(compiler_named(name))) for name, row in COMPILERS.items())
 
 
