@@ -98,6 +98,8 @@ class Main(Commands):
                 ctx.exit(1)
 
     def invoked(self, ctx: click.Context) -> Any:
+        """Call the command; end with the exit code of the error that it raises, and a line for it. Strangers' names in
+        click's own messages are escaped."""
         from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, NothingFoundError, PlaceError, UsageError
 
         try:
@@ -144,6 +146,7 @@ def show_error_of_program(error: Exception) -> bool:
 
 
 CLICK = os.path.join(os.path.dirname(click.__file__), "")
+"""The folder of click, with a slash at its end: its frames are no lines of the user's program."""
 
 
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -93,6 +93,7 @@ def minify_command(
     kept: list[MinifiedSample] = []
 
     def left() -> str:
+        """Say what exists after Ctrl-C."""
         return f"the smallest graph so far is in {kept[0].out}" if kept else "no smaller graph was found yet"
 
     with ending(left), working(f"minify {sample}") as at:

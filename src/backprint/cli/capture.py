@@ -130,7 +130,7 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
 
 
 def kept(output: Path) -> str:
-    """Say what exists after Ctrl-C."""
+    """Return what exists after Ctrl-C, in words."""
     there = (output / "capture.json").exists()
     return f"{output} is a complete sample" if there else "nothing was written: a sample is never partial"
 
@@ -155,7 +155,8 @@ def of_sample(
     allowed: tuple[float, float | None],
     at: Callable[[str], None],
 ) -> CaptureReport:
-    """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place."""
+    """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place. Raise
+    what was raised there, or CaptureError with how the process ended, or PlaceError if it cannot be written."""
     near = next(folder for folder in output.absolute().parents if folder.is_dir())
     task_options = {**options, "loss": absolute(options["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
@@ -187,7 +188,7 @@ def absolute(loss: str | None) -> str | None:
 
 
 def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: bool) -> None:
-    """Put the written folders in place by renames."""
+    """Put the written folders in place by renames: that of the sample, or its trees, which are `TREE/PLACE` each."""
     if not report.trees and (folder / MADE).is_dir():
         output.parent.mkdir(parents=True, exist_ok=True)
         settle(folder / MADE, output)
@@ -206,7 +207,8 @@ MADE = "made"
 
 
 def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Capture in the sample's own process, and write the report as the answer."""
+    """Capture in the sample's own process, and write the report, or the error, as the answer: what `of_sample` asks for
+    there."""
     own_options = dict(options)
     sys.path.insert(0, own_options.pop("here"))
     output = Path(own_options.pop("output"))
@@ -236,6 +238,7 @@ def captured(
     from backprint.tools.target import capture_target, read_target, with_grad
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
+    # Options are for the command (as_json, …), for reading the target, and, all others, for `capture_target`.
     rest = {key: option for key, option in options.items() if key not in ("world", "ranks")}
     as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
@@ -250,7 +253,7 @@ def captured(
     capture = capture_target(program, **rest)
     entered("save")
     if layout == "graphnet":
-        del rest["loss"], rest["order"]
+        del rest["loss"], rest["order"]  # the rest are the options of the capture in eval mode (`in_eval`), too
         return trees(capture, place, output, program, target, rest, overwrite, as_json)
     stored = bp.load(bp.save(capture, place, data, allow=allow, overwrite=overwrite), allow=allow)
     answer = {"sample": str(output), "name": capture.name, "engine": capture.engine, **(stored.verdict or {})}
@@ -265,7 +268,7 @@ def captured(
 def captured_world(
     target: str, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
 ) -> CaptureReport:
-    """Capture all ranks of a step, and save them to one folder."""
+    """Capture all ranks of a step, prove them, and save them to one folder; refuse options of one process."""
     import backprint as bp
     from backprint.graph.capture_options import DEFAULTS
 
@@ -407,6 +410,7 @@ def record_command(
     import backprint as bp
 
     def keep(number: int, capture: Any) -> None:
+        """Save the Capture of a step; remove it again if it is wrong."""
         rank = launched if capture.rank is None else capture.rank.number
         place = bp.save(capture, place_of_rank(places[number], rank), data, overwrite=overwrite)
         kept = bp.load(place).verdict or {}
@@ -448,7 +452,7 @@ def place_of_rank(place: Path, rank: int | None) -> Path:
 
 
 def read_steps(text: str) -> tuple[int, int]:
-    """Return `A:B` as two numbers, `A` alone as that step."""
+    """Return `A:B` as two numbers, `A` alone as that step, A:A+1; UsageError for another text."""
     from backprint.errors import UsageError
 
     first, colon, last = text.partition(":")

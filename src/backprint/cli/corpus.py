@@ -94,7 +94,7 @@ RUN = all_of(
 
 
 def verb_command(name: str, help: str, own: Sequence[Callable[[Any], Any]]) -> click.Command:
-    """Return the command of a verb with its own options, besides those of every run."""
+    """Return the command of a verb: its `own` options are sent to the verb, the others to the run."""
 
     def call(source: Path, out: Path, **given: Any) -> None:
         chosen = {option: given.pop(option) for option in names}
@@ -110,6 +110,7 @@ def verb_command(name: str, help: str, own: Sequence[Callable[[Any], Any]]) -> c
 
     for option in reversed(own):
         option(call)
+    # Before the options of the run are added: those of the verb alone. `call` reads them when it is called.
     names = [str(parameter.name) for parameter in call.__click_params__]  # type: ignore[attr-defined]  # click's
     return click.command(name, help=help)(RUN(call))
 
@@ -138,7 +139,7 @@ for _name, (_help, _own) in TABLE.items():
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Parse `NAME=VALUE`; the value may be JSON."""
+    """Return name and value of `NAME=VALUE`; a value that is no JSON is a text. UsageError for another form."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise UsageError(f"--set {text}: write NAME=VALUE")
@@ -164,7 +165,7 @@ def carry_out(
     **options_of_run: Any,
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good, and no backward is known not to be
-    the derivative. `close` prints the result."""
+    the derivative. `show` makes the display, in place of the usual one, and `close` prints the result."""
     from backprint.graph.verdicts import GOOD, NOT_THE_DERIVATIVE
     from backprint.tools.jobs import run_corpus
     from backprint.tools.jobs.ledger import Ledger
@@ -198,7 +199,7 @@ def end_at_once(code: int) -> NoReturn:
 
 
 def summarize_run(done: CorpusRun, as_json: bool) -> None:
-    """Print the result of a run."""
+    """Print the result of a run; with `as_json` nothing: each sample was printed as it finished."""
     for text in () if as_json else closing_lines(done):
         echo(text)
 
@@ -251,6 +252,7 @@ def split(
     from backprint.tools.jobs.parts import all_parts
 
     def close(done: CorpusRun, as_json: bool) -> None:
+        """Print the parts, and without JSON the run."""
         rows = list(all_parts(out))
         if as_json:
             for row in rows:

@@ -83,6 +83,7 @@ NOT_SEEN = (
 )
 """The note of a need that was counted from graphs alone."""
 
+# By whether a step fits; None where that cannot be told.
 ANSWERS = {True: "fits into", False: "does not fit into", None: "cannot tell whether it fits into"}
 
 
@@ -114,7 +115,8 @@ NOUNS = {
 
 
 def captures_of(sample: Path, ranks: Sequence[int], allow: tuple[str, ...]) -> list[tuple[str, Capture]]:
-    """Return the Captures of a sample, or of a World, each with what it is called."""
+    """Load the Captures of a sample, or of a World, and return each with what it is called; refuse ranks of a
+    sample."""
     import backprint as bp
     from backprint.tools.jobs.find import check_sample
     from backprint.tools.ranks.world import is_world
@@ -133,7 +135,7 @@ def captures_of(sample: Path, ranks: Sequence[int], allow: tuple[str, ...]) -> l
 
 
 def rate(text: str) -> float:
-    """Return a rate that is written with a suffix: `400T`, `3.35T`, `50G`."""
+    """Return a rate that may be written with a suffix: `400T`, `3.35T`, `50G`; refuse what is no number above 0."""
     text = text.strip()
     factor = SUFFIXES.get(text[-1:].upper())
     try:
@@ -208,14 +210,14 @@ def ranks_command(
 
 
 def rates_of(flops: float | None, moved: float | None) -> tuple[float, float]:
-    """Return the rates of a device; both are needed for a model."""
+    """Return the rates of a device; UsageError unless both are given, which a model needs."""
     if flops is None or moved is None:
         raise UsageError("a model of the time needs --flops and --bytes, and a --link for each group")
     return flops, moved
 
 
 def rates_of_links(links: Sequence[str], groups: Mapping[str, int]) -> dict[str, float]:
-    """Return the rate of each group's link; every group needs one."""
+    """Return the rate of each group's link from texts `GROUP=RATE`; UsageError unless each group has one."""
     rates: dict[str, float] = {}
     for text in links:
         group, equals, value = text.partition("=")

@@ -42,6 +42,7 @@ def doctor_command(as_json: bool) -> None:
 
 
 def python_version() -> str:
+    """Return Python's version, and the processor."""
     return f"{platform.python_version()} on {platform.machine()}"
 
 
@@ -63,7 +64,7 @@ def packages_of_extras() -> dict[str, list[str]]:
     except importlib.metadata.PackageNotFoundError:
         rows = []
     for row in rows:
-        extra = re.search(r"extra == ['\"](\w+)['\"]", row)
+        extra = re.search(r"extra == ['\"](\w+)['\"]", row)  # of `jax>=0.5; extra == "compilers"`
         package = re.match(r"[\w.-]+", row)
         if extra and package and extra[1] not in ("dev", "docs"):
             packages.setdefault(extra[1], []).append(package[0])
@@ -147,7 +148,7 @@ def engines() -> str:
 
 
 def flow() -> str:
-    """Capture, save, load and verify a small model."""
+    """Capture, save, load and verify a small model; raise if it is not `bitwise`."""
     import torch
 
     import backprint as bp
@@ -193,7 +194,7 @@ def demo_command(output: Path) -> None:
 
 
 def demonstrate(output: Path) -> None:
-    """Run the whole flow on each of the models."""
+    """Run the whole flow on each of the models, and print it; exit with 1 if one is not proved."""
     import backprint as bp
     from backprint.tools.cost.costs import summarize
 
@@ -230,7 +231,7 @@ def title(text: str) -> None:
 
 
 def body(code: str, lines: int) -> str:
-    """Return the first steps of a graph's text."""
+    """Return the first lines of the steps of a graph's text, which begin behind the ports of its `forward`."""
     rows = code.split("\n")
     start = next(index for index, row in enumerate(rows) if row == "    ):") + 1
     return "\n".join(rows[start : start + lines])

@@ -108,7 +108,7 @@ def view_command(
 def observed_apart(
     sample: Path, allow: tuple[str, ...], allowed: tuple[float, float | None]
 ) -> dict[tuple[int, int, str], list[float | None]]:
-    """Run a sample in a process of its own, and return statistics of its values."""
+    """Run a sample in a process of its own, and return statistics of its values, by Pair, direction and name."""
     with working("running the sample") as at:
         options = {"allow": list(allow)}
         [answer] = run_apart("backprint.cli.draw:observed", [sample], options, allowed, lambda place: at(str(place)))

@@ -33,8 +33,8 @@ PASS = click.option(
 
 
 def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -> bool:
-    """Whether the paths are dumps of regions. Options of the other kind are refused: `alone` are those of dumps, and
-    `both` those that dumps and samples have."""
+    """Return whether the paths are dumps of regions, and not samples. Refuse options of the command that the other kind
+    alone has: `alone` are those of dumps, `both` those that dumps and samples have, and all others are of samples."""
     dumps = [has_dump(place) for place in places]
     if any(dumps) and not all(dumps):
         other = places[dumps.index(False)]
@@ -45,6 +45,7 @@ def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -
         name = option.name or ""
         if not isinstance(option, click.Option) or name in both or dumps[0] == (name in alone):
             continue
+        # Of two flags for one name (`--forward`, `--backward`), click says of both that the name was given.
         another_flag = isinstance(option.flag_value, str) and context.params[name] != option.flag_value
         if not another_flag and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             kind = "samples, and this is the dump of a region" if dumps[0] else "dumps of regions, and this is a sample"
@@ -155,7 +156,7 @@ def _one_pass(dump: Path, run: str, number: int | None) -> Any:
 
 
 def _print_run(dump: Path, run: str, err: bool) -> None:
-    """Say which of several runs is used."""
+    """Print which of several runs is used, to standard error if `err`; nothing of a dump with one run."""
     from backprint.tools.regions.dumps import runs_of, select_run
 
     runs = runs_of(dump)
@@ -305,7 +306,7 @@ def _line_and_code(node: Any) -> tuple[str, str]:
     """Return the forward line of a node, and its source text."""
     if node.line is None:
         return "leaf" if node.leaf else "outside", ""
-    line, _, code = str(node.line).partition(": ")
+    line, _, code = str(node.line).partition(": ")  # `FILE:LINE: CODE`
     return line, code
 
 

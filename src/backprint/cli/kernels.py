@@ -190,7 +190,7 @@ def _written(lowered: Lowered, check: bool) -> dict[str, Any]:
 
 
 def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """Return what `_written` does of a sample, which a process of its own runs."""
+    """Lower a sample in a process of its own, and return what `_written` returns there."""
     answer = ask("backprint.cli.kernels:lowered_apart", place, {**options, "allow": list(options["allow"])}, timeout)
     if answer.content is None:
         raise ReplayError(f"{place} could not be lowered: {answer.ended}")
@@ -213,13 +213,15 @@ lowered_apart.warm = load_only  # type: ignore[attr-defined]  # what its worker 
 
 
 def lowered_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
-    """Return the program of a factory in kernels."""
+    """Lower the program of a factory to kernels: for the numbers in `lengths` if the factory takes one, else for the
+    sizes of its arguments. `lower` knows the numbers to take where none are given."""
     from backprint.common.factories import find_factory
     from backprint.tools.kernels import lower
 
     factory = find_factory(target)
 
     def called(*size: int) -> tuple[object, object]:
+        """Call the factory; return the model, and its arguments of one kind."""
         model, args, *rest = factory(*size)
         if rest and args:
             raise UsageError(f"{target} returns positional and keyword arguments: lower takes one kind")
@@ -234,7 +236,7 @@ def lowered_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
             raise UsageError(f"--lengths {lengths}: {target} takes no number")
         model, inputs = called()
         return lower(model, inputs, target=gpu)  # type: ignore[arg-type]  # a factory's
-    model, _ = called(max(numbers, default=6))
+    model, _ = called(max(numbers, default=6))  # a loop is recognized from 6 steps on
     return lower(model, lambda size: called(size)[1], numbers or None, target=gpu)  # type: ignore[arg-type]  # as above
 
 

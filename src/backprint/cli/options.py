@@ -1,6 +1,6 @@
 """What commands take: options that several have, each defined once, so that it means one thing; and groups of commands.
 
-A stranger's numbers and names are read by `common/text`'s words; what a command prints is in `say`.
+The words that an option may take are `common/text`'s CHOICES; what a command prints is in `say`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def choice(name: str, help: str, default: str | None = None) -> Any:
 
 
 def requires_grad_of(texts: Sequence[str]) -> str | list[str] | None:
-    """Return `requires_grad` as `bp.capture` takes it: a word alone, or names."""
+    """Return `requires_grad` as `bp.capture` takes it: a word alone, or names; UsageError for a word beside others."""
     if words := [text for text in texts if text in GRAD_ROLES]:
         if len(texts) > 1:
             raise UsageError(f"--requires-grad {words[0]} stands alone: give one of {', '.join(GRAD_ROLES)}, or names")

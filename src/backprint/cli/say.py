@@ -33,6 +33,7 @@ TICK = 0.5
 """Seconds between two updates of the progress line on a terminal, and before its first."""
 
 WIPE = "\r\x1b[K"
+"""Takes a terminal to the beginning of its line, and erases it."""
 
 
 def echo(text: str, *, err: bool = False, lines: bool = False) -> None:
@@ -85,7 +86,8 @@ def table_text(text: str, style: str = "") -> Text:
 
 
 def write_or_print(make: Callable[[], Report], output: Path | None, as_json: bool, title: str) -> Report:
-    """Make a report, and write it to a file, whose ending says how, or print it; return it."""
+    """Make a report, and write it to a file, whose ending says how, or print it; return it. An invalid ending is
+    refused before the report is made."""
     from backprint.errors import UsageError
     from backprint.table.files import format_of, json_lines, write_report
     from backprint.table.terminal import print_report
@@ -188,7 +190,8 @@ def wipe() -> None:
 
 @contextlib.contextmanager
 def working(what: str = "") -> Iterator[Callable[[str], None]]:
-    """Show the current work; yield a function that sets it."""
+    """Show the current work in a progress line; yield a function that sets it. In an outer block, its line is shown
+    again afterwards."""
     global _working
     before, _working = _working, Working(sys.stderr)
     outer = _working

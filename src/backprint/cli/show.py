@@ -131,7 +131,7 @@ def code(title: str, text: str) -> None:
 
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
-    """Return all numbers that are shown, as data."""
+    """Return all numbers that are shown of a Capture, as data for `--json`."""
     from backprint.tools.cost.costs import summarize
     from backprint.tools.cost.stretches import part_costs
     from backprint.tools.cost.traffic import bytes_by_group, traffic_of
@@ -271,7 +271,7 @@ def print_operators(summary: Any, most: int | None) -> None:
 
 
 def show_graphnet(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
-    """Print a GraphNet sample."""
+    """Print a GraphNet sample; UsageError for its backward, which it does not have."""
     from backprint.errors import UsageError
     from backprint.tools.graphnet.metas import read_sample_text
 
@@ -328,7 +328,7 @@ def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
 
 
 def print_sample(row: dict[str, Any]) -> None:
-    """Print the numbers."""
+    """Print the numbers of a GraphNet sample (`sample_numbers`)."""
     echo(f"{row['name']} · a GraphNet sample · {row['lines']} lines · inputs {amount(row['bytes'])}")
     for key, value in row["facts"].items():
         echo(f"{key}: {json.dumps(value) if not isinstance(value, str) else value}")

@@ -116,7 +116,8 @@ def _is_not_derivative(row: Mapping[str, Any]) -> bool:
 
 
 def _is_seen(row: Mapping[str, Any]) -> bool:
-    """Whether a row has a proof, and a check sees every redraw that was tried alone."""
+    """Whether a row has a proof, and a check sees every redraw that was tried alone; where power was not measured, the
+    proof decides."""
     return row["proof"] and row.get("powers", {"reacts": True})["reacts"]
 
 
@@ -200,6 +201,7 @@ def power_row(verdict: str, power: Any) -> dict[str, Any]:
 
 
 def _json_number(power: float | None) -> float | str | None:
+    """Return a power as JSON has it: an infinite one as text."""
     return power if power is None or math.isfinite(power) else str(power)
 
 
@@ -270,7 +272,7 @@ def print_power(row: dict[str, Any]) -> None:
 
 
 def trial_cells(trial: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a redraw after its name."""
+    """Return the cells of a redraw after its name: how many ports it moves, the least and the most that one moves."""
     if "untried" in trial:
         return "", "", "", "", f"not tried: {trial['untried']}"
     if not trial["ports"]:
@@ -278,7 +280,7 @@ def trial_cells(trial: dict[str, Any]) -> tuple[str, ...]:
     text = f"no {' or '.join(trial['silent'])} result shows it" if "silent" in trial else ""
     return (
         str(trial["ports"]),
-        f"{float(trial['least']) + 0.0:.3g}",
+        f"{float(trial['least']) + 0.0:.3g}",  # + 0.0: never -0
         trial["port"],
         f"{float(trial['most']) + 0.0:.3g}",
         text,

@@ -62,8 +62,9 @@ def joined(step: BenchStep, forward: Callable[..., Any], backward: Callable[...,
     then the gradients, so that both can be judged.
 
     The backward takes the saved values in the strides that it was compiled for. Which of them the forward saves with
-    other strides is found by one call of the forward; the function itself does not search.
+    other strides is found here, by one call of the forward, so that no timed call has to look.
     """
+    # def call(v0, v1): r = forward(v0); return (*r, *backward(v1, r[1], laid(r[2], s2)))
     names, count = arguments_of(len(step.inputs)), len(step.forward.graph.inputs)
     results = forward(*copies(step.forward.run.inputs))
     space: dict[str, Any] = {"forward": forward, "backward": backward, "laid": laid_as_saved}
@@ -106,7 +107,7 @@ class Call:
 
 @dataclass(slots=True)
 class CompiledCalls:
-    """A compiled function and the tensors that all its calls get."""
+    """A compiled function and the tensors that all its calls get (why the same ones: the module's docstring)."""
 
     function: Callable[..., Any]
     values: list[Any]
@@ -154,14 +155,16 @@ def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
 
 def results_of(answer: Any) -> tuple[list[Any], list[Any]]:
     """Return what a compiled function returned, as a list without the graph that autograd may have recorded, and
-    copies."""
+    copies of it; raise NoTuple for anything but a tuple or a list."""
     if not isinstance(answer, (tuple, list)):
         raise NoTuple(f"a {type(answer).__name__} where eager gives a tuple")
+    # A subclass of Tensor stays as it is, so that the judge sees it (`PartJudge.wrong_kind`).
     returned = [value.detach() if type(value) in (Tensor, torch.nn.Parameter) else value for value in answer]
     return returned, [value.clone() if isinstance(value, Tensor) else value for value in returned]
 
 
 FEW_BYTES, TRACES = 2**16, 8
+"""For a result of fewer bytes, so many tensors are filled and freed: it may get any of several free blocks."""
 
 
 def leave_traces(kinds: Sequence[Any]) -> None:
@@ -188,8 +191,10 @@ def contents_that_fit(own: Sequence[Any], others: Sequence[Sequence[Any]]) -> It
 
 
 def _fits(value: Any, other: Any) -> bool:
+    """Whether an input can take the contents of another: `_copy_contents` copies elements one by one, or, where they
+    share memory, the memory as it is, which must then be laid out alike."""
     if not isinstance(value, Tensor) or not isinstance(other, Tensor):
-        return type(value) is type(other) and (value == other or value != value)
+        return type(value) is type(other) and (value == other or value != value)  # NaN fits
     if (value.dtype, value.shape, value.layout, value.device) != (other.dtype, other.shape, other.layout, other.device):
         return False
     if value.layout is not torch.strided:
@@ -203,8 +208,9 @@ def _fits(value: Any, other: Any) -> bool:
 
 
 def own_memory(tensor: Tensor) -> bool:
-    """Whether every element has memory of its own, by the strides."""
-    room = 1
+    """Whether every element of a tensor has memory of its own, by its strides; False also where they do not show it.
+    Shape (2, 3): strides (3, 1) -> True, strides (0, 1), as `expand` gives, -> False."""
+    room = 1  # the elements that the dimensions seen so far, from the smallest stride on, reach over
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:
             if stride < room:

@@ -153,14 +153,14 @@ def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
         raise ValueError(f"the cell's outcome {cell.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
     check_numbers(cell, "the cell", 0)
     if cell.timing is not None:
-        check_numbers(cell.timing, "the cell's timing", sys.float_info.min)
+        check_numbers(cell.timing, "the cell's timing", sys.float_info.min)  # above 0: `speedup` divides by the ratio
     if cell.derivative is not None:
         check_numbers(cell.derivative, "the cell's derivative", 0)
     return cell
 
 
 def check_numbers(value: BenchCell | BenchTiming | BenchDerivative, name: str, least: float) -> None:
-    """Raise ValueError for a number of a cell that no measurement gives."""
+    """Raise ValueError for a number that no measurement gives: NaN, below `least`, or above LARGEST."""
     for field in fields(value):
         number = getattr(value, field.name)
         if isinstance(number, (int, float)) and not isinstance(number, bool) and not least <= number <= LARGEST:

@@ -40,6 +40,7 @@ KINDS = (*REGRESSIONS, *GONE, *MENDED, "other failure", "judged now", "new", "un
 """How a cell can have changed, from worst on. `unsure` is an interval that neither rules out a change nor is one."""
 
 Key = tuple[str, str, str]
+"""The sample, the graph and the compiler of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def _cells_by_key(run: BenchRun) -> dict[Key, BenchCell]:
 
 
 def _contents_text(run: BenchRun) -> str:
+    """Return how many cells a run has, and of which compilers, for a message."""
     names = ", ".join(compiler.name for compiler in run.compilers) or "no compiler"
     return f"{len(run.cells):,} cells of {names}"
 
@@ -114,12 +116,12 @@ def change_of(
     sample, _, compiler = key
     old, new = before.get(key), after.get(key)
     if new is None:
-        stopped = after.get((sample, "", compiler))
+        stopped = after.get((sample, "", compiler))  # the cell of a process that ended early (`runs.cells_of`)
         new = stopped if stopped and stopped.outcome in STOPPED else None
     if old is None or new is None:
         return BenchChange("missing" if new is None else "new", old, new)
     if (kind := _outcome_change(old, new) or _derivative_change(old, new)) or not (old.right and new.right):
-        return BenchChange(kind or "same", old, new)
+        return BenchChange(kind or "same", old, new)  # times count only where both are right
     if not (old.timing and new.timing and timed(old.timing) and timed(new.timing)):
         return BenchChange("not timed", old, new)
     kind, *interval = _time_change(old.timing, new.timing, threshold)
@@ -153,6 +155,7 @@ def _derivative_change(old: BenchCell, new: BenchCell) -> str:
 
 
 def _judgement_change(old: BenchCell, new: BenchCell) -> str:
+    """Return how a cell changed of which one run or both have not judged; '' where neither has."""
     if old.outcome in NOT_JUDGED and new.outcome in NOT_JUDGED:
         return ""
     return "not judged now" if new.outcome in NOT_JUDGED else "judged now"
@@ -173,7 +176,8 @@ def _time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> t
 
 
 def _time_kind(low: float, high: float, threshold: float, noise: float) -> str:
-    """Return the kind of a change of times, by the interval of its logarithm. Noise makes no two times the same."""
+    """Return the kind of a change of times, by the interval of its logarithm. `noise` (`noise_of`) makes `slower` and
+    `faster` harder to reach; `same` goes by the threshold alone."""
     if low > threshold + noise:
         return "slower"
     if high < -(threshold + noise):
@@ -303,7 +307,7 @@ def _common_means(history: BenchHistory) -> Means:
     for key in known[0]:
         cells = [run.get(key) for run in known]
         speeds = [finite_speedup(cell) if cell is not None and cell.right else None for cell in cells]
-        if all(speeds):
+        if all(speeds):  # a speed is above 0, or None
             common.setdefault(key[2], []).append([speed for speed in speeds if speed])
     return {name: tuple(map(geometric_mean, zip(*rows, strict=True))) for name, rows in common.items()}
 
@@ -319,6 +323,7 @@ def _runs_table(history: BenchHistory, means: Means) -> Table:
                 wrong, stopped = (sum(cell.outcome in words for cell in own) for words in (("wrong",), STOPPED))
                 loads = [cell.load for cell in own if cell.load is not None]
                 mean = means[compiler][place] if compiler in means else None
+                # [:16]: the date to the minute
                 about = (date_text(run.started)[:16], run.torch, statistics.median(loads) if loads else None)
                 rows.append((compiler, name, len(own), share, wrong, stopped, mean, *about))
     columns = {"compiler": "name", "run": "name", "cells": "count", "right": "share", "wrong": "count"}
@@ -345,11 +350,11 @@ def _changes_table(history: BenchHistory) -> Table:
     columns = {"sample": "name", "compiler": "name", "change": "word", "since": "text", "old": "word", "new": "word"}
     columns |= {"time": "times", "low": "times", "high": "times", "reason": "detail"}
     note = "Time is the new over the old, each as a multiple of eager's time in its run."
-    return Table("Changes", columns, sorted(rows, key=lambda row: KINDS.index(row[2])), note)
+    return Table("Changes", columns, sorted(rows, key=lambda row: KINDS.index(row[2])), note)  # 2: the change
 
 
 def _cells_table(history: BenchHistory) -> Table:
-    """Return each cell of each run, and how it changed from the run before."""
+    """Return a row for each cell of each run, with how it changed from the run before; the oldest run's did not."""
     rows = []
     for place, (name, run) in enumerate(zip(history.names, history.runs, strict=True)):
         step = history.steps[place - 1].changes if place else ()

@@ -142,7 +142,8 @@ def derivative_of_compiled(
     CannotTell if it stays open.
 
     Inputs, tangents and directions are drawn from each of the `seeds` until a gap is rounding; the least gap counts,
-    and one that no rounding makes counts before all. Errors of `call` are the caller's.
+    and one that no rounding makes counts before all. Errors of `call` are the caller's. `check_pair` does the same for
+    the captured backward, and tells here whether a gap is the compiler's or was there before it.
     """
     measured: list[Measured] = []
     for seed in seeds:
@@ -163,14 +164,15 @@ def derivative_of_compiled(
         if draw.gap <= ROUNDING * max(_rounding_of(draw.setting), draw.forward):
             why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
             return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
+        # Formulas of forward-mode AD may be wrong themselves: differences need none.
         by_differences = _gap_by_differences(draw.setting, draw.gradients)
         if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
             why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
             return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
     captured = check_pair(pair, values, chance, opaque, meant)
-    gap = draw.gap if math.isfinite(draw.gap) else None
+    gap = draw.gap if math.isfinite(draw.gap) else None  # JSON has no infinity
     known = CompiledDerivative(NOT_THE_DERIVATIVE, reason, gap, forward, captured.word)
-    if draw.differing:
+    if draw.differing:  # the compiler's own gradients; else the fault, if any, is the captured backward's
         if captured.word == DERIVATIVE:
             return known
         return replace(known, detail=f"{reason}, which is {captured.word} ({captured.detail})")
@@ -188,12 +190,14 @@ AGREEING = 0.1
 """Differences that are nearer to the gradients than this part of the gap refute the formulas of forward-mode AD."""
 
 STEPS = (2e-3, 2.5e-4)
-"""Of differences of eighth order, relative to the inputs. Where a kink is nearer, the two estimates differ."""
+"""The steps of central differences of eighth order (`derive.duals.WEIGHTS`), relative to the inputs. Where a kink is
+nearer than a step, the two estimates differ."""
 
 
 def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
     """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
     are apart, if this is more; infinite where the forward does not run."""
+    # `step * direction` is to move the largest input by STEPS times its size.
     most = max(map(size_of, setting.direction.values()), default=0.0)
     size = max((size_of(setting.inputs[name]) for name in setting.direction), default=0.0)
     right, terms = backward_product(setting, gradients)
@@ -222,7 +226,8 @@ def _product_at(setting: Setting, step: float) -> float | None:
 
 
 def _rounding_of(setting: Setting) -> float:
-    """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
+    """Return how far the difference of the two products moves if the inputs are rounded otherwise; raise CannotTell if
+    the graphs do not run there."""
     try:
         return rounding(setting)
     except (BackprintError, RuntimeError) as error:
@@ -266,6 +271,8 @@ def measure(setting: Setting, returned: Returned) -> Measured:
         if limit <= gap < math.inf:
             _, setting = gap_by_accuracy(setting)
             left, size, _ = forward_product(setting)
+            # As in `gap_by_accuracy`: a direction has the size 1/‖its gradient‖ (`setting.FLOOR`), so the terms of a
+            # gradient that is not 0 have the size 1 before they are weighted.
             least = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
             gap = _gap_with(setting, (left, max(size, least)), gradients)
     except (BackprintError, RuntimeError) as error:
@@ -279,8 +286,8 @@ def measure(setting: Setting, returned: Returned) -> Measured:
 
 
 def different(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """Return the names of gradients that are not the expected ones. A gradient that is smaller than a small part of the
-    largest counts as that: it may be 0 but for rounding."""
+    """Return the names of gradients that are not the expected ones. One that is smaller than the part FLOOR of the
+    largest is compared as if it were that large: it may be 0 but for rounding."""
     least = FLOOR * max(map(size_of, expected.values()), default=0.0)
     return tuple(name for name, gradient in gradients.items() if _off_by(gradient, expected[name], least) > SAME)
 
@@ -293,7 +300,8 @@ def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[st
 
 def _with_its_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
     """Return the Setting with the random numbers that the compiled forward drew, where it returns them: they are inputs
-    of its forward then."""
+    of its forward then, and the captured results and gradients are computed anew with them; CannotTell if that
+    fails."""
     if not steps_that_draw(setting.forward):
         return setting
     lifted = lifted_draws(unguarded_graph(setting.forward))
@@ -318,7 +326,7 @@ def zeros_like(setting: Setting) -> dict[str, Tensor]:
 
 def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float:
     """Return how far outputs are from the captured forward's; raise CannotTell if they are those of another function,
-    or not in float64."""
+    or not in float64. What is saved is the compiler's own matter."""
     most = 0.0
     for key, own in setting.results.items():
         if key.role not in ("output", "mutation") or not isinstance(own, Tensor) or own.layout is not torch.strided:
@@ -326,7 +334,7 @@ def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float
         value = results.get(key)
         if not isinstance(value, Tensor) or value.shape != own.shape:
             raise CannotTell(f"the compiled forward does not return {key.name!r} as the captured one does")
-        if value.dtype != own.dtype:
+        if value.dtype != own.dtype:  # [6:]: without `torch.`
             raise CannotTell(f"for inputs in float64 the compiled {key.name!r} is {str(value.dtype)[6:]}")
         apart = _off_by(value, own)
         if apart > APART:
@@ -340,13 +348,15 @@ def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float
 
 
 def gradients_of(setting: Setting, gradients: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the compiled gradients of a Setting; None is a gradient of zeros."""
+    """Return the compiled gradients of a Setting by name; None is one of zeros. Raise CannotTell for one of another
+    shape or dtype than the captured one."""
     compared = {}
     for name, zeros in zeros_like(setting).items():
         value = gradients.get(name)
         if value is None:
             compared[name] = zeros
         elif not isinstance(value, Tensor) or value.shape != zeros.shape or value.dtype != zeros.dtype:
+            # [6:]: without `torch.`
             kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             expected = f"{str(zeros.dtype)[6:]}{list(zeros.shape)}"
             raise CannotTell(f"for inputs in float64 the compiled gradient of {name!r} is {kind}, not {expected}")

@@ -47,8 +47,9 @@ class _OutOfTestsError(Exception):
 
 @dataclass
 class UnitSearch:
-    """A search: `shows` tests whether units still show the fault; `smaller` is called with each smaller set that
-    does."""
+    """A search (its steps: the module's docstring): `shows` tests whether units still show the fault, in `most` tests
+    together; `producers` gives the units that compute the inputs of some; `smaller` is called with each smaller set
+    that shows the fault."""
 
     shows: Callable[[tuple[int, ...]], bool]
     producers: Callable[[Collection[int]], Collection[int]]
@@ -59,7 +60,8 @@ class UnitSearch:
     known: dict[tuple[int, ...], bool] = field(default_factory=dict)
 
     def shown_by(self, units: Collection[int]) -> bool:
-        """Whether these units show the fault; each set is tested once."""
+        """Test whether these units show the fault, each set once, and keep the smallest that does in `best`. Raise
+        _OutOfTestsError if no test is left."""
         key = tuple(sorted(units))
         if not key:
             return False
@@ -74,7 +76,8 @@ class UnitSearch:
         return self.known[key]
 
     def smallest(self, count: int) -> tuple[int, ...]:
-        """Return the smallest units that the tests allow to find, of `count` that show the fault together."""
+        """Search `count` units, which show the fault together, for the smallest set that does, as far as the tests
+        allow; return it."""
         self.best = tuple(range(count))
         try:
             start = self.beginning(self.best)
@@ -84,7 +87,7 @@ class UnitSearch:
         return self.best
 
     def beginning(self, units: Sequence[int]) -> Sequence[int]:
-        """Return the shortest beginning that shows the fault, where a longer one always does."""
+        """Return the shortest beginning of these units that shows the fault, where a longer one always does."""
         # Bisection is valid for beginnings: with more units behind it, the step that fails still gets the same values.
         low, high = 0, len(units)
         while high - low > 1:
@@ -93,7 +96,8 @@ class UnitSearch:
         return units[:high]
 
     def ending(self, units: Sequence[int]) -> Sequence[int]:
-        """Return a few of the units that show the fault, the last unit among them."""
+        """Return a few of the units that show the fault, the last unit among them: that unit with its producers, or
+        else the shortest end; of this, its first and last unit if they are enough."""
         for near in self.with_producers(units):
             if len(near) < len(units) and self.shown_by(near):
                 return near
@@ -154,7 +158,7 @@ class CutGraph:
         return count_operators(self.graph)
 
     def with_outputs(self, names: Collection[str]) -> CutGraph:
-        """Return the graph with these outputs only, without the steps and inputs that they do not need."""
+        """Return the graph with the outputs of these names only, without the steps and inputs that they do not need."""
         graph = self.graph
         kept = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].name in names]
         graph = replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
@@ -164,7 +168,8 @@ class CutGraph:
         return CutGraph(replace(graph, inputs=tuple(port for port, _ in pairs)), tuple(value for _, value in pairs))
 
     def bypassing(self, name: str) -> Iterator[CutGraph]:
-        """Yield graphs in which a step is replaced by one of its arguments that has its dtype and shape."""
+        """Yield graphs without one step: what read its result reads one of its arguments, of the same dtype and shape,
+        instead. An output of that name is left out."""
         graph = self.graph
         specs = {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
         [step] = [other for other in graph.steps if other.name == name]
@@ -198,7 +203,7 @@ class RecordedGraph:
     graph: Graph
     values: Mapping[str, Any]
     units: tuple[tuple[int, ...], ...]
-    """The places of the steps of each unit, in the order of the last."""
+    """The places of the steps of each unit; units are ordered by their last step."""
 
     def producers(self, units: Collection[int]) -> set[int]:
         """Return the other units that compute values which these units use."""
@@ -207,7 +212,8 @@ class RecordedGraph:
         return {unit_of[name] for name in names if name in unit_of} - set(units)
 
     def cut(self, units: Collection[int]) -> CutGraph | None:
-        """Return the graph of some units; None if it has no output."""
+        """Return the graph of some units, with the values that they take from others as inputs; None if it has no
+        output that is a tensor."""
         places = sorted(place for number in units for place in self.units[number])
         steps = [self.graph.steps[place] for place in places]
         names = {step.name for step in steps}
@@ -255,7 +261,7 @@ def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
 
 
 def own_memory(value: Any) -> Any:
-    """Return a copy of a tensor in memory of its own, with the same strides."""
+    """Return a copy of a tensor in memory of its own, with the same strides: an expanded one stays expanded."""
     if not isinstance(value, Tensor):
         return value
     value = value.detach().resolve_conj().resolve_neg()
@@ -266,7 +272,7 @@ def own_memory(value: Any) -> Any:
 
 
 def _units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """Return the units of a graph: places of steps."""
+    """Return the units of a graph: places of steps that `ties` joins, directly or by others."""
     groups: list[set[int]] = [{place} for place in range(len(graph.steps))]
     for tie in ties(graph, values):
         joined = set().union(*(groups[place] for place in tie))
@@ -277,7 +283,7 @@ def _units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...],
 
 
 def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
-    """Yield lists of places of steps that must stay together."""
+    """Yield lists of places of steps that must stay together (why: the comment above `CutGraph`)."""
     users: dict[str, list[int]] = {}
     for place, step in enumerate(graph.steps):
         for name in (*used(step), step.name):
@@ -286,7 +292,7 @@ def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
         if not isinstance(values[name], Tensor | bool | int | float | complex | str | None):
             yield places
     for step in graph.steps:
-        if "m" in operators().get(step.target, ""):
+        if "m" in operators().get(step.target, ""):  # it changes an argument
             yield [place for name in used(step) for place in users[name]]
     for name in uninitialized_values(graph).made:
         yield users[name]
@@ -381,6 +387,7 @@ class FaultTrials:
         started = time.monotonic()
 
         def spent(pid: int) -> float:
+            """Return the seconds that count for the limit."""
             return max(processor_seconds(pid), (time.monotonic() - started) * AT_WORK)
 
         end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory, spent)
@@ -402,7 +409,7 @@ class FaultTrials:
             compiled = self.compile(module, inputs)
             results = run.again(compiled)
         except Exception as error:
-            cause = getattr(error, "inner_exception", None) or error
+            cause = getattr(error, "inner_exception", None) or error  # what torch.compile's BackendCompilerFailed wraps
             name = type(cause).__name__
             if name in LACKING:
                 return FaultTrial("cannot run here", LACKING[name])
@@ -446,5 +453,5 @@ def _enclose_trial(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory:  # so that one huge allocation fails at once; what is allocated bit by bit is measured
         with contextlib.suppress(OSError, ValueError):  # a lower limit is there already
-            most = status("VmData") + memory + memory // 4
+            most = status("VmData") + memory + memory // 4  # a quarter more than is measured: reserved memory counts
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -43,7 +43,8 @@ class _EagerGradients:
 
 
 def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
-    """Return why a gradient that `torch.compile` computes by itself is wrong, and what else there is to say of it."""
+    """Return why a gradient that `torch.compile` computes by itself is wrong, or an empty text, and a note, which says
+    why it was not compared, or that it is right. Only what differs from autograd is a fault: raising is none."""
     graph = forward_alone(step.forward.graph)
     names = {port.name for port in step.backward.graph.by_role("gradient")}
     places = tuple(place for place, port in enumerate(graph.inputs) if port.name in names)

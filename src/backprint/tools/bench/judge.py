@@ -79,7 +79,8 @@ def redrawn_graphs(
 def played(
     capture: Capture, content: Mapping[str, Any], classes: Mapping[str, Any], values: Mapping[str, Tensor]
 ) -> dict[str, EagerRun] | None:
-    """Run every graph; return None if one raises on these inputs, as a guard does."""
+    """Run every graph on these inputs, from the capture's seed; return their runs by title, None if one raises, as a
+    guard does."""
     torch.manual_seed(capture.seed)
     try:
         return Program(content, classes, values, copies=True).play()
@@ -110,7 +111,7 @@ def movement(run: EagerRun, others: Sequence[EagerRun]) -> tuple[bool, ...]:
 
 
 def judged_output(eager: Eager, place: int, value: Any) -> tuple[str, str]:
-    """Return the word for one output of a compiler, and the reason: whether it is close to eager's."""
+    """Return the word for one output of a compiler, by `tools/export/judged`, and the reason."""
     return judged(eager, place, value)
 
 
@@ -224,7 +225,8 @@ class PartJudge:
         return replace(run, results=tuple(run.again(run.module())))
 
     def fault(self, run: EagerRun, results: Sequence[Any]) -> str:
-        """Return which result is wrong by eager's run on the same inputs, or an empty text."""
+        """Return which result is wrong by eager's run on the same inputs, or an empty text. Note in `unsteady` which
+        outputs eager does not repeat: they are compared no more."""
         if not self.followed:
             return ""
         eager = _EagerFromState(run, no_compiled) if self.by_stream else Eager(run, no_compiled)
@@ -264,8 +266,8 @@ class PartJudge:
         return ""
 
     def outputs_of(self, run: EagerRun, results: Sequence[Any], compiled: Any) -> Iterator[BenchOutput]:
-        """Yield each output of a call, judged; one that cannot be compared is `close` where the opened graph is
-        right."""
+        """Yield each output of a call, judged; one that cannot be compared is `close` where the opened graph
+        (`trial.by_draws`) is right, else `random`."""
         eager = Eager(run, compiled)
         for place, ((role, name), wanted, value) in enumerate(zip(run.outputs, run.results, results, strict=True)):
             word, detail = ("close", BY_DRAWS) if self.opened else ("random", "it was not judged")
@@ -279,7 +281,7 @@ class PartJudge:
         """Return which draws of the compiler are not like eager's, or an empty text."""
         if self.lifted is None or len(self.drawn) < FEWEST_DRAWS:
             return ""
-        torch.seed()
+        torch.seed()  # eager's draws must be others in each trial
         module, places, eager = self.bench.run.module(), self.lifted.places, []
         most = max(FEWEST_DRAWS, MOST_DRAWN_BYTES // max(1, sum(value.nbytes for value in self.drawn[0])))
         for _ in range(min(EAGER_DRAWS, most)):
@@ -301,6 +303,7 @@ def _is_as_near(value: Any, wanted: Any) -> bool:
 
 
 def _is_dense_float(value: Any) -> bool:
+    """Whether edge values can be compared in a result: a strided tensor of real floats."""
     return isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
 
 
@@ -310,14 +313,15 @@ _text = text_of_kind
 
 
 class _EagerFromState(Eager):
-    """Eager runs of a graph that draws, each from the random state that the compiled graph had: its draws are fixed."""
+    """Eager runs of a graph that draws, each from the random state that the compiled graph had: its draws are fixed, so
+    it is judged as one that draws nothing, and without float64."""
 
     draws = property(lambda self: False, lambda self, value: None)
-    wide = "float64 draws other numbers"
+    wide = "float64 draws other numbers"  # a text in the place of results says why there are none
 
 
 def no_compiled(*values: Any) -> Any:
-    """Stand in for a compiled function where none is called, because the graph draws nothing."""
+    """Stand in for a compiled function, which `judged` calls again only if a graph draws."""
     raise AssertionError("a lifted graph draws nothing")
 
 
@@ -360,13 +364,14 @@ class GraphJudge:
             values = copies(own)
             part.bench.run.module()(*values)
             changed = changed_places(values, own)
-            if isinstance(self.graph, BenchStep) and part is self.parts[1]:
+            if isinstance(self.graph, BenchStep) and part is self.parts[1]:  # what was saved is no input of the step
                 changed = [place for saved, place in (self.graph.sources[at] for at in changed) if not saved]
             places |= set(changed)
         return sorted(places)
 
     def shared_out(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[tuple[PartJudge, list[Any], list[Any]]]:
-        """Return (part, its inputs, its results) for each part of a call."""
+        """Share the inputs and results of a call out to the parts: return (part, its inputs, its results) for each.
+        The backward gets what the compiled forward saved, in the strides that it was compiled for."""
         if not isinstance(self.graph, BenchStep):
             return [(self.parts[0], list(inputs), list(results))]
         count, inner = len(self.graph.forward.graph.inputs), len(self.graph.forward.run.outputs)
@@ -392,7 +397,8 @@ class GraphJudge:
         return ""
 
     def fault(self, call: Call) -> str:
-        """Return why a call is wrong, or an empty text: an input that it changed, or a result that is not eager's."""
+        """Return why a call is wrong, or an empty text: an input that it changed, or a result that is not eager's. A
+        fault does not count where eager's results are no longer finite that are so on the sample's own inputs."""
         if call.changed:
             return f"changes its input {', '.join(self.names_of_inputs[place] for place in call.changed[:4])}"
         if reason := self.wrong_kind(call.results):  # before all others: the backward takes what was saved
@@ -402,7 +408,7 @@ class GraphJudge:
                 run = part.eager_run(inputs, results, call.random)
             except Exception as error:
                 if part.lifted is None and not isinstance(self.graph, BenchStep):
-                    raise
+                    raise  # eager was given nothing of the compiler's
                 return f"eager raises on what it drew or saved: {type(error).__name__}"
             if reason := part.fault(run, results):
                 return reason if _as_finite(part.bench.run, run) else ""
@@ -424,7 +430,8 @@ class GraphJudge:
         return tuple(outputs)
 
     def keep_drawn(self, call: Call, own: bool) -> None:
-        """Keep the draws of a call; `own` says that it ran on the sample's own inputs."""
+        """Keep the draws of a call for `fault_of_draws`, if those of eager on the sample's own inputs are distributed
+        alike: the call ran on these (`own`), or the draws do not depend on inputs (`free`)."""
         for part, _, results in self.shared_out(call.inputs, call.results):
             if part.lifted and (own or part.lifted.free):
                 part.drawn.append([results[place].clone() for place in part.lifted.places])
@@ -447,13 +454,17 @@ def parts_of(graph: AnyGraph) -> list[BenchGraph]:
 # from draw to draw, have a spread, and the compiler's may be so many spreads away from eager's.
 
 FEWEST_DRAWS, EAGER_DRAWS, MOST_DRAWN_BYTES = 6, 128, 2**27
+"""The fewest draws of a compiler that are looked at, how many of eager they are compared with, and the bytes of these
+beyond which there are fewer."""
 
 SPREADS = 7.0
+"""How many spreads a mean may be away from eager's."""
 
 ROUNDED = {torch.float16: 0.01, torch.bfloat16: 0.01}
 """How far means may differ in any case, beside the mean of squares: 16-bit draws are rounded to few digits."""
 
 USUALLY_ROUNDED = 0.003
+"""The same for draws of other dtypes."""
 
 FEWEST_NUMBERS = 16
 """Fewer numbers in a draw may be the same in two draws by chance."""
@@ -465,6 +476,7 @@ def _other_moments(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
     slack = ROUNDED.get(eager[0].dtype, USUALLY_ROUNDED)
     sizes = {name: float(values.abs().mean()) for name, values in own.items()}
     square = sizes["the square of a number"]
+    # A mean of products may be near 0, so its scale is at least the mean of squares.
     sizes = {name: max(size, square) for name, size in sizes.items()} | {"a number": math.sqrt(square)}
     for name, values in own.items():
         scale = sizes[name]
@@ -472,7 +484,7 @@ def _other_moments(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
         spread = max(float(values.std()), 0.05 * scale / math.sqrt(max(eager[0].numel(), 1)))
         limit = slack * scale + SPREADS * spread * math.sqrt(1 / len(values) + 1 / len(its[name]))
         difference = abs(float(its[name].mean()) - float(values.mean()))
-        if not difference <= limit:
+        if not difference <= limit:  # NaN is a fault too
             return f"the mean of {name} is {float(its[name].mean()):.4g}, of eager's {float(values.mean()):.4g}"
     return ""
 

@@ -46,6 +46,7 @@ CACHES = "caches"
 """The folder of a run for what compilers keep."""
 
 TAKEN = (CACHES, LISTED, META)
+"""Names in a run's folder that no compiler's folder may have."""
 
 GRAPHS = 1000
 """How many times the limit of a graph's time a sample may take in all: each of its processes is watched on its own."""
@@ -122,15 +123,18 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
 
 
 def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
-    """Return, for each compiler, who tells `watch` of its run, as of a part of one run over all compilers."""
-    done_counts = []
+    """Return a function that gives each compiler the Watcher of its corpus run: it passes events on to `watch` as those
+    of one run over all compilers, with `runs` times as many samples."""
+    done_counts = []  # of each corpus run that has begun, how many samples were done before
 
     def tell(compiler: str) -> Watcher:
+        """Return the Watcher of the corpus run of one compiler."""
+
         def take(event: Begun | Written | Stage) -> None:
             match event:
                 case Begun(total, done):
                     done_counts.append(done)
-                    if done or len(done_counts) == 1:
+                    if done or len(done_counts) == 1:  # a later one with nothing done changes no number
                         watch(Begun(total * runs, sum(done_counts)))
                 case Written(row):
                     watch(Written({**row, "id": f"{row['id']} by {compiler}"}))
@@ -166,7 +170,8 @@ def _check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence
 
 
 def folder_of(compiler: str) -> str:
-    """Return the name of a compiler's folder in a run."""
+    """Return the name of a compiler's folder in a run: its name, or, where that has other characters, a path, or is
+    TAKEN, its plain part with a digest of the whole."""
     plain = re.sub(r"[^A-Za-z0-9_.+-]", "_", compiler.rpartition("/")[2])
     digest = hashlib.sha256(compiler.encode()).hexdigest()[:8]
     return plain if plain == compiler and plain not in TAKEN else f"{plain}.{digest}"
@@ -176,7 +181,8 @@ def folder_of(compiler: str) -> str:
 
 
 def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
-    """Write `bench.json`, or check that a resumed run's is of the same version, sources and options."""
+    """Write `bench.json`; for a resumed run, add its compilers to the one that is there. Raise UsageError if that has
+    other sources or options or other versions of a compiler, or if the folder is no run's."""
     place, facts = plan.out, {"sources": sources, "options": plan.options}
     rows = [
         {"name": compiler.name, "folder": folder_of(compiler.name), "versions": versions_of(compiler)}
@@ -204,6 +210,7 @@ def _refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[
     """Refuse to go on with a compiler that is another one now: an edited file, or another version of a package."""
     for old in known:
         before = old.get("versions") or {}
+        # A version that was not kept then is taken for the same.
         changed = [name for name, version in row["versions"].items() if before.get(name, version) != version]
         if old["name"] == row["name"] and changed:
             text = ", ".join(f"{name} {before[name]} there, {row['versions'][name]} now" for name in changed)
@@ -225,7 +232,7 @@ def _put_meta(place: Path, facts: Mapping[str, Any]) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Return what times depend on here."""
+    """Return what times depend on here: the processor's model, its cores, Python and the system."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()

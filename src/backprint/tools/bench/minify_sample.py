@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FUNCTION = "backprint.tools.bench.minify_sample:minify_task"
 
 ROW = "row.json"
+"""The file of a case that makes it whole: `case.row`."""
 
 EVERY = 3.0
 """Seconds between two cases that are written while the search goes on."""
@@ -62,8 +63,9 @@ def minify_sample(
     told: Callable[[str], None] = lambda text: None,
     placed: Callable[[MinifiedSample], None] = lambda minified: None,
 ) -> MinifiedSample:
-    """Shrink a graph of a sample that a compiler fails on, and write it as the sample OUT and the file OUT.py.
-    Without a compiler, shrink a Pair whose backward is not the derivative.
+    """Shrink a graph of a sample that a compiler fails on, and write it as the sample OUT and the file OUT.py. Without
+    a compiler, shrink a Pair whose backward is not the derivative. Raise UsageError for what the search refuses, and
+    SampleError if its process ended without a case.
 
     `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `limit` are the seconds of a test
     before one has failed, `timeout` those of the whole. `placed` is called with the result once it is in place, after
@@ -89,6 +91,7 @@ def minify_sample(
         }
         content: dict[str, str] = {}
         try:
+            # An answer has `why` (reasons for no case), `usage` (wrong usage), or `error`.
             [answer] = run_apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
             content = answer.content or {"error": answer.ended}
         finally:
@@ -104,7 +107,8 @@ def minify_sample(
 
 
 def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedSample | None:
-    """Move the last written case to its place; return None if there is none."""
+    """Move the last written case to its place; return None if there is none. A case is a folder, numbered in the order
+    in which they are written, `.part` while it is incomplete."""
     cases = sorted(path for path in work.iterdir() if (path / ROW).is_file() and path.suffix != ".part")
     if not cases:
         return None
@@ -137,7 +141,7 @@ def _loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
         return versions(options)
     if ":" not in options["compiler_lookup"]:
         torch.compiler.list_backends(exclude_tags=())
-    if options["compiler_lookup"].partition(":")[0] == "inductor":
+    if options["compiler_lookup"].partition(":")[0] == "inductor":  # or `inductor:MODE`
         from backprint._torch.inductor import load_inductor
 
         load_inductor()
@@ -166,15 +170,15 @@ class _SampleSearch:
         from backprint.sample.load import load
         from backprint.tools.bench.shrinking import compiler_versions
 
-        self.options, self.memory = options, task.memory // 2
+        self.options, self.memory = options, task.memory // 2  # for a test's process; this one holds the graph's values
         self.work, self.cases, self.written = Path(options["work"]), 0, float("-inf")
         self.versions = compiler_versions(options["compiler_lookup"])
         with stage("read"):
             self.capture = load(task.path, tuple(options["allow"]))
 
     def minify(self) -> Iterator[str]:
-        """Minify the first graph that fails; yield why each graph before it is not minified, or nothing. One that takes
-        too long comes after all others: the machine may only be slow."""
+        """Minify the first graph that fails, and write its case; if none is minified, return the reasons. One that
+        takes too long comes after all others: the machine may only be slow."""
         from backprint.tools.bench.shrinking import UnminifiedGraph, begin_search
         from backprint.tools.lowering.subjects import bench_graphs
 
@@ -219,6 +223,7 @@ class _SampleSearch:
         from backprint.tools.bench.shrinking import compile_function
 
         def why_unknown() -> str:
+            """Return why there is no such compiler; '' if there is one."""
             try:
                 compile_function(self.options["compiler_lookup"])
             except UsageError as error:
@@ -236,12 +241,12 @@ class _SampleSearch:
         return compile_function(self.options["compiler_lookup"])(module, inputs)
 
     def tell(self, text: str) -> None:
-        """Report what is being tried."""
+        """Report what is being tried, as a stage of the sample."""
         with stage(text):
             pass
 
     def keep(self, minified: Any) -> None:
-        """Write the smallest graph so far, now and then."""
+        """Write the smallest graph so far, if it is smaller than the whole, at most once in EVERY seconds."""
         if minified.cut.operators < minified.operators and time.monotonic() - self.written >= EVERY:
             from backprint.tools.bench.shrinking import exact_inputs
 
@@ -291,8 +296,8 @@ class _WrongBackward:
             self.capture = load(task.path, tuple(options["allow"]))
 
     def minify(self) -> Iterator[str]:
-        """Minify the first backward that is not the derivative; yield why each before it is not minified, or
-        nothing."""
+        """Minify the first backward that is not the derivative, and write its case; if none is minified, return the
+        reasons."""
         from backprint import api
         from backprint.graph.verdicts import NOT_THE_DERIVATIVE
         from backprint.tools.bench.wrong_backward import smallest_part
@@ -314,7 +319,7 @@ class _WrongBackward:
             why = ": ".join(filter(None, (derivative.word, derivative.detail)))
             if derivative.word == NOT_THE_DERIVATIVE:
                 with stage(f"{title}: parts"):
-                    number = int(title.partition(" ")[0].removeprefix("pair_"))
+                    number = int(title.partition(" ")[0].removeprefix("pair_"))  # `pair_3 backward` -> 3
                     part = smallest_part(self.capture, number, derivative, bench_graphs(self.capture))
                 if part is not None:
                     self.write(part)

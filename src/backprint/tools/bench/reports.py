@@ -122,8 +122,8 @@ def _speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
 
 
 def _faults(cells: Sequence[BenchCell], without: Graphs) -> Table:
-    """List what is not right, the worst first and the smallest graphs first: wrong, stopped, not the derivative; then
-    what was not judged, or proves nothing."""
+    """Return a table of what is not right, the worst first and the smallest graphs first: wrong, stopped, not the
+    derivative; then what was not judged, or proves nothing."""
     order = ("wrong", *STOPPED, NOT_THE_DERIVATIVE, *NOT_JUDGED, "powerless")
     listed = []
     for cell in cells:
@@ -141,7 +141,7 @@ def _faults(cells: Sequence[BenchCell], without: Graphs) -> Table:
 
 def reason_of(cell: BenchCell, outcome: str = "") -> str:
     """Return the reason of a cell's outcome, and its wrong outputs."""
-    outputs = [output for output in wrong_outputs(cell) if output.role != "cell"]
+    outputs = [output for output in wrong_outputs(cell) if output.role != "cell"]  # `cell`: it repeats the reason
     wrong = (f"{output.role} {output.name}: {output.detail}".strip(": ") for output in outputs)
     derivative = cell.derivative
     of_derivative = f"{derivative.word}: {derivative.detail}" if derivative and cell.not_the_derivative else ""
@@ -215,6 +215,7 @@ OF_DERIVATIVE = {
 COLUMNS: Mapping[str, str] = {
     **OF_CELL,
     **OF_TIMING,
+    # The word's column is `derivative`, the others `derivative_gap` and so on.
     **{f"derivative_{name}".removesuffix("_word"): kind for name, kind in OF_DERIVATIVE.items()},
     "speedup": "times",
     "powerless": "flag",
@@ -248,10 +249,10 @@ def _row_of(cell: BenchCell, without: Graphs) -> tuple[Any, ...]:
 # ------------------------------------------------------------------ facts
 
 CHANGED = 0.05
-"""From so much on eager against eager counts as called a change, as a compiler's time does."""
+"""Eager against eager counts as changed where its interval lies beyond this, as a compiler's time does."""
 
 MORE_LOAD = 0.5
-"""Load above the bench's own that does not yet mean other work; on larger machines it is a quarter of the cores."""
+"""Load above the bench's own that does not yet mean other work, or a quarter of the cores if that is more."""
 
 EAGER = "eager"
 """The control that gives each graph back as it is."""
@@ -287,6 +288,7 @@ def run_facts(run: BenchRun) -> dict[str, str]:
 
 
 def _words_of(facts: Mapping[str, Any]) -> str:
+    """Return facts as `NAME VALUE, …`, without those that are empty or False."""
     lists = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
     return ", ".join(f"{name} {value}" for name, value in lists.items() if value not in (None, "", False))
 

@@ -34,7 +34,7 @@ def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGra
     for sizes in sizes_to_try(symbols):
         values: dict[str, Tensor] = {}
         try:
-            for name, spec in specs.items():
+            for name, spec in specs.items():  # a recipe that cannot draw other sizes raises
                 values[name] = drawn_at(name, spec, capture.recipes, sizes, seed)
         except BackprintError:
             continue

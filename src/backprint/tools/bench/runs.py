@@ -43,6 +43,7 @@ DIED = ("killed by ", "exit ")
 """How the cause of a process begins that ended by itself: a crash."""
 
 FAILED = VERDICTS[-1]
+"""The verdict of a sample whose process was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,15 @@ class BenchRun:
     """How many samples are not done, counted for each compiler."""
 
     def of(self, compiler: str) -> tuple[BenchCell, ...]:
-        """Return the cells of one compiler."""
+        """Return the cells of one compiler; UsageError if it is not in this run."""
         if compiler not in (names := [row.name for row in self.compilers]):
             raise UsageError(f"{self.place}: compiler {compiler!r} is not in this run, which has {', '.join(names)}")
         return tuple(cell for cell in self.cells if cell.compiler == compiler)
 
 
 def read_run(path: Path | str) -> BenchRun:
-    """Return the run in a folder; a run in progress has the cells that are known so far."""
+    """Read the run in a folder; a run in progress has the cells that are known so far. Raise UsageError for a folder
+    that is no run, and SampleError for a damaged `bench.json`."""
     place = Path(path)
     meta = read_meta(place)
     try:
@@ -105,7 +107,7 @@ def read_run(path: Path | str) -> BenchRun:
 
 
 def moment(meta: Mapping[str, Any], name: str) -> float | None:
-    """Return a time of `bench.json`, which a date can have."""
+    """Return a time of `bench.json` in seconds since 1970; raise ValueError for one that no date has."""
     seconds = meta.get(name)
     if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < 1e11):
         raise ValueError(f"{name} is {str(seconds)[:40]}, which is no time")
@@ -119,7 +121,7 @@ def with_sizes(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
 
 
 def read_meta(place: Path) -> dict[str, Any]:
-    """Return `bench.json`; raise UsageError where a folder is no run, or one of another format."""
+    """Read `bench.json`; raise UsageError where a folder is no run, or one of another format."""
     try:
         meta = read_json(place / META, links=True)
     except SampleError as error:
@@ -136,6 +138,7 @@ def read_meta(place: Path) -> dict[str, Any]:
 
 
 def _compiler_of(row: Mapping[str, Any]) -> _BenchCompiler:
+    """Return a compiler as `bench.json` has it; UsageError if its folder is not one in the run."""
     folder = str(row["folder"])
     if Path(folder).name != folder or folder == ".." or len(folder) > NAME_MAX:
         raise UsageError(f"{META}: compiler {row['name']!r} has folder {folder[:80]!r}, which is not one in the run")
@@ -155,7 +158,8 @@ def _read_compiler(place: Path, compiler: _BenchCompiler) -> tuple[tuple[BenchCe
 
 
 def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[BenchCell]:
-    """Yield the cells of one sample; where its process was ended, the cell of the graph at work comes last."""
+    """Yield the cells of one sample; where its process was ended, the cell of the graph at work comes last. A last cell
+    without a graph says that a line is damaged, that no graph had begun, or that all had ended before the process."""
     failed = row["verdict"] == FAILED
     cells: dict[str, BenchCell] = {}
     begun: Mapping[str, Any] = {}
@@ -202,7 +206,7 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
 
 def _ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) -> BenchCell:
     """Return the cell of a graph whose process was ended; without a title, no graph had begun."""
-    direction = title.rpartition(" ")[2]
+    direction = title.rpartition(" ")[2]  # of `pair_0 forward`
     reason_of_end = ": ".join(filter(None, (stage, str(row["cause"] or ""), str(row["detail"] or ""))))
     return BenchCell(
         sample=row["id"],

@@ -60,6 +60,7 @@ NOT_FINITE = re.compile(r"relative error (inf|nan)\b")
 """The judge's detail of an output with NaN or Inf where eager has numbers."""
 
 SIZES = ((10, "<10"), (100, "10-99"), (1000, "100-999"))
+"""Classes of graphs by their number of operators, each with the least number beyond it."""
 
 LARGEST_SIZE = "1000+"
 
@@ -133,11 +134,13 @@ def finite_speedup(cell: BenchCell) -> float | None:
 
 
 def _scored_output(output: BenchOutput) -> ScoredOutput:
+    """Return an output as GraphNet's scores read it: eager's form, and the tolerances that the result is within."""
     form = OutputForm(output.dtype, output.shape)
     return ScoredOutput(form, output.equal, frozenset(TOLERANCES[place] for place in output.within))
 
 
 def _compiled_form(output: BenchOutput) -> OutputForm:
+    """Return the form of what the compiler returned, and `inf` or `nan` if it has such numbers where eager has not."""
     odd = NOT_FINITE.search(output.detail) if output.word == "wrong" else None
     return OutputForm(output.compiled_dtype, output.compiled_shape, odd[1] if odd else "")
 
@@ -162,7 +165,8 @@ def _scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[S
 
 
 def mismatch_of(outputs: list[BenchOutput]) -> str:
-    """Return the kind of mismatch of outputs, in GraphNet's order; '' if they differ in values alone."""
+    """Return the first kind of mismatch of outputs, in GraphNet's order (MISMATCHES): dtypes, shapes, NaN or Inf; '' if
+    they differ in values alone."""
     kinds = (
         any(output.dtype != output.compiled_dtype for output in outputs),
         any(output.shape != output.compiled_shape for output in outputs),

@@ -54,7 +54,8 @@ def compile_function(name: str) -> Compile:
 
 
 def backend_in_file(name: str) -> str | None:
-    """Return the backend with which an exported file can show what this compiler does; None if torch.compile cannot."""
+    """Return the name with which an exported file's `--backend` can run this compiler: a function of the user's own or
+    a backend of torch.compile; None for others."""
     own = compiler_named(name).build == name
     return name if own or name in torch_backends() else None
 
@@ -71,7 +72,7 @@ def compiler_versions(name: str) -> str:
 MOST_TESTS = 100
 
 LEAST_LIMIT, TIMES = 10.0, 5.0
-"""A test may take this many seconds, or this many times the first failure's."""
+"""A test may take this many seconds, or this many times as long as the first failure, whichever is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +145,8 @@ class _GraphSearch:
         return None
 
     def show(self, cut: CutGraph, first: FaultTrial) -> None:
-        """Begin with a cut that shows the fault of this test. Whatever does not hang for the whole limit is stopped
-        some times later than it fails."""
+        """Begin with a cut that shows the fault of this test. Unless it is a hang, tests are stopped from now on after
+        TIMES as long as this one took to fail."""
         self.first, self.best = first, None
         self.keep(cut, first)
         if first.kind != "timeout":
@@ -158,7 +159,8 @@ class _GraphSearch:
         return self.trials.tried(cut, self.limit)
 
     def shows(self, cut: CutGraph | None) -> bool:
-        """Whether a cut shows the fault; keep the smallest that does."""
+        """Whether a cut shows the fault; keep the smallest that does. Of a graph that takes too long, a part that is
+        wrong raises _WrongSeenError (see `minify`)."""
         if cut is None:
             return False
         trial = self.tried(cut)
@@ -197,7 +199,8 @@ class _GraphSearch:
             return self.minified(self.shrink(part))
 
     def shrink(self, known: RecordedGraph) -> bool:
-        """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
+        """Leave out units, then outputs, then steps between others; return whether the tests were enough for the
+        units. OUTPUT_TESTS are kept back for outputs."""
         allowed = self.most - self.tests - OUTPUT_TESTS
         search = UnitSearch(lambda units: self.shows(known.cut(units)), known.producers, allowed)
         search.smallest(len(known.units))
@@ -207,7 +210,8 @@ class _GraphSearch:
         return search.tests < allowed
 
     def bypassed(self) -> bool:
-        """Try to replace a step by one of its arguments; return whether the fault is still there."""
+        """Try to replace a step by one of its arguments (`CutGraph.bypassing`), the first that works; return whether
+        one did."""
         assert self.best is not None
         steps = self.best.graph.steps
         if not 2 < len(steps) <= MOST_BYPASSED:
@@ -217,7 +221,8 @@ class _GraphSearch:
         return any(self.shows(cut) for name in inner for cut in self.best.bypassing(name))
 
     def fewer_outputs(self) -> None:
-        """Leave out outputs: those that are right, then one at a time."""
+        """Keep one output alone, a wrong one where outputs are wrong; if no single one shows the fault, all the wrong
+        ones."""
         assert self.best is not None
         names = [port.name for port in self.best.graph.outputs]
         wrong = [output.name for output in self.last.outputs]
@@ -304,6 +309,7 @@ class _MinifiedCase:
         minified = self.minified_graph
         lines = [
             f"{self.compiler} ({self.versions}): {minified.last.text}",
+            # The first is in the line above.
             *(f"    {output.name}: {output.detail}" for output in minified.last.outputs[1:8]),
             f"It is {self.capture.why[0]}.",
             f"All of that graph: {minified.first.text}" if minified.first.text != minified.last.text else "",
@@ -383,7 +389,7 @@ def as_program(cut: CutGraph) -> CutGraph:
 
 
 def exact_inputs(cut: CutGraph, seed: int) -> Inputs:
-    """Return inputs that keep every value."""
+    """Return Inputs that keep every value as it is, in place of recipes that draw like ones."""
     values = named_inputs(cut)
     recipes = fit_all(values, seed, list(values))
     return Inputs(recipes, exact_data(values, recipes), seed)
@@ -436,7 +442,8 @@ def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None
 
 
 def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool | None:
-    """Run an exported file with a backend; return whether it ends as the fault wants, None if it does not end."""
+    """Run an exported file with a backend; return whether it ends as a fault of this kind does, None if it does not
+    end. The file prints a line like `# … 1 wrong` or `# … 1 failed`, and exits with 1."""
     end = run_command([sys.executable, str(file), "--backend", backend], limit, file.parent)
     if end.cause == TIMEOUT:
         return True if kind == TIMEOUT else None

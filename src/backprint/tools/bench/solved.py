@@ -52,7 +52,8 @@ def cells_of_solution(
     derivative: bool,
     turns: Turns,
 ) -> Iterator[BenchCell]:
-    """Judge a solution on the one Pair of a Capture, and yield a cell for each of these."""
+    """Judge a solution on the one Pair of a Capture, and yield a cell for each of `blanks` (direction -> the cell to
+    fill in). `turns` gives it the machine alone while it is timed."""
     began = time.monotonic()
     try:
         program = program_of(capture)
@@ -102,7 +103,8 @@ def _loader_of(compiler: Compiler, program: TaskProgram) -> Callable[[], Callabl
 
 
 def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[str, str]:
-    """Return the outcome of a direction, and the reason. A forward is right where only gradients are wrong."""
+    """Return the outcome of a direction, and the reason; UNTIMED is right so far, and the times decide the rest. A
+    forward is right where only gradients are wrong."""
     if report.right:
         return UNTIMED, report.untimed
     ended = solution.remote.ended
@@ -141,8 +143,8 @@ def notes_of(report: TaskReport) -> Iterator[str]:
 
 
 def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]:
-    """Return what GraphNet's scores read: results and gradients of one more call beside eager's. None if it cannot be
-    called."""
+    """Call a solution once more, and return its results and gradients beside eager's, which GraphNet's scores read;
+    nothing if it cannot be called."""
     program, task = solution.program, solution.read.task
     if solution.remote.ended or not report.seed:
         return ()
@@ -161,11 +163,12 @@ def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]
     eager = of_reference(expected.own, tangents) or {}
     results: list[tuple[str, str, Any, Any]] = []
     for name, value in forward.outputs.items():
-        label = name.removeprefix("output.")
+        label = name.removeprefix("output.")  # as `derive.called` names the results of a function
         results.append((roles[label], label, value, expected.own.outputs[name]))
     for name in program.wanted:
         wanted = eager.get(name)
         value = gradients[name]
+        # A gradient that autograd does not have is one of zeros.
         results.append(("gradient", name, value, wanted if wanted is not None or value is None else value * 0))
     return tuple(
         replace(
@@ -182,7 +185,8 @@ def word_of(wrong: bool, value: Any, wanted: Any) -> str:
 
 
 def timing_of(measured: SolutionTime) -> BenchTiming:
-    """Return the times of a solution as those of a compiler: the ratio is its time over eager's."""
+    """Return the times of a solution as those of a compiler. A SolutionTime says how many times faster than eager, a
+    BenchTiming has its time over eager's: the inverse, with low and high changed round."""
     low, high = 1 / measured.high, 1 / measured.low
     return BenchTiming(
         answer=timing_answer(math.log(low), math.log(high), math.log1p(SAME)),
@@ -205,7 +209,7 @@ def _derivative_of_solution(report: TaskReport) -> BenchDerivative:
     """Return whether the backward of a solution is the derivative of its own forward."""
     rows = [row for row in report.rows if row.check == DERIVATIVE and row.tried]
     gap = max((row.error for row in rows if row.error is not None), default=None)
-    if not rows:
+    if not rows:  # `Judging.derivative` tried none
         return BenchDerivative(
             CANNOT_TELL, "differences do not show it, or the captured backward is not the derivative"
         )

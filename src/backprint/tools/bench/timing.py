@@ -97,7 +97,8 @@ class Rounds:
         return eager, compiled
 
     def block(self, program: _TimedProgram, calls: int) -> tuple[float, float]:
-        """Call a program so often; return the nanoseconds of a call, and a GPU's milliseconds."""
+        """Call a program so often; return the nanoseconds of a call, and a GPU's milliseconds. Inputs that it writes
+        into get their contents back before each call, outside the measured time."""
         total, device = 0, 0.0
         with program.errors():
             for _ in range(calls):
@@ -144,6 +145,7 @@ def time_pair(
     compiled.put(contents)
     rounds = Rounds(eager, compiled, contents)
     seconds = [rounds.warm_up(name) for name in PROGRAMS[:2]]
+    # A round runs eager twice and the compiled graph once.
     change = compare_in_stages(rounds.more, stages_within(2 * seconds[0] + seconds[1], most_seconds))
     return timing_of(change, rounds.programs, rounds.gpu)
 
@@ -170,11 +172,13 @@ def timing_of(change: TimingChange, programs: Mapping[str, _TimedProgram], gpu: 
 
 
 def _is_steady(spent: Sequence[float]) -> bool:
+    """Whether a program is warm by the times of its blocks so far: see STEADY."""
     return len(spent) >= 6 and min(spent[-6:-3]) <= STEADY * min(spent[-3:])
 
 
 def stages_within(seconds: float, most_seconds: float) -> tuple[int, ...]:
-    """Return the numbers of rounds that are compared where a round takes so many seconds."""
+    """Return after how many rounds the times are compared, where a round takes so many seconds: each further number is
+    for an answer that is unsure at the one before. Raise TimingWithheld if the fewest rounds take too long."""
     if FEWEST_ROUNDS * seconds > most_seconds:
         raise TimingWithheld(
             f"{FEWEST_ROUNDS} rounds would take {FEWEST_ROUNDS * seconds:.0f} s, more than {most_seconds:g}"

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------ a compiler at work on the graphs of a sample
 
 Begun = Callable[[str, str], None]
+"""Called with the title of a graph, and with the part of its trial that begins."""
 
 REDRAWS = 3
 """How often the inputs of all graphs are redrawn."""
@@ -105,7 +106,8 @@ class TrialPlan:
 
 
 def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
-    """Return the titles of the graphs that a trial tries, in its order."""
+    """Return the titles of the graphs that a trial tries, in its order: `pair_0 forward`, `pair_0 backward`, those of
+    the other Pairs, and then the steps, `pair_0 step`."""
     titles_of_pairs = []
     for index, pair in enumerate(capture.pairs):
         titles_of_pairs += [f"pair_{index} forward", *([f"pair_{index} backward"] if pair.backward is not None else [])]
@@ -231,7 +233,8 @@ class _CompilerTrial:
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=processes.status("VmHWM"))
 
     def in_hand(self, graph: AnyGraph) -> _GraphAtWork:
-        """Return a graph with its judge. The judge of a step shares those of its forward and backward."""
+        """Return a graph with its judge and the contents to call it on. The judge of a step shares those of its forward
+        and backward, which are kept here for it."""
         own, others = inputs_of(graph), [inputs_of(graphs[graph.title]) for graphs in self.redrawn]
         judge = GraphJudge(graph, self.judges)
         if not isinstance(graph, BenchStep):
@@ -239,7 +242,8 @@ class _CompilerTrial:
         return _GraphAtWork(graph, judge, [own, *contents_that_fit(own, others)])
 
     def at_other_sizes(self, cell: BenchCell) -> BenchCell:
-        """Compile a right graph for other sizes, and compare it there."""
+        """Compile a right graph for other sizes, and compare it there; return its cell, which becomes wrong, or gets a
+        note. A compiler that refuses other sizes is not wrong."""
         graph = replace(self.resized[cell.graph], title=f"{cell.graph} resized")
         work = _GraphAtWork(graph, GraphJudge(graph), [graph.run.inputs])
         try:
@@ -282,6 +286,7 @@ class _CompilerTrial:
         self.compiled.setdefault(graph.title, function)
         returned, results = results_of(answer)
         call = Call(copies(own), returned, results, random_now(), [], inputs_of_results(returned, values))
+        # With draws that are not returned, compiling may have drawn too: such a call cannot be compared.
         if not work.first:
             work.first = work.judge.wrong_kind(results) or ("" if work.judge.by_stream else work.judge.fault(call))
         if work.calls is None:
@@ -321,6 +326,7 @@ class _CompilerTrial:
         if len(call.results) != len(judge.outputs):
             return replace(cell, outcome="wrong", reason=judge.wrong_kind(call.results))
         work.held = work.held or call
+        # The outputs of one graph are judged one by one below; a backward on wrong saved values could not run there.
         reason = judge.wrong_kind(call.results) or (judge.fault(call) if len(judge.parts) > 1 or call.changed else "")
         if reason:
             return of_another_kind(judge, cell, call.results, reason)
@@ -367,8 +373,8 @@ class _CompilerTrial:
         )
 
     def differentiate(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Compare the gradients of torch.compile by itself with autograd's. Of a real compiler it takes as long as the
-        two graphs, so it is done with `derivative` only."""
+        """Compare the gradients of torch.compile by itself with autograd's (`differentiated`). Compiling this with a
+        real compiler takes as long as the two graphs, so it is done with `derivative` only; `aot_eager` is quick."""
         backend = self.plan.compiler.backend
         if not isinstance(work.graph, BenchStep) or not (
             backend.startswith("aot_eager") or (backend and self.plan.derivative)
@@ -382,7 +388,8 @@ class _CompilerTrial:
         )
 
     def compile_again(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Compile with the caches that the first time has filled."""
+        """Compile with the caches that the first time has filled, and time that. A step is compiled in its parts, and a
+        compiler that now refuses the graph gets a note."""
         if isinstance(work.graph, BenchStep) or not self.plan.timed:
             return cell
         try:
@@ -410,7 +417,8 @@ class _CompilerTrial:
         return replace(cell, outcome=timing.answer, timing=timing)
 
     def fault_at_edges(self, work: _GraphAtWork) -> str:
-        """Return the first output that is wrong for an edge value among the inputs of a forward."""
+        """Return the first output that is wrong for an edge value among the inputs of a forward that draws nothing, or
+        an empty text."""
         assert work.calls is not None
         if isinstance(work.graph, BenchStep) or work.judge.draws or work.graph.direction != "forward":
             return ""
@@ -449,7 +457,8 @@ def fault_of_calls(work: _GraphAtWork) -> str:
 
 
 def of_another_kind(judge: GraphJudge, cell: BenchCell, results: Sequence[Any], reason: str) -> BenchCell:
-    """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step."""
+    """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step; of one graph, with the
+    outputs of another kind."""
     outputs = tuple(
         output_of_port(role, name, "wrong", reason, wanted, value)
         for (role, name), wanted, value in zip(judge.outputs, judge.kinds, results, strict=True)
@@ -507,7 +516,8 @@ ENDED = ("crashed", "timeout", "out of memory")
 
 
 def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
-    """Return the cell of a solution before it is judged. Values that eager saves are no part of its least work."""
+    """Return the cell of a solution before it is judged (`_blank_cell` is that of a compiler). Values that eager saves
+    are no part of its least work."""
     from backprint.tools.tasks.writing import without_saved_results
 
     name, _, direction = title.partition(" ")
@@ -565,7 +575,8 @@ _turns = Path()
 
 
 def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Try a compiler on every graph of a sample; return the sample's row."""
+    """Try a compiler on every graph of a sample, as a verb of `tools/jobs` (the comment above says how processes share
+    this); write `cells.jsonl` into `staging`, and return the sample's row."""
 
     staging.mkdir()
     with stage("read"):
@@ -578,7 +589,7 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
         end = in_child(rest, options["timeout"], task.memory, clock.seconds_of)
         if not end.ended_well:
             write_ended(file, end, remaining, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
-        elif [title for title in wanted if title not in outcomes(file)] == remaining:
+        elif [title for title in wanted if title not in outcomes(file)] == remaining:  # else this would never end
             return failure("no cells", f"nothing was tried of {remaining[0]}", "bench")
     for place in _caches_of(task, options).parent.glob(f"{_caches_of(task, options).name}_*"):
         shutil.rmtree(place, ignore_errors=True)
@@ -589,8 +600,8 @@ bench_sample.warm = load_all  # type: ignore[attr-defined]  # what a worker call
 
 
 def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
-    """Return the Capture of a sample. A GraphNet sample, or one for another device, is captured first, in another
-    process."""
+    """Load a sample. A GraphNet sample, or one for another device, is captured first, in another process; SampleError
+    if that fails."""
     from backprint import api
 
     allow, device = tuple(options["allow"]), options["device"]
@@ -636,6 +647,7 @@ def _try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, 
     turns = Turns(_turns, clock)
 
     def begun(title: str, part: str) -> None:
+        """Note in the file which part of which graph is at work, for `write_ended`; its time counts from now on."""
         if part in (FIRST_PART, DERIVATIVE):
             clock.begin_graph()
         append(file, {BEGUN: title, "stage": part})
@@ -650,7 +662,7 @@ def _try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, 
 
 
 def _load_average() -> float | None:
-    """Return how many processes have run or waited to run, on average over the last minute."""
+    """Return how many processes have run or waited to run, on average over the last minute; None where unknown."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):  # not every system counts them
@@ -667,7 +679,7 @@ def append(file: Path, row: Mapping[str, Any]) -> None:
 
 
 def _rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines of the file."""
+    """Yield the rows of the file: a last line that is not whole is that of a process that was ended, and left out."""
     text = file.read_text("utf-8") if file.exists() else ""
     yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
 
@@ -684,9 +696,10 @@ def outcomes(file: Path) -> dict[str, str]:
 
 
 def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) -> None:
-    """Give the graph at work the outcome of its process; all graphs, if none was at work: eager itself ended it.
+    """Write a cell with the outcome of the process that ended: for the graph at work, or, if none was, for all of
+    `left`, because eager itself ended it. A step at work in float64 has its cell, and gets an unknown derivative.
 
-    What a compiler raises is in a cell already, so another error is ours.
+    What a compiler raises is in a cell already, so another error is ours (`unjudged`).
     """
     known = outcomes(file)
     last = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
@@ -729,7 +742,7 @@ def row_of(cells: list[BenchCell]) -> dict[str, Any]:
 
 
 def verdict_of(cells: list[BenchCell]) -> tuple[str, str]:
-    """Return the verdict of a sample, the worst of its graphs, and the cause of a failure."""
+    """Return the verdict of a sample, the worst of its graphs', and the cause of a failure."""
     stopped = [cell.outcome for cell in cells if cell.outcome in STOPPED]
     if any(cell.outcome == "wrong" for cell in cells):
         return "wrong", ""

@@ -39,7 +39,7 @@ from backprint.tools.jobs.task import one_line
 from backprint.tools.lowering.subjects import BenchGraph, BenchStep, random_now
 
 FLOAT64 = ":float64"
-"""What the name of a Pair has behind it in titles of its graphs in float64."""
+"""What the name of a Pair has behind it in titles of its graphs in float64: `pair_0:float64 forward`."""
 
 
 def derivative_of(capture: Capture, title: str, compiler: Compiler, caches: Path) -> BenchDerivative:
@@ -63,7 +63,7 @@ def derivative_of(capture: Capture, title: str, compiler: Compiler, caches: Path
 
 
 def _judged_pair(capture: Capture, name: str, compiler: Compiler, caches: Path) -> CompiledDerivative:
-    """Compile a Pair in float64, and judge its gradients."""
+    """Compile a Pair in float64 for the first of several drawn inputs, and judge its gradients on the others."""
     number = int(name.removeprefix("pair_"))
     wide = wide_pairs(capture)[number]
     assert wide is not None
@@ -101,7 +101,7 @@ class _CompiledStep:
         return BenchStep(f"{self.name} step", forward, backward)
 
     def call(self, setting: Setting) -> Returned:
-        """Call the compiled step on the inputs and tangents of a Setting."""
+        """Call the compiled step on the inputs and tangents of a Setting; CannotTell for another number of results."""
         assert self.pair.backward is not None
         results = self.calls.call(self.step(setting).inputs, seed=setting.chance).results
         keys = [*(port.key for port in self.pair.forward.outputs), *(port.key for port in self.pair.backward.outputs)]
@@ -111,7 +111,7 @@ class _CompiledStep:
 
 
 def returned(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned:
-    """Return results by port."""
+    """Return results in the form of `compiled`: gradients by name, all others by port."""
     pairs = list(zip(keys, values, strict=True))
     return Returned(
         {key: value for key, value in pairs if key.role != "gradient"},

@@ -198,8 +198,8 @@ def operators_of(pair: Pair) -> int:
 def smallest_part(
     capture: Capture, number: int, whole: Derivative, graphs: Sequence[BenchGraph]
 ) -> SmallestPart | None:
-    """Return the call of a Pair of a Capture whose backward is `whole`, which is not the derivative, as a part; None if
-    the fault is not found in a part.
+    """Find the call that makes a Pair's backward wrong, and return its steps as a part; None if no part shows the
+    fault. `number` is the Pair's, and `whole` what `bp.derivative` says of its backward.
 
     `graphs` are the graphs of the Capture, run in eager: the part's inputs have the values that they had there.
     """
@@ -222,6 +222,7 @@ def smallest_part(
         known = replace(known, tests=known.tests + 1)
         if has_fault(derivative, whole):
             drawn = _derivative_of_part(replace(part, origin=GONE), capture)  # with inputs that are drawn anew
+            # Exact values make a large sample: they are kept only if the fault is not there on drawn ones.
             return replace(known, capture=part if has_fault(drawn, whole) else exact, derivative=derivative)
     return None
 
@@ -235,7 +236,8 @@ def _derivative_of_part(part: Capture, whole: Capture) -> Derivative:
 
 
 def has_fault(part: Derivative, whole: Derivative) -> bool:
-    """Whether a part is not the derivative, at a place where the whole is not."""
+    """Whether a part is not the derivative, at a place where the whole is not; at any, if that of the whole is
+    unknown."""
     if part.word != NOT_THE_DERIVATIVE:
         return False
     places = [{(place.function, place.at) for place in derivative.wrong} for derivative in (part, whole)]
@@ -260,17 +262,18 @@ def _places(
                 break
         else:
             return
-    except (CannotTell, NotFinite, BackprintError, RuntimeError):  # as where `check_pair` cannot tell where
+    except (CannotTell, NotFinite, BackprintError, RuntimeError):  # `check_pair` names no place in these cases either
         return
     rows: dict[Any, tuple[bool, int]] = {}
     for place_number, place in enumerate(places):
         wrong = described(place, setting, capture.opaque, by_formula)
         if wrong.function not in (*capture.meant, *CONVENTIONS):
+            # Sorted, False comes first: places in a custom Function, then those nearer to the results.
             rows.setdefault((wrong.operators, wrong.at, wrong.function), (not wrong.function, place_number))
     search = Search(setting, functions)
     for _, place_number in sorted(rows.values()):
         place, before = places[place_number], () if by_formula else places[:place_number]
-        names: set[str] = set()
+        names: set[str] = set()  # those of the steps so far; `more` adds the steps that take their results, or parts
         more = {step.name for step in place.steps}
         while not more <= names and len(names) <= MOST_STEPS:
             names |= more
@@ -305,9 +308,11 @@ def _cut_of(
     candidates = [*made, *(port.local for port in backward.by_role("tangent"))]
 
     def value_with(gradient: Tensor) -> str | None:
+        """Return the value of the captured backward that has these numbers."""
         alike = (n for n in candidates if values[n].shape == gradient.shape and values[n].dtype == gradient.dtype)
         return next((name for name in alike if distance(values[name], gradient, 0.0) <= NEAR), None)
 
+    # The tangents: values of the backward with the right gradients of the steps' results, from the steps behind them.
     right = search.right_gradients(before)
     results = [step.name for step in steps if step.name in right and search.is_used_elsewhere(step, steps)]
     given = {name: search.from_others(name, right, steps) for name in results}
@@ -316,6 +321,7 @@ def _cut_of(
     for name, gradient in given.items():
         if (value := value_with(gradient)) is not None:
             tangents.setdefault(value, name)
+    # The gradients: values with what the wrong place hands on for its inputs, and the shares of the other steps in it.
     others = tuple(step for step in steps if step not in place.steps)
     wanted: dict[str, Tensor | None] = dict(zip(place.inputs, place.returned, strict=True))
     for name, share in search.contributions(others, search.inputs_of(others), right).items():
@@ -326,6 +332,7 @@ def _cut_of(
         value = None if returned is None else value_with(returned)
         if name not in own and (returned is None or value is not None):
             gradients[name] = value
+    # The part's backward: the steps between them, and what they take from elsewhere, which the forward must save.
     makers = {step.name: step for step in backward.steps}
     reached = set(behind(filter(None, gradients.values()), makers, lambda name: name in tangents)) - tangents.keys()
     saved = [port for port in backward.inputs if port.local in reached]
@@ -389,7 +396,8 @@ def _capture_of_cut(
 
 
 def _edges_in(part: Pair, edges: Sequence[OpaqueEdge]) -> tuple[OpaqueEdge, ...]:
-    """Return the opaque edges of a part: those at a line of its steps, and those without a line."""
+    """Return the opaque edges of a part: those at a line of its steps, those without a line, and those of a Function
+    whose lines are unknown, if it is in a file of its steps."""
     sources = [step.source for graph in part.graphs for step in graph.steps if step.source]
     lines = {source.at for source in sources}
     files = {source.file for source in sources}

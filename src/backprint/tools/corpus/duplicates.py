@@ -36,6 +36,7 @@ from backprint.tools.jobs.verbs import joined_hash, nbytes
 
 
 Key = tuple[str, ...]
+"""By what a sample is compared, and its hashes: ("graphs", forward, backward), ("source", hash) and so on."""
 
 BY = {"exact": ("forward_hash", "backward_hash"), "shape": ("forward_shape", "backward_shape")}
 """The hashes by which two samples are the same: those of both graphs, with or without sizes."""
@@ -105,7 +106,7 @@ class _Member:
     def order(self) -> tuple[bool, float, int, str]:
         """The sort key: the first of a group is the best, proved with power, then by verdict, then smallest, then by
         name."""
-        order = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # never checked
+        order = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # never checked: behind `bitwise`
         return (self.verdict not in PROVED or self.vacuous, order, self.bytes, self.id)
 
 
@@ -173,7 +174,7 @@ def _group_members(source: str, by: str, members: Iterator[_Member]) -> Dedup:
 
 
 def check(source: Path, out: Path, by: str, files: str) -> None:
-    """Refuse invalid arguments."""
+    """Refuse invalid arguments of `dedup`: an unknown word, no folder, an OUT in the corpus, or one that is there."""
     check_choice("files", files)
     if by not in BY:
         raise UsageError(f"by={by!r} is not one of {', '.join(BY)}")
@@ -199,7 +200,7 @@ def members_of(source: Path, by: str) -> Iterator[_Member]:
 
 
 def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
-    """Yield the parts in the folders of a split, and the samples and parts that were not written."""
+    """Yield the samples and parts that a split did not write, without keys, and then its parts, by their folders."""
     written = False
     for part in all_parts(source):
         written = written or bool(part["part"])
@@ -235,7 +236,7 @@ def _lacks_proof(row: Mapping[str, Any]) -> bool:
 
 
 def _members_of_folder(source: Path, by: str) -> Iterator[_Member]:
-    """Yield the samples below a folder."""
+    """Yield the samples below a folder; NothingFoundError if there are none."""
     jobs = list(find(source))
     if not jobs:
         reason = "no samples here (a folder with model.py or capture.json is one), and no ledger"
@@ -315,7 +316,7 @@ def place_sample(source: Path, out: Path, member: _Member, files: str) -> None:
 
 
 def link_or_copy(old: Path, new: Path, files: str) -> None:
-    """Link or copy one file."""
+    """Link or copy one file; UsageError if the file system has no such links."""
     if files == "copy":
         shutil.copyfile(old, new)
         return

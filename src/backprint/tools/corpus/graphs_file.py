@@ -214,7 +214,7 @@ def _port_columns(port: Port, fixed: Port) -> dict[str, Any]:
 
 
 def count(tally: Tally, row: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Count a sample and its graphs."""
+    """Add a sample and its graphs to a tally."""
     tally.samples += 1
     tally.proved += rows[0]["proved"]
     tally.steps += sum(graph["steps"] for graph in rows)
@@ -236,7 +236,7 @@ def escaped(text: str) -> str:
 
 
 CATEGORIES = ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
-"""Hugging Face's words for the number of rows."""
+"""Hugging Face's words for fewer rows than a number."""
 
 MOST_NAMED = 20
 """How many samples that are left out the card names."""

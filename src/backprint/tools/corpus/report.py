@@ -78,7 +78,7 @@ def _sample_of(row: Mapping[str, Any]) -> _Sample:
         for name in ("family", "source_hash", "forward_hash", "backward_hash", "verdict", "cause", "stage", "detail")
     }
     wrong = row["derivative"] == NOT_THE_DERIVATIVE
-    notes = [note.removeprefix(f"{NOT_THE_DERIVATIVE}: ") for note in row["notes"] or () if wrong]
+    notes = [note.removeprefix(f"{NOT_THE_DERIVATIVE}: ") for note in row["notes"] or () if wrong]  # `verbs.sample_row`
     return _Sample(
         id=row["id"],
         done=row["state"] == "done",
@@ -117,7 +117,7 @@ def report(place: Path, where: tuple[str, ...] = (), base: Path = Path()) -> Rep
 
 
 def _answer(samples: Sequence[_Sample], distinct: int) -> str:
-    """Say how many samples are proved, and why the others are not."""
+    """Return, in a line, how many samples are proved, and why the others are not."""
     done = [sample for sample in samples if sample.done]
     counts = proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in done)
     part = f"{share(counts.proved / counts.differentiable)} proved" if counts.differentiable else "proved"
@@ -139,7 +139,7 @@ def _fact_text(name: str, value: Any) -> str:
 
 
 def _families(samples: Sequence[_Sample]) -> Table:
-    """Count the verdicts of each family, and of all."""
+    """Return a table of how many samples of each family, and of all, have each verdict."""
     families: dict[str, list[_Sample]] = defaultdict(list)
     for sample in samples:
         families[sample.family or "(none)"].append(sample)
@@ -152,6 +152,7 @@ def _families(samples: Sequence[_Sample]) -> Table:
 
 
 def _family_row(name: str, samples: Sequence[_Sample]) -> tuple[Any, ...]:
+    """Return the row of a family, in the columns of `_families`."""
     done = [sample for sample in samples if sample.done]
     count = Counter(sample.verdict for sample in done)
     proved = proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in done)
@@ -165,7 +166,7 @@ def _family_row(name: str, samples: Sequence[_Sample]) -> tuple[Any, ...]:
 
 
 def _faults(samples: Sequence[_Sample]) -> Table:
-    """List the samples that are not good, the worst first; those with one cause are together."""
+    """Return a table of the samples that are not good, the worst first; those with one cause are together."""
     listed = sorted(
         (-rank(sample.verdict), sample.cause, sample.id, sample) for sample in samples if sample.done and sample.fault
     )

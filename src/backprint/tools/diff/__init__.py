@@ -38,7 +38,7 @@ def compare(before: Compared, after: Compared, allow: Sequence[str] = ()) -> Dif
 
 
 def _capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
-    """Return a Capture, read if it is a sample."""
+    """Return a Capture, read if it is a sample; UsageError for anything else. `name` is which argument it is."""
     from backprint.api import load
 
     if isinstance(side, Capture):

@@ -73,7 +73,7 @@ def _value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> 
     """Yield a fact if tensors that both Captures take have other values."""
     names = _renamed_inputs(before, after, pairs)
     roles = {port.name: port.role for port in free_ports(before)}
-    rows = []
+    rows = []  # what a tensor is called, its values before, and after
     for name in with_parts(before, roles):
         role = roles.get(name, "part")
         if values := other_values(before, after, name, names.get(name, name)):
@@ -85,7 +85,7 @@ def _value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> 
 
 
 def _renamed_inputs(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> dict[str, str]:
-    """Return the inputs that have another name in the second Capture."""
+    """Return the inputs that have another name in the second Capture, with that name."""
     renamed = {}
     for pair in pairs:
         for diff in pair.graphs:
@@ -139,12 +139,13 @@ def _facts_text(facts: Any) -> str:
 def _data_text(data: bytes, dtype: Any) -> str:
     """Return data as numbers if it is short, else its digest."""
     letter = LETTERS.get(dtype) if isinstance(dtype, str) else None
-    if letter is None or len(data) > FEW or len(data) % struct.calcsize(letter):
+    if letter is None or len(data) > FEW or len(data) % struct.calcsize(letter):  # or no whole number of elements
         return _digest_text(data)
     return str([number for (number,) in struct.iter_unpack(f"<{letter}", data)])
 
 
 def _digest_text(data: bytes | None) -> str:
+    """Return data in words, by its digest."""
     return f"data with digest {hashlib.sha256(data or b'').hexdigest()[:16]}"
 
 
@@ -165,7 +166,8 @@ def compare_captures(before: Capture, after: Capture) -> Diff:
 
 def _paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
     """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
-    them those in the same order."""
+    them those in the same order, as far as both sides have one. Hashes A B C and A X Y C: (0, 0), (1, 1), (None, 2),
+    (2, 3)."""
     places: list[tuple[int, int]] = []
     if len(before) != len(after):
         hashes_a, hashes_b = ([hashes_of(pair) for pair in pairs] for pairs in (before, after))
@@ -185,7 +187,7 @@ def hashes_of(pair: Pair) -> tuple[str, str]:
 
 
 def _compare_pairs(left: int | None, right: int | None, before: Capture, after: Capture) -> PairDiff:
-    """Compare two Pairs, each by its number."""
+    """Compare two Pairs, each by its number; None is in the place of one that a side does not have."""
     pairs = before.pairs[left] if left is not None else None, after.pairs[right] if right is not None else None
     sides = [(pair.forward, pair.backward) if pair is not None else (None, None) for pair in pairs]
     numbers: Numbers = {}
@@ -213,7 +215,7 @@ NOTHING = Graph((), (), (), ())
 def _compare_graphs(
     direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
 ) -> tuple[GraphDiff, Forward]:
-    """Compare two graphs, and return what that says of the backward."""
+    """Compare two graphs; return their GraphDiff, and which of their values are matched, for the backward's graphs."""
     (left, numbers_a), (right, numbers_b) = numbered_walk(before), numbered_walk(after)
     matching = Matching(wired(before, numbers, numbers_a), wired(after, numbers, numbers_b), numbers)
     same, only_sizes = left == right, False
@@ -271,6 +273,7 @@ def _subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[in
 def _match_by_number(matching: Matching, numbers_a: Mapping[str, str], numbers_b: Mapping[str, str]) -> None:
     """Match values that have one number in the canonical form, and guards in their order."""
     offered: dict[str, list[int]] = defaultdict(list)
+    # The last value first, so that `pop` gives the first of those with one number.
     for name, value in sorted(matching.b.places.items(), key=lambda row: -row[1]):
         offered[numbers_b[name]].append(value)
     for name, value in matching.a.places.items():
@@ -332,7 +335,7 @@ def _takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> b
 
 def _value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) -> tuple[int, int | None] | None:
     """Return which value of the forward a value of a backward is, saved or computed again: a number that both sides
-    share, and which of several results it is; None if it is another value."""
+    share (`Echoes`), and which of several results it is; None if it is another value."""
     if value < graph.first:
         port = graph.graph.inputs[value]
         name, number = items.get(port.name, (port.name, None)) if port.role == "saved" else ("", None)
@@ -344,13 +347,14 @@ def _value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) ->
 
 
 def _different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
-    """Yield what differs between two matched steps."""
+    """Yield what differs between two matched steps: words of `PARTS`."""
     if matching.takes_in_b(a) != matching.b.takes[b]:
         inputs = True
     elif matching.a.strict[a] == matching.b.strict[b]:
         return
     else:
         inputs = False
+    # A form (`_NamelessForms.step`): operator, arguments, type, how often inputs were changed before, subgraphs.
     form_a, form_b = (
         graph.forms.step(graph.step_of(value), value - graph.first)
         for graph, value in ((matching.a, a), (matching.b, b))
@@ -369,7 +373,7 @@ def _different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
 
 def follows(matching: Matching, a: int, parts: tuple[str, ...]) -> bool:
     """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
-    name = matching.a.step_of(a).target.split(".")[1:2]
+    name = matching.a.step_of(a).target.split(".")[1:2]  # of `aten.view.default`: `view`
     expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
     return expected.issuperset(parts) and any(_type_differs(matching, argument) for argument in matching.a.takes[a])
 
@@ -380,7 +384,8 @@ def _type_differs(matching: Matching, a: int) -> bool:
 
 
 def _other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
-    """Yield what stands in another order; else, if nothing else differs, where the canonical forms do."""
+    """Yield what stands in another order; else, if nothing else differs, where the canonical forms do, so that graphs
+    with different hashes always have a difference that is named."""
     a, b = matching.a, matching.b
     ran = [matching.to_b.get(a.first + place) for place in effects(a.graph)]
     runs = [b.first + place for place in effects(b.graph)]
@@ -436,8 +441,8 @@ def renamed_modules(matching: Matching, steps: Sequence[tuple[int, int]]) -> tup
 
 
 def _longest_rise(numbers: Sequence[int]) -> int:
-    """Return the length of the longest part of numbers, not always next to each other, that rises."""
-    ends: list[int] = []
+    """Return the length of the longest part of numbers, not always next to each other, that rises: 3 of 2 0 1 3."""
+    ends: list[int] = []  # the least number that a rising part of each length ends with
     for number in numbers:
         place = bisect_left(ends, number)
         ends[place : place + 1] = [number]

@@ -120,7 +120,7 @@ def layer_of(path: str) -> str:
 
 
 def number_of(what: Any, numbers: Numbers) -> int:
-    """Return the label of something, a new one if the table does not have it."""
+    """Return the label of something; give it a new one if the table does not have it."""
     return numbers.setdefault(what, len(numbers))
 
 
@@ -302,6 +302,7 @@ def _match_identical(matching: Matching, labels: Labels) -> None:
     lefts, rights = matching.unmatched()
 
     def match(values: Iterable[int], key_in_a: Callable[[int], Any], keys: Mapping[Any, list[int]]) -> None:
+        """Match each value with the first of the second graph that has its label and key, and is open."""
         for left in values:
             right = next(
                 (b for b in keys.get((labels[0][left], key_in_a(left)), ()) if matching.open_both(left, b)), None
@@ -334,11 +335,12 @@ def _places_of_modules(graph: Wired) -> dict[str, dict[str, Counter[int]]]:
 def _paired(
     before: Mapping[str, Counter[int]], after: Mapping[str, Counter[int]], known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the layers or modules of the first graph with those of the second.
+    """Return the layers or modules of the first graph with those of the second; each is given by how often it has a
+    step of each label.
 
-    Those of a backward are paired as those of its forward are. The others are paired by their names, by their places,
-    or as their steps align, whichever pairs the most steps that are alike: a layer that was put in front of the others
-    moves all names by one.
+    Those of a backward are paired as those of its forward are (`known`). The others are paired by their names, as their
+    steps align, or by their places, whichever pairs the most steps that are alike: a layer that was put in front of the
+    others moves all names by one. Of other names, only those are paired of which half of the steps are alike.
     """
     pairs = {left: right for left, right in known.items() if left in before and right in after}
     lefts = [name for name in before if name not in pairs]
@@ -374,6 +376,7 @@ def _match_layers(matching: Matching, labels: Labels, everywhere: bool) -> None:
     for layer, lefts in rows[0].items():
         other = matching.layers.get(layer)
         rights = rows[1].get(other, []) if other is not None else []
+        # A module's name behind that of its layer, so that rows of equal layers are equal.
         row_a, row_b = (
             tuple((labels[side][value], matching.groups[side][value].removeprefix(other or "")) for value in values)
             for side, values in enumerate((lefts, rights))
@@ -451,7 +454,7 @@ def _match_replaced(matching: Matching) -> None:
             near.update(user for user, _ in users[:MOST_USERS])
         for user, place in matching.users_in_b(left)[:MOST_USERS]:
             near.update(b.takes[user][place : place + 1] if user >= 0 else ())
-        rated = []
+        rated = []  # what counts first: the same operator, then shared neighbors, then a near place
         for right in near & offered:
             shared, in_its_place = _shared_neighbors(matching, left, right)
             alike = a.loose[left] == b.loose[right]
@@ -470,6 +473,7 @@ class Forward:
     modules and layers of the first that are those of the second under other names."""
 
     def __init__(self, matching: Matching | None = None) -> None:
+        # Names of the first forward's, with those of the second's.
         self.saved: dict[str, str] = {}
         self.renamed: dict[str, str] = {}
         self.echoes: tuple[Echoes, Echoes] = ({}, {})
@@ -488,6 +492,7 @@ class Forward:
         for a, b in matching.to_b.items():
             if a < matching.a.first:
                 self.renamed[matching.a.graph.inputs[a].name] = matching.b.graph.inputs[b].name
+        # A value's number in the second graph is the number that both sides share.
         self.echoes = (
             {name: matching.to_b[value] for name, value in matching.a.places.items() if value in matching.to_b},
             dict(matching.b.places),
@@ -567,7 +572,8 @@ def _port_parts(before: Port, after: Port, alike: bool, value: bool = True) -> t
 
 
 def matched_outputs(matching: Matching, forward: Forward) -> dict[int, int]:
-    """Return the outputs that both graphs have, by number: of one role and name, else of one role and value."""
+    """Return the outputs that both graphs have, by number: of one role and name, else of one role and value. Saved
+    values have names that do not count, so they are matched by value alone."""
     before, after = matching.a.graph, matching.b.graph
     places: dict[PortKey, int] = {}
     for b, port in enumerate(after.outputs):
@@ -597,7 +603,7 @@ def places_in(graph: Graph, output: int, values: Wired) -> tuple[int, ...]:
 
 
 def _mapped_places(matching: Matching, output: int) -> tuple[int, ...]:
-    """Return the values of the second graph that are those of an output of the first; -2 where there is none."""
+    """Return the values of the second graph that are those of an output of the first; -2 (OPEN) where there is none."""
     return tuple(matching.to_b.get(value, -2) for value in places_in(matching.a.graph, output, matching.a))
 
 

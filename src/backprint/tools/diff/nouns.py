@@ -1,6 +1,6 @@
 """A Diff: two Captures, and what of one is what of the other. Plain data; `words` writes it as text and as JSON.
 
-Steps and ports are numbers of the graphs' own tuples. `words` writes a Diff as text and as JSON.
+Steps and ports are numbers of the graphs' own tuples.
 """
 
 from __future__ import annotations

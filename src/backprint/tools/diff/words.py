@@ -69,7 +69,7 @@ def _result_constants(tree: Any) -> Iterator[str]:
         case {"dict": dict(rows)}:
             for item in rows.values():
                 yield from _result_constants(item)
-        case {"items": [*pairs]}:
+        case {"items": [*pairs]}:  # of a dictionary whose keys are not all texts: [key, value]
             for pair in pairs:
                 yield from _result_constants({"list": pair[1:]})
         case {"list": [*items]} | {"tuple": [*items]}:
@@ -96,7 +96,8 @@ def linked_places(capture: Capture) -> list[tuple[object, ...]]:
 
 
 def _port_place(capture: Capture, pair: int | None, role: str, name: str) -> int | None:
-    """Return which port of a Pair has this name; of any role on the way in if `role` is empty."""
+    """Return the place of a Pair's port with this name and role, among its ports; with an empty `role`, of an input of
+    any role."""
     if pair is None:
         return None
     graphs = [graph for graph in (capture.pairs[pair].forward, capture.pairs[pair].backward) if graph is not None]
@@ -136,8 +137,9 @@ class _ChangeGroup:
 
 
 def _change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
-    """Return the changes of a graph's steps, apart from those that only follow from others. The steps of a module that
-    only one side has are one line, and so are those of a layer that compute values of the forward again."""
+    """Return the changes of a graph's steps by module, apart from those that only follow from others. The steps of a
+    module that only one side has are one line (WHOLE), and so are those of a layer that compute values of the forward
+    again (AGAIN)."""
     shown = _ChangeWriter(diff, before, after)
     wholes = _new_modules(before, after, diff, 0), _new_modules(after, before, diff, 1)
     modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
@@ -164,7 +166,8 @@ AGAIN, WHOLE = "recomputes {} of the forward", "the whole module, {}"
 
 def _new_modules(graph: Graph, other: Graph, diff: GraphDiff, side: int) -> dict[str, str]:
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
-    either. A module of which the other graph has a step is there under another name."""
+    either. A module of which the other graph has a step is there under another name. `side` is that of `graph` in
+    `diff.steps`: 0 before, 1 after."""
     common = (graph.steps[ends[side]] for ends in diff.steps)
     known = {prefix for step in (*other.steps, *common) for prefix in _prefixes(_module_of(step))}
     unknown = {
@@ -218,6 +221,7 @@ class _ChangeWriter:
         """Return changes in the order of the first graph; an added step stands after the one before it that both
         have."""
         back = {b: a for a, b in self.ends.items()}
+        # For each step of the second graph: the last step of the first that it, or one before it, is.
         places = list(accumulate(range(len(self.graphs[1].steps)), lambda at, b: back.get(b, at), initial=-1))[1:]
 
         def key(change: StepChange) -> tuple[int, int, int]:
@@ -258,7 +262,8 @@ class _ChangeWriter:
         return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
 
     def changed(self, before: Step, after: Step, parts: set[str]) -> str:
-        """Return what differs between two steps."""
+        """Return what differs between two steps, of which `parts` do: one line for the most that differs, another for
+        other subgraphs, and the types."""
         left, right = _short_target(before), _short_target(after)
         if left == right and before.target != after.target:
             left, right = before.target.removeprefix("aten."), after.target.removeprefix("aten.")
@@ -357,7 +362,7 @@ def same_values(diff: GraphDiff, before: Graph, after: Graph) -> dict[str, str]:
 
 
 def _instead(before: str, after: str) -> str:
-    """Return a value that stands in the place of another."""
+    """Return in words a value that stands in the place of another: `mul, not add`, or `another saved value`."""
     return f"{after}, not {before}" if before != after else f"another {after.removeprefix('a ')}"
 
 
@@ -450,14 +455,14 @@ def sent(diff: Diff) -> dict[str, Costs]:
 
 
 def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
-    """Return a change of one form as it is; else how many steps changed."""
+    """Return a graph's change in the answer: itself, if it is of one form and short; else how many steps changed."""
     before, after = graphs_of(diff, diff.pairs[0], graph.direction)
     if before is not None and after is not None and all(graph.hashes):
         groups = _change_groups(graph, before, after)
         lines = [line for group in groups for line in group.lines]
         if (
             len(lines) == 1
-            and not lines[0].text.startswith(AGAIN.partition(" ")[0])
+            and not lines[0].text.startswith(AGAIN.partition(" ")[0])  # `recomputes`: `_counts_text` says more
             and len(lines[0].text) <= FEW_WORDS
         ):
             where = f" in {groups[0].name}" if groups[0].name else ""
@@ -540,7 +545,8 @@ def _recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | Non
 def _graph_lines(
     graph: GraphDiff, before: Graph | None, after: Graph | None, forward_shown: GraphDiff | None, everything: bool
 ) -> Iterator[str]:
-    """Yield the lines of a graph that both sides have, and of its subgraphs; `told` has the names that were shown."""
+    """Yield the lines of a graph that both sides have, and of its subgraphs. Names that `forward_shown`, the forward's
+    diff, has shown as renamed are left out."""
     if before is None or after is None:
         return
     yield from group_lines(_change_groups(graph, before, after), everything)

@@ -71,7 +71,8 @@ def write_export(
     direction: str,
     about: Sequence[str] = (),
 ) -> Path:
-    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it."""
+    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it. Refuse
+    collectives, a direction that the Capture lacks, and an input without a recipe."""
     refuse_collectives(capture, "an exported file")
     place = Path(path)
     graphs = {
@@ -82,6 +83,7 @@ def write_export(
         raise UsageError(f"{capture.name} has no {direction}: no output of the program requires grad")
     recipes = recipes_needed(capture, graphs, inputs.recipes)
     exact = {name: inputs.exact[name] for name, recipe in recipes.items() if recipe.kind == "exact"}
+    # Base64 writes three bytes as four characters.
     inside = 4 * sum(tensor.nbytes for tensor in exact.values()) <= 3 * MOST_INSIDE
     beside = data_beside(place)
     text = file_text(capture, graphs, shown, recipes, exact, "" if inside else beside.name, backend, about)
@@ -111,7 +113,7 @@ def data_beside(place: Path) -> Path:
 
 
 def _put_text(place: Path, text: str) -> None:
-    """Write a file completely or not at all."""
+    """Write a file completely or not at all: it gets its name by one rename."""
     handle, staging = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
@@ -149,7 +151,7 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
     if any(title.endswith("backward") for title in graphs):
         wanted += map(tangent_name, capture.signature.differentiable)
     recipes: dict[str, Recipe] = {}
-    for name in wanted:
+    for name in wanted:  # grows by what recipes are made of
         if name not in known or known[name].kind == "none":
             why = f" ({dict(known[name].facts).get('why', 'saved without data')})" if name in known else ""
             raise RefusedError(
@@ -162,7 +164,8 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
 
 
 def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
-    """Return what the file contains besides its graphs and its exact data."""
+    """Return what the file contains besides its graphs and its exact data. `rerun.Program` reads it: a link is source,
+    role, port, target and name; the key of a stride is `INDEX NAME` of a tangent."""
     links = [*(link for link in capture.links if link.target is not None), *results(capture)]
     environment = dict(capture.environment)
     return {
@@ -256,7 +259,8 @@ WIDTH = 120
 
 
 def _class_text(graph: Graph, name: str) -> str:
-    """Return the class of a graph, with its ports in one line if they fit."""
+    """Return the class of a graph, with its ports in one line if they fit. `emit_class` writes a port a line between
+    `def forward(` and `):`, inputs before `) -> (`, and outputs as strings."""
     lines = list(emit_class(graph, name, ""))
     start, end = lines.index("    def forward("), lines.index("    ):") if graph.outputs else 0
     if not end:
@@ -342,7 +346,7 @@ def _tangents_laid(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recip
         text = " + ".join(f"made[{name!r}]" for name in names)
         if not names:
             text = f"torch.zeros({list(port.spec.shape)}, dtype=torch.{port.spec.dtype}, device={port.spec.device!r})"
-        stride = strides.get(f"0 {port.name}")
+        stride = strides.get(f"0 {port.name}")  # of the only Pair
         as_made = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
         if port.spec.layout == "strided" and stride is not None and not as_made:
             text = f"laid({text}, {stride})"
@@ -420,13 +424,13 @@ def _parts_needed(calling: str, kinds: Collection[str]) -> str:
     for module in TEXTS:
         lines = text_of(module).splitlines()
         for node in ast.parse(text_of(module)).body:
-            parts.pop(name_of(node), None)
+            parts.pop(name_of(node), None)  # so that a later module's stands in its own place
             parts[name_of(node)] = "\n".join(lines_of(node, lines))
     draws = "".join(f"    {kind!r}: {draw.__name__},\n" for kind, draw in DRAWS.items() if kind in kinds)
     parts["DRAWS"] = f"DRAWS = {{\n{draws}}}"
     own = {name_of(node) for node in ast.parse(calling).body}
     wanted = [name for name in _globals_read(calling) if name in parts and name not in own]
-    for name in wanted:
+    for name in wanted:  # grows
         wanted += [other for other in _globals_read(parts[name]) if other in parts and other not in (*wanted, *own)]
     texts = [text for name, text in parts.items() if name in wanted]
     apart = ["\n\n" * text.startswith(("def ", "class ", "@")) for text in texts]
@@ -434,9 +438,9 @@ def _parts_needed(calling: str, kinds: Collection[str]) -> str:
 
 
 def _globals_read(text: str) -> list[str]:
-    """Return the names that a text takes from its module, each once."""
+    """Return the names that a text takes from its module, in any of its scopes, each once."""
     tables = [symtable.symtable(text, "<text>", "exec")]
-    for table in tables:
+    for table in tables:  # grows
         tables += table.get_children()
     symbols = [(table, symbol) for table in tables for symbol in table.get_symbols()]
     return list(dict.fromkeys(symbol.get_name() for table, symbol in symbols if is_global(table, symbol)))
@@ -474,7 +478,7 @@ def names_read(text: str) -> list[str]:
 
 
 def imports(body: str) -> str:
-    """Return the imports of a file, and the names of operators."""
+    """Return the imports that a file's body needs, and the line that names `aten` and `prims`, if it uses them."""
     names = names_read(body)
     lines = {line for name, line in imported().items() if name in names}
     plain = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
@@ -495,6 +499,7 @@ def without_exact(capture: Capture) -> Inputs:
     recipes, exact = capture.recipes.recipes, capture.recipes.exact
     held = held_exact(capture) | {port.name for pair in capture.pairs for port in pair.forward.by_role("constant")}
     held |= {base for name in held & set(recipes) for base in bases_of(recipes[name])}
+    # The indices of sparse tensors: the values are the last part.
     held |= {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)[:-1]}
     drawn = {
         name: described(recipe, exact[name], derive(capture.seed, name))
@@ -506,7 +511,7 @@ def without_exact(capture: Capture) -> Inputs:
 
 
 def described(recipe: Recipe, data: Tensor, seed: int) -> Recipe:
-    """Return a recipe that describes the values of an exact one."""
+    """Return a recipe that draws values like those of an exact one, fitted to its data."""
     flat = restore(recipe, data)
     kind, facts = fitted_facts(flat)
     return replace(recipe, kind=kind, seed=seed, facts=tuple(sorted(facts.items())))

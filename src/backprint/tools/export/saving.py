@@ -90,14 +90,15 @@ def _kept_verdict(verdict: Verdict, capture: Capture, power: Power | None = None
 
 
 def _recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
-    """Return the recipes of a fake capture, or none."""
+    """Return the recipes of a fake capture, without data if `data` is "none"; refuse "exact"."""
     if data == "exact":
         raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
     return capture.recipes if data == "seed" else without_data(capture.recipes)
 
 
 def _recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
-    """Return recipes as `data` requires."""
+    """Return recipes as `data` requires, these `exact` names as they are. They are fitted anew to the program's values
+    while it is alive; without it, those that the Capture has are taken, and exact values that it lacks are refused."""
     if data == "seed" and not exact and capture.recipes.recipes:
         return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     if capture.origin.alive:
@@ -131,7 +132,8 @@ def write_file(
 
 
 def _inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
-    """Return the inputs of an exported file: those of the sample, or of the sample that `save` would write."""
+    """Return the inputs of an exported file: those of the sample, or of the sample that `save` would write. Refuse
+    "none". For a sample, "seed" means recipes in the place of its exact data."""
     if data == "none":
         raise UsageError("data='none' keeps no inputs, and an exported file runs on its own: use 'seed' or 'exact'")
     if capture.fake:
@@ -144,10 +146,11 @@ def _inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
 
 
 def _with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
-    """Return recipes on which the program runs, and its proof on them: inputs that break it when redrawn are kept
-    exact."""
+    """Return recipes on which the program runs, and its proof on them. If it does not run on redrawn inputs, those of
+    the call are kept exact, then parameters and buffers too; SampleError if that does not help, or cannot be done,
+    because the program is gone."""
     roles = [(port.name, port.role) for port in free_ports(capture)]
-    duplicates = {right for _, right in capture.signature.same}
+    duplicates = {right for _, right in capture.signature.same}  # second names of one tensor
     names = [name for name, _ in roles if name not in duplicates]
     tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in duplicates], names]
     causes = []

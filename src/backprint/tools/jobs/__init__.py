@@ -93,7 +93,7 @@ def run_corpus(
     count, limits, elsewhere = workplace(plan, ray, jobs, (timeout, memory, disk))
     going_on = partial(run_plan, plan, limits, count, watcher=watch or ignore, executor=elsewhere)
     verdicts = going_on(restart=restart, retry=retry)
-    if known is not None and known.finish is not None and known.finish(plan.out, chosen):
+    if known is not None and known.finish is not None and known.finish(plan.out, chosen):  # samples to be done again
         verdicts = going_on()
         known.finish(plan.out, chosen)
     return CorpusRun(plan.out, verdicts)

@@ -76,7 +76,7 @@ def run_apart(
 
 
 def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
-    """Return the outcome of one sample; it is tried once more if its worker was lost."""
+    """Process one sample, and return its outcome; it is tried once more if its worker was lost."""
     tries = 0
     while True:
         while not pool.free():
@@ -109,11 +109,11 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
     """Write an answer, as the last thing that a function does; return its row."""
     staging.mkdir(exist_ok=True)
     (staging / ANSWER).write_text(json.dumps(content), "utf-8")
-    return {"verdict": "unproven"}
+    return {"verdict": "unproven"}  # a row must have one; `run_apart` reads the answer instead
 
 
 def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float) -> Answer:
-    """Return the answer for one sample of a function that ends with `write_result`; raise what it raised."""
+    """Run a function that ends with `write_result` on one sample, and return its answer; raise what it raised."""
     [answer] = run_apart(function, [place], options, (timeout, None), lambda place: None)
     if answer.content is not None and "error" in answer.content:
         raise getattr(errors, answer.content["error"])(answer.content["said"])
@@ -121,7 +121,8 @@ def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float) 
 
 
 def write_result(staging: Path, make: Callable[[], Any]) -> dict[str, Any]:
-    """Write what a function returns as the answer, or the refusal that it raises; return its row."""
+    """Call a function, and write what it returns as the answer, or the BackprintError that it raises, by the name of
+    the nearest class in `errors`, which `ask` raises; return the row."""
     try:
         content = {"result": make()}
     except BackprintError as error:

@@ -124,7 +124,8 @@ def derivative(
 
 
 def answer_of(verb: str, path: Place, options: Mapping[str, Any], allow: Sequence[str], timeout: float) -> Answer:
-    """Return what a verb gives for the sample at a path, in a process of its own; raise what it raises there."""
+    """Run a verb on the sample at a path, in a process of its own, and return its answer; raise what it raises
+    there."""
     calls.check_load(path)
     check_sequence("allow", allow)
     place = Path(path)
@@ -135,7 +136,7 @@ def answer_of(verb: str, path: Place, options: Mapping[str, Any], allow: Sequenc
 
 
 def answered(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Run a verb in the sample's own process, and write its result as the answer."""
+    """Run a verb in the sample's own process, and write its result as the answer: what `answer_of` asks for there."""
     from backprint.tools.target import read_capture
 
     def result() -> Any:

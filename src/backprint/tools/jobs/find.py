@@ -74,7 +74,7 @@ class Shard:
 
     @classmethod
     def of_text(cls, text: str) -> Shard:
-        """Return the shard of `--shard K/N`."""
+        """Return the shard of `--shard K/N`; UsageError for another text."""
         number, _, count = text.partition("/")
         if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
             raise UsageError(f"--shard {text}: write K/N with K from 1 to N: 1/3, 2/3 and 3/3 are everything")
@@ -137,9 +137,11 @@ def search(source: Path, below: str = "", without: Path | None = None) -> Iterat
         unreadable.clear()
         names = {*folders, *files}
         ours = CAPTURE in names
+        # [:2]: model.py or graph_net.json; the other file alone makes no sample
         if ours or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
             yield _below(root, here)
-        links = folders if names & {CAPTURE, *GRAPHNET_FILES} else [*folders, *files]  # of files, to samples once there
+        # A link to a sample that is gone is among the files; in a sample's own folder those are the sample's affair.
+        links = folders if names & {CAPTURE, *GRAPHNET_FILES} else [*folders, *files]
         for place in (os.path.join(here, name) for name in sorted(links, key=os.fsencode) if name[0] != "."):
             if not os.path.islink(place) or os.path.isfile(place) or _is_pair(place, ours):
                 continue
@@ -173,12 +175,13 @@ def _holds_samples(names: set[str]) -> bool:
 
 
 def _inside(path: str, folder: str) -> bool:
+    """Whether a path without links is a folder, or below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
     """Yield the samples that a file's lines name: each is an id as `corpus status` shows it, of a sample or of a
-    folder."""
+    folder. Refuse a path that leads out of `source`."""
     try:
         lines = os.fsdecode(names.read_bytes()).split("\n")
     except OSError as error:
@@ -284,7 +287,7 @@ def _unusable(source: Path, path: str) -> tuple[str, str] | None:
         return "missing file" if not folder.exists() else "unreadable", f"the folder: {error.strerror}"
     if not names & {CAPTURE, *GRAPHNET_FILES}:
         return "missing file", "no model.py here"
-    for depth in range(1, len(parts)):  # a sample could not be in OUT beside a sample that it is below
+    for depth in range(1, len(parts)):  # OUT has the same folders, where a file of the sample above would be in its way
         above = folder.parents[depth - 1]
         if OWN.fullmatch(parts[-depth]) and any((above / name).is_file() for name in MAIN):
             other = "/".join(parts[:-depth]) or "a sample"
@@ -371,7 +374,8 @@ def families(rows: Collection[tuple[str, str]]) -> dict[str, str]:
 
 
 def _first_of_family(folders: tuple[str, ...], common: int, first: str) -> str:
-    """Return the first folder below those in common; of a sample beside them, the last of these."""
+    """Return the first folder below the `common` ones that all samples share; of a sample that is in none, the last of
+    these, or its family so far."""
     if len(folders) > common:
         return folders[common]
     return folders[-1] if folders else first
@@ -384,7 +388,8 @@ LISTED = "samples.txt"
 
 
 def common_source(places: Sequence[Path], verb: str) -> tuple[Path, list[str]]:
-    """Return the folder that all sources are below, and the ids of the sources there; of one source, no ids."""
+    """Return the folder that all sources are below, and the ids of the sources there; of one source, no ids. Raise if a
+    source has no samples (`check_samples`)."""
     if not places:
         raise UsageError(f"{verb} needs a sample, or a folder of samples")
     check_samples(places)

@@ -123,7 +123,7 @@ def check_row(row: Any) -> dict[str, Any]:
 
 
 def column(key: str, value: Any) -> Any:
-    """Return a value in its column's form."""
+    """Return a value in its column's form; UsageError for one that the column cannot have."""
     form, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
     try:
         return keep(value)
@@ -145,6 +145,9 @@ def _short_text(value: Any) -> str:
 
 
 # -------------------------------------------------------------- the values of a column
+#
+# Each function returns a value in its form. It raises TypeError or OverflowError for another kind of value, of which
+# `column` says what is wanted, and _UnstorableValue where more is to be said.
 
 
 def _encodable_text(value: Any) -> str:
@@ -175,10 +178,12 @@ def _finite_number(value: Any) -> float:
 
 
 def _number_or_infinity(value: Any) -> float:
+    """Return a finite number, or infinity, which `without_infinities` writes as `inf`."""
     return math.inf if value in ("inf", math.inf) else _finite_number(value)
 
 
 def texts(value: Any) -> list[str]:
+    """Return a list of texts."""
     return check_size([_encodable_text(item) for item in _list_of(value)])
 
 
@@ -190,10 +195,12 @@ def pairs(value: Any) -> list[list[str]]:
 
 
 def numbers_by_name(value: Any) -> dict[str, float]:
+    """Return name -> finite number."""
     return check_size({_encodable_text(key): _finite_number(item) for key, item in value.items()})
 
 
 def _counts_by_name(value: Any) -> dict[str, int]:
+    """Return name -> whole number."""
     return check_size({_encodable_text(key): whole_number(item) for key, item in value.items()})
 
 
@@ -215,13 +222,14 @@ def _list_of(value: Any) -> Any:
 
 
 def check_size(value: Any) -> Any:
-    """Return a value; raise UnstorableValue if it is too long as JSON."""
+    """Return a value as it is; raise _UnstorableValue if it is too long as JSON."""
     if (size := len(json.dumps(value))) > LARGEST:
         raise _UnstorableValue(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
     return value
 
 
 Keeper = tuple[str, Callable[[Any], Any]]
+"""What a column takes, in words, and the function that returns a value in its form, or raises."""
 
 KINDS: Mapping[str, Keeper] = {
     "text": ("a text", _encodable_text),
@@ -229,6 +237,7 @@ KINDS: Mapping[str, Keeper] = {
     "real": ("a finite number", _finite_number),
 }
 
+# Of columns that their type alone does not describe.
 KEEPERS: Mapping[str, Keeper] = {
     "power": ("a number, or infinity", _number_or_infinity),
     "vacuous": ("a list of texts", texts),
@@ -259,7 +268,7 @@ class Ledger:
 
     @classmethod
     def writing(cls, path: Path) -> Ledger:
-        """Return the ledger at a path, created if missing."""
+        """Open the ledger at a path for writing, created if missing; SampleError if it is of another version."""
         with naming_ledger(path):
             connection = sqlite3.connect(path, isolation_level=None, timeout=30)
             connection.execute("pragma journal_mode = wal")
@@ -273,8 +282,8 @@ class Ledger:
 
     @classmethod
     def reading(cls, path: Path, where: Sequence[str] = ()) -> Ledger:
-        """Return the ledger at a path, or in a run's folder, read-only; with `where`, only the rows for which all these
-        SQL conditions hold."""
+        """Open the ledger at a path, or in a run's folder, read-only; with `where`, only the rows for which all these
+        SQL conditions hold. Raise UsageError if there is none, or for an invalid condition."""
         path = path / NAME if path.is_dir() else path
         if not path.is_file():
             raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
@@ -313,6 +322,7 @@ class Ledger:
         before = self.connection.total_changes
         names = ", ".join((*GIVEN, *KNOWN_BEFORE))
         fresh = f"insert into samples ({names}) values (?, ?, ?, ?, ?, 'todo', 0, ?, ?)"
+        # What a verb has written stays until the sample is done again.
         again = (
             "on conflict (id) do update set state = 'todo', attempts = 0, kind = excluded.kind, "
             "source_bytes = excluded.source_bytes, tensor_bytes = excluded.tensor_bytes, "
@@ -359,7 +369,7 @@ class Ledger:
     def reset(self, words: Collection[str]) -> list[dict[str, Any]]:
         """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
         chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
-        values = tuple(word for word in words for _ in range(2))
+        values = tuple(word for word in words for _ in range(2))  # each as a verdict and as a cause
         old = list(self.rows(chosen, values)) if words else []
         cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in SET_BY_LEDGER)
         with self.transaction():
@@ -369,7 +379,8 @@ class Ledger:
         return old
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
-        """Write the row of a finished sample."""
+        """Write the row of a finished sample, which `check_row` has returned; SampleError if there is no such
+        sample."""
         content = {"state": "done", **{key: encode_value(key, value) for key, value in row.items()}}
         sets = ", ".join(f"{key} = ?" for key in content)
         done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
@@ -377,6 +388,7 @@ class Ledger:
             raise SampleError(f"{self.path}: there is no sample {id!r} in this ledger")
 
     def row(self, id: str) -> dict[str, Any] | None:
+        """Return the row of a sample; None if it is not in the ledger."""
         stored = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
         return _decode_row(stored) if stored else None
 
@@ -397,7 +409,7 @@ class Ledger:
         return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
-        """Return how many samples have each value of a column, the most frequent first."""
+        """Count the samples that have each value of a column, the most frequent first; '' stands for none."""
         if column not in COLUMNS:
             raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
         query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
@@ -431,13 +443,15 @@ READ_ONLY = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION
 
 
 def _choose(connection: sqlite3.Connection, where: Sequence[str]) -> None:
-    """Let a connection see only the samples for which all conditions hold."""
+    """Let a connection see only the samples for which all conditions hold: a view of them takes the table's name. A
+    condition comes from the command line, and may only read."""
     if not where:
         return
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READ_ONLY else sqlite3.SQLITE_DENY)
     chosen: set[int] | None = None
     for text in where:
         try:
+            # The line break ends a comment (`--`) in the condition.
             rows = {row for (row,) in connection.execute(f"select rowid from samples where ({text}\n)")}
         except (sqlite3.Error, sqlite3.Warning) as error:
             columns = f"; the columns: {', '.join(COLUMNS)}" if "no such column" in str(error) else ""
@@ -493,7 +507,7 @@ def naming_ledger(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        damaged = not isinstance(error, sqlite3.OperationalError)
+        damaged = not isinstance(error, sqlite3.OperationalError)  # which is of a disk, a lock or a query
         step = ": it is no ledger, or is damaged; run the corpus again, in another OUT" if damaged else ""
         raise SampleError(f"{path}: {error}{step}") from error
 
@@ -527,7 +541,8 @@ def _decode_row(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledger:
-    """Return the ledger of a run with these facts: a new one, or the existing one if it is of the same run.
+    """Open the ledger of a run with these facts: a new one, or the existing one, which must be of the same run (SAME),
+    or UsageError says what differs.
 
     `restart` starts a new one, and keeps the old ledger under another name.
     """
@@ -537,7 +552,7 @@ def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Led
     try:
         before = ledger.facts() if ledger.counts("state") else {}  # of one without samples, nothing has begun
         for key in SAME:
-            if key in before and before[key] != json.loads(json.dumps(facts[key])):
+            if key in before and before[key] != json.loads(json.dumps(facts[key])):  # as JSON: tuples are lists there
                 raise UsageError(f"{path}: {_difference_text(key, before[key], facts[key])}; {NEXT}")
         ledger.write_facts(
             **(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")})

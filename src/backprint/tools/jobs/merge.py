@@ -95,7 +95,7 @@ def _missing(shards: Sequence[Path]) -> tuple[str, ...]:
     present, count = set(), 0
     for shard in shards:
         with Ledger.reading(shard) as ledger:
-            number, _, of = str(ledger.facts()["options"].get("shard") or "").partition("/")
+            number, _, of = str(ledger.facts()["options"].get("shard") or "").partition("/")  # `1/3`
         present.add(number)
         count = max(count, int(of or 0))
     return tuple(f"{number}/{count}" for number in range(1, count + 1) if str(number) not in present)

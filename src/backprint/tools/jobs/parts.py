@@ -47,7 +47,8 @@ def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _read_parts(place: Path) -> list[dict[str, Any]]:
-    """Return what `parts.json` says of each part of a sample; a part lies below the folder of the sample."""
+    """Read what `parts.json` says of each part of a sample; SampleError if it is damaged, or names a part by a path
+    that leads out of the run."""
     file = place / PARTS
     rows = read_json(file)
     try:
@@ -95,7 +96,9 @@ def unify(out: Path) -> bool:
 
 
 def rewrite(out: Path, place: Path, parts: list[dict[str, Any]], first: dict[str, str]) -> None:
-    """Remove a sample's parts that equal others: `first` has the folder of each graph, below OUT."""
+    """Remove a sample's parts that equal others: `first` has the folder of each graph, below OUT, and gets those that
+    this sample is the first to have. `parts.json` is written before and after the removal, so that a call that is ended
+    between goes on: a part keeps its place (`part`) until its folder is gone."""
     for part in parts:
         if part["part"]:
             here = (place / part["part"]).relative_to(out).as_posix()

@@ -53,7 +53,8 @@ def check_places(corpus: Path, out: Path) -> None:
 
 @contextlib.contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Allow one run at a time in a folder. The lock ends with the process, however it ends."""
+    """Allow one run at a time in a folder; UsageError says who is at work there. The lock ends with the process,
+    however it ends."""
     place = out / WORK / "lock"
     place.parent.mkdir(exist_ok=True)
     with open(place, "a+", encoding="utf-8") as file:
@@ -90,7 +91,8 @@ def writable(out: Path) -> Iterator[None]:
 
 
 def _place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
-    """Return the error that says what is wrong with OUT, and the next step."""
+    """Return the error that says what is wrong with OUT, and the next step: it is removed, a file in it is, its ledger
+    is, or it cannot be written to. Which one is found by looking, because one cause has many errors."""
     closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)  # it may never have been there
     if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
@@ -111,7 +113,7 @@ PROBE = 1 << 16
 
 
 def _write_error(out: Path) -> OSError | None:
-    """Return the error of writing a new file into a folder; None if it succeeds."""
+    """Try to write a file into a folder; return the error, None if it succeeds. The file has no name, and is gone."""
     try:
         with tempfile.TemporaryFile(dir=out) as file:
             file.write(bytes(PROBE))
@@ -131,6 +133,7 @@ def place_folder(staged: Path | None, place: Path, out: Path) -> None:
     """
     if (place / RESULT).is_file():
         (place / RESULT).unlink()
+        # A sample in a folder of that name, where the trees of other samples go (`task.TREES`)
         below_tree = place.relative_to(out).parts[:1] in {(name,) for name in TREE_NAMES}
         for entry in list(place.iterdir()):
             if not _belongs_to_others(entry, below_tree):
@@ -171,7 +174,8 @@ def _merge_folders(staged: Path, place: Path, last: str) -> None:
 
 
 def place_trees(trees: Path, out: Path, id: str, known: Callable[[str], bool]) -> None:
-    """Put a sample's trees in place beside the samples; `known` says whether an id is a sample's."""
+    """Put a sample's trees in place beside the samples, in the place of its older ones; `known` says whether an id is a
+    sample's. Raise FileExistsError if a subgraph's place is that of a sample."""
     if not trees.is_dir():
         return
     for name in TREE_NAMES:

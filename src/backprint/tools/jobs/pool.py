@@ -154,7 +154,7 @@ class Pool:
         return new_events
 
     def done(self, outcome: TaskOutcome) -> None:
-        """Remove a sample's staging folder."""
+        """Remove a sample's staging folder, in which `place` is `sample`."""
         if outcome.place is not None:
             remove_folder(outcome.place.parent)
 
@@ -188,7 +188,7 @@ class Pool:
         return [*events, *self.replace_lost(worker, "its worker ended")] if child.gone else events
 
     def events_of(self, worker: Worker, message: Any) -> list[Event]:
-        """Return the events of one worker's message."""
+        """Return the events of one worker's message (their form: `worker`); a row ends the worker's sample."""
         task, staging = worker.task, worker.staging
         match message:
             case {"ready": dict(versions)}:
@@ -202,8 +202,8 @@ class Pool:
         return []
 
     def replace_lost(self, worker: Worker, why: str) -> list[Event]:
-        """Replace a worker that is gone, or has to go; its sample may be tried again, because it may not be the
-        cause."""
+        """End a worker that is gone, or has to go (`free` starts another); its sample may be tried again, because it
+        may not be the cause. Raise BackprintError if several in a row ended before they were ready."""
         end = worker.child.close()
         self.workers.remove(worker)
         if not worker.ready:

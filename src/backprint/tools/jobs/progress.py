@@ -38,7 +38,11 @@ SHOWN = ("verdict", "cause", "detail", "stage", "seconds", "power", "vacuous", "
 
 @dataclass(slots=True)
 class RunTally:
-    """The counts of this process so far. It does not grow with the corpus."""
+    """The counts of this process so far. It does not grow with the corpus.
+
+    `without` samples that are good have together `ports` without power; `bad` are the last that are not good, and
+    `working` has worker, stage and its begin of each sample at work.
+    """
 
     total: int = 0
     before: int = 0
@@ -307,11 +311,11 @@ def at_work(out: Path) -> bool:
 
 
 def rate(ledger: Ledger) -> float:
-    """Return the recent rate in samples a second."""
+    """Return how many samples a second were finished lately (WINDOW); 0 if that cannot be told."""
     late = "(select max(finished) from samples) - ?"
     query = f"select count(*), min(finished), max(finished) from samples where finished > {late}"
     count, first, last = ledger.connection.execute(query, (WINDOW,)).fetchone()
-    return (count - 1) / (last - first) if count > 1 and last > first else 0.0
+    return (count - 1) / (last - first) if count > 1 and last > first else 0.0  # between `count` ends
 
 
 def derivatives_text(counts: Mapping[str, int]) -> str:

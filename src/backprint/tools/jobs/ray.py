@@ -44,7 +44,8 @@ def cluster(
 
 
 def connected(address: str) -> Any:
-    """Return Ray, connected to the cluster at HOST:PORT, to the nearest (`auto`), or to a new one here (`local`)."""
+    """Connect Ray to the cluster at HOST:PORT, to the nearest (`auto`), or to a new one here (`local`), and return it;
+    UsageError if it is not installed or finds none. Our handlers of signals stay."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # `print` stays Python's own
     try:
@@ -92,7 +93,7 @@ def _ends_at_once() -> Iterator[None]:
 
 
 def nodes(ray: Any) -> list[Mapping[str, float]]:
-    """Return the resources of the living nodes that accept tasks."""
+    """Return the resources of the living nodes that accept tasks; UsageError if there are none."""
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     if not resources:
         raise UsageError("the Ray cluster has no node with a CPU for tasks: start one with `ray start --num-cpus N`")
@@ -100,7 +101,8 @@ def nodes(ray: Any) -> list[Mapping[str, float]]:
 
 
 def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
-    """Return limits for each sample, in GiB; defaults are a fair share of the smallest node."""
+    """Return the limits of each sample, from GiB; the default of memory is a fair share of the smallest node. Refuse
+    more than the largest has."""
     shares = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
     most = max(node.get("memory", 4 * GIB) for node in nodes(ray))
     share = int(min(shares) * 0.9) if memory is None else int(memory * GIB)
@@ -142,6 +144,7 @@ class Cluster:
         return (self.jobs or cpus + min(cpus, 8)) - len(self.sent)
 
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
+        """Send a sample to the cluster. None runs alone: other work may be on its node."""
         self.sent[self.remote.remote(self.setup, asdict(task), dict(options))] = task
         return "ray"
 
@@ -182,8 +185,8 @@ _pools: dict[str, Pool] = {}
 
 
 def _process_sample(setup: Mapping[str, Any], task: dict[str, Any], options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Process one sample on a node: return the worker, the row, the folder, the log, and whether another try is
-    fair."""
+    """Process one sample on a node: return the worker, the row, the folder, the log, and whether another try is fair.
+    Raise BackprintError if no sample can run here: another version, a folder that is not seen, no worker starts."""
     host, work = socket.gethostname(), Path(setup["work"])
     if setup["version"] != __version__:
         raise BackprintError(f"{host} has Backprint {__version__}, the driver {setup['version']}: install the same")

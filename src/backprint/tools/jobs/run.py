@@ -77,7 +77,7 @@ class _StopSignals:
         self.waits = False
 
     def stop(self, number: int, _: object) -> None:
-        """Handle a signal."""
+        """Handle a signal: note it, and raise Stopped, unless that waits for `go_on`."""
         self.numbers.append(number)
         if not self.waits or len(self.numbers) >= IMPATIENT:
             raise Stopped(number)
@@ -106,7 +106,7 @@ def signals() -> Iterator[_StopSignals]:
 # ------------------------------------------------------------------ plans and events
 
 SHORT = ("out of memory", "too large")
-"""Causes of failure that may not occur with more memory."""
+"""Causes of failure for lack of memory, which may not occur with more."""
 
 ITS_OWN = frozenset(
     {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL, errno.ELOOP}
@@ -136,7 +136,7 @@ class RunPlan:
     def facts(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
         several = patterns(self.only)
-        only = several[0] if len(several) == 1 else list(several) or None
+        only = several[0] if len(several) == 1 else list(several) or None  # the same fact for "a" and ["a"]
         chosen = {
             "list": os.fspath(self.names) if self.names else None,
             "only": only,
@@ -179,7 +179,8 @@ def run_plan(
     """Execute a plan, or resume it; return how many samples have each verdict.
 
     `retry` are verdicts and causes: finished samples with one of them are done again. `executor(work, run)` makes
-    another Executor than this machine's pool: `work` is the folder it may write to, `run` the name of the run.
+    another Executor than this machine's pool: `work` is the folder it may write to, `run` the name of the run. Raise
+    NothingFoundError if there is no sample, and Stopped at a signal.
     """
     processes.check_platform()
     check_places(plan.source, plan.out)
@@ -238,7 +239,7 @@ def clear(out: Path, mark: str) -> None:
 
 
 def search(plan: RunPlan, ledger: Ledger) -> None:
-    """Add every sample to the ledger; an unusable one is finished with its failure."""
+    """Add every sample that is for the verb to the ledger; an unusable one is finished with its failure."""
     broken = []
     verb = known_verb(plan.verb)
     kinds = () if verb is None else verb.kinds
@@ -255,6 +256,7 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
     )
 
     def good() -> Iterator[Any]:
+        """Yield the samples that are for this verb; note those that cannot be used, which get their failure below."""
         for job in jobs:
             if kinds and job.kind not in kinds and not job.cause:
                 continue
@@ -270,7 +272,8 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
 
 
 def _ids_where(source: Path, where: tuple[str, ...]) -> frozenset[str]:
-    """Return the samples whose rows meet these conditions, in the ledger of the run that made the source."""
+    """Return the ids of the samples whose rows meet these conditions, in the ledger of the run that made the source;
+    UsageError if it has none."""
     if not (source / NAME).is_file():
         raise UsageError(f"--where chooses by the ledger of an earlier run, and {source} has none: name the OUT of one")
     with Ledger.reading(source, where) as ledger:
@@ -313,14 +316,20 @@ class _RunLoop:
         self.keeps = verb.keeps if verb else plan.keeps
         self.todo = self.tasks()
         self.upcoming: Task | None = None
+        """The next of `todo`, looked at by `has_more`."""
         self.active: dict[str, Mapping[str, Any]] = {}
+        """The samples that the executor has, with their own options."""
         self.began: dict[str, float] = {}
         self.spent: dict[str, float] = {}
+        """The seconds of earlier tries."""
         self.retries: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
         self.lost: set[str] = set()
+        """Samples whose one fair try more is used."""
         self.grown: set[str] = set()
+        """Samples that were tried with all memory."""
         self.first: dict[str, TaskOutcome] = {}
+        """The first failures of samples that are tried with other options."""
         self.inode = (plan.out / NAME).stat().st_ino
 
     def run(self, go_on: Callable[[], None]) -> None:
@@ -356,7 +365,7 @@ class _RunLoop:
             yield Task(row["id"], folder, row["family"], row["kind"], row["source_hash"])
 
     def has_more(self) -> bool:
-        """Whether there is a sample to submit, now or after the others."""
+        """Look for the next sample in the ledger, and return whether there is one to submit, now or after others."""
         self.upcoming = self.upcoming or next(self.todo, None)
         return bool(self.retries or self.upcoming or self.alone)
 

@@ -29,7 +29,7 @@ def split_sample(sample: Path, out: Path, by: str, data: str = "seed", allow: Se
 
 
 def row_of(sample: Path, folder: Path, part: SplitPart) -> PartRow:
-    """Return the row of a part that will be written to a folder."""
+    """Return the row of a part that will be written to a folder. Equal graphs have an equal key (`jobs.parts`)."""
     [pair] = part.capture.pairs
     derived = any(why.startswith(DERIVED) for why in part.capture.why)
     return PartRow(

@@ -87,7 +87,8 @@ class Turns:
 
 
 def turns_folder(below: Path) -> Path:
-    """Return the folder of this user's locks below a folder for temporary files."""
+    """Make the folder of this user's locks below a folder for temporary files, and return it; PermissionError if
+    another user has made it."""
     folder = below / f"backprint-turns-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

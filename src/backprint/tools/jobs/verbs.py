@@ -50,7 +50,8 @@ class Verb:
 
 
 def resolve_verb(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
-    """Return a verb and all its options as a run stores them, a file with its absolute path. No file is run."""
+    """Return a verb and all its options as a run stores them, a file with its absolute path. No file is run. Raise
+    UsageError for an unknown verb, option or value, and for one that contradicts the verb (`fixed`)."""
     if (verb := known_verb(text)) is not None:
         known, fixed = verb.options, verb.fixed
         if unknown := set(chosen) - set(known):
@@ -181,7 +182,7 @@ def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
     if 0 < task.memory < needed:
         allowed = max(task.memory, task.most)
         large = f"{needed / 2**30:.1f} GiB by its metadata, {allowed / 2**30:.1f} are allowed (--memory)"
-        if needed <= allowed:  # which it has alone
+        if needed <= allowed:  # alone: the run tries it so (`_RunLoop.had_too_little_memory`)
             return failure("too large", large, current_stage())
         try:
             row = capture_and_prove(task, {**options, "weigh": False, "fake": True}, staging)
@@ -393,6 +394,7 @@ other values: twelve GraphNet samples with more than 100 MB of them used 5.3 to 
 def verdict_columns(verdict: Mapping[str, Any]) -> Row:
     """Return the columns of a stored Verdict."""
     word, detail = verdict["verdict"], one_line(verdict["detail"])
+    # The detail of a failure begins with the class of its error, if it had one.
     cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""
     vacuous = list(verdict.get("vacuous") or ())
     row: Row = dict(verdict=word, cause=cause, detail=detail, power=verdict.get("power"), vacuous=vacuous)
@@ -401,7 +403,8 @@ def verdict_columns(verdict: Mapping[str, Any]) -> Row:
 
 
 def sample_row(capture: Any, verdict: Mapping[str, Any]) -> Row:
-    """Return the row of a Capture with a stored Verdict; why its backward is not the derivative is the first note."""
+    """Return the row of a Capture with a stored Verdict; why its backward is not the derivative is the first note,
+    `not the derivative: REASON`."""
     row = capture_columns(capture) | verdict_columns(verdict)
     derivative = verdict.get("derivative")
     reason = "; ".join(reasons_of_derivative(derivative))
@@ -454,7 +457,7 @@ def nbytes(port: Any) -> int:
 
 
 def joined_hash(hashes: Sequence[str]) -> str | None:
-    """Return one hash for the graphs of a direction."""
+    """Return one hash for the graphs of a direction: that of a single one, a digest of several, None of none."""
     if len(hashes) <= 1:
         return hashes[0] if hashes else None
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()

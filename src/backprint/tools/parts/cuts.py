@@ -80,8 +80,9 @@ def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def _chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
-    """Return where operators take each other's results: a place among `steps`, and how many steps it spans."""
-    behind: dict[str, str] = {}
+    """Return where operators take each other's results: a place among `steps`, and how many steps it spans. Chains do
+    not overlap."""
+    behind: dict[str, str] = {}  # the value of which an item or an alias is one, through others; else the value itself
     for step in graph.steps:
         names = used(step)
         behind[step.name] = behind.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
@@ -104,6 +105,7 @@ def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], be
     place = at
     for wanted_name in wanted[1:]:
         name = graph.steps[steps[place]].name
+        # Within three times its length, or a chain would span much else.
         ahead_ = range(place + 1, min(len(steps), at + 3 * len(wanted)))
         takers = (
             later
@@ -119,7 +121,8 @@ def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], be
 
 
 def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Return the sequences that repeat, by start: start, length and label of each place."""
+    """Return the sequences that repeat, by start: start, length and label of each place. The one that covers most is
+    taken first, then the next from what it leaves."""
     left = list(names)
     ranges: list[tuple[int, int, str]] = []
     while (sequence := covering(left)) is not None:
@@ -144,7 +147,7 @@ def covering(names: Sequence[str]) -> tuple[str, ...] | None:
                 ends[window] = (count + 1, at + length)
         for window, (count, _) in ends.items():
             score = (count * length, -length, window)
-            if count > 1 and (best is None or score[:2] > best[:2]):
+            if count > 1 and (best is None or score[:2] > best[:2]):  # [:2]: operators covered, then a short length
                 best = score
     return None if best is None else best[2]
 
@@ -174,7 +177,7 @@ def plan(graph: Graph, by: str) -> tuple[Piece, ...]:
 
 
 def kind_of(by: str) -> tuple[str, str]:
-    """Return the kind of cut in `by`, and the text after its colon."""
+    """Return the kind of cut in `by`, and the text after its colon; UsageError for an unknown kind."""
     kind, _, what = by.partition(":") if isinstance(by, str) else ("", "", "")
     if kind not in KINDS:
         raise UsageError(f"by={by!r:.80}: {kind!r:.40} is not one of {', '.join(KINDS)}")
@@ -243,7 +246,7 @@ def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
     owners = {
         port.local: port.name.rpartition(".")[0] for port in (*graph.by_role("parameter"), *graph.by_role("buffer"))
     }
-    runs: list[tuple[int, str]] = []
+    runs: list[tuple[int, str]] = []  # where steps of another module begin, and that module
     for index, step in enumerate(graph.steps):
         owner = next((owners[name] for name in used(step) if name in owners), None)
         path = step.source.module if step.source is not None else owner
@@ -294,6 +297,8 @@ def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
     count = whole_number(what, "saved", 1, len(steps)) if what else min(4, len(steps))
     least = max(1, len(steps) // (2 * count))
     cost = crossing(graph)
+    # best[cuts][index]: the fewest bytes that cross in so many cuts among the first `index` steps of `steps`, of which
+    # every piece has `least` or more; come[cuts][index]: where the last of these cuts is.
     best: list[list[float]] = [[0.0 if index >= least else float("inf") for index in range(len(steps) + 1)]]
     come: list[list[int]] = [[0] * (len(steps) + 1)]
     for _ in range(count - 1):
@@ -322,6 +327,7 @@ def crossing(graph: Graph) -> list[int]:
             last[name] = number_
         if not step.is_guard:
             makers[step.name] = number_
+    # How many bytes more are alive at a place than before it: a value is from behind its maker to its last user.
     change = [0] * (len(graph.steps) + 2)
     for step in graph.steps:
         if not step.is_guard and step.name in last and isinstance(step.spec, TensorSpec):
@@ -346,13 +352,13 @@ KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
 
 
 def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
-    """Return the pieces between these cuts."""
+    """Return the pieces of a forward between cuts before the steps with these numbers, all of them wanted."""
     places = [0, *cuts, len(graph.steps)]
     return tuple(Piece(start, stop, f"steps {start}-{stop}") for start, stop in pairwise(places) if start < stop)
 
 
 def _with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
-    """Return these pieces, and the unwanted ones between them."""
+    """Return pieces of these spans (start, stop, label), and unwanted ones between them; refuse spans that overlap."""
     pieces: list[Piece] = []
     at = 0
     for start, stop, label in sorted(spans):
@@ -368,7 +374,7 @@ def _with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -
 
 
 def whole_number(text: str, kind: str, low: int, high: int) -> int:
-    """Return an integer from `low` to `high`."""
+    """Return the integer from `low` to `high` that a text is; UsageError for another text."""
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
         raise UsageError(f"by={kind}:{text}: expected a whole number from {low} to {high}")
     return int(text)
@@ -405,7 +411,8 @@ class ForwardPart:
 
 
 def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
-    """Return the parts of a forward that is cut before the steps with these numbers."""
+    """Cut a forward before the steps with these numbers, and return its parts. Raise RefusedError for a cut through an
+    update in place, memory that is not initialized, or a number, and GraphError for symbolic sizes."""
     if graph.symbols:
         raise GraphError("a graph with symbolic sizes cannot be cut: replace them by the captured sizes first")
     places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
@@ -420,7 +427,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
     _check_updates(kept, home, stands)
     _check_initialized(graph, home, crossing_values)
     check_numbers(graph, home, crossing_values)
-    owner = dict(home)
+    owner = dict(home)  # and, of an input, the first part that takes it: an output that is one belongs there
     for index, names in crossing_values.items():
         for name in names:
             owner.setdefault(name, index)
@@ -452,6 +459,8 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
             names = used(step)
             follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
             home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
+    # From the last step on, so that a view of a view is placed before that: `takers` is by value the first part that
+    # takes it.
     late, takers = _views_of_inputs(graph) | movable(graph), dict[str, int]()
     for number, step in reversed(list(enumerate(graph.steps))):
         if not step.is_guard and step.name not in home:

@@ -49,7 +49,8 @@ class BorderNames:
 
 
 def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str = "") -> BorderNames:
-    """Return a name for each value that crosses: its output port's in the whole, if any, else its local name."""
+    """Return a name for each value that crosses: its output port's in the whole, if any, else its local name behind
+    `prefix`, with `~` at its end where a port has that name."""
     inputs = {port.local: port for port in forward.inputs}
     used_names = {port.name for port in (*forward.inputs, *forward.outputs) if port.role != "saved"}
     output_names: dict[str, str] = {}
@@ -147,6 +148,7 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
     saved: dict[str, None] = {}
 
     def is_earlier(name: str) -> bool:
+        """Whether a value of the backward is one of an earlier part, computed again."""
         return home.get(again.get(name, ""), part.index) < part.index
 
     for name in behind(
@@ -217,8 +219,8 @@ def call_text(step: Step, called: Mapping[str, str]) -> str:
 
 
 def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
-    """Add the steps and inputs of the whole that only the part's saved values need, such as a transposed weight. Raise
-    Inseparable if another part makes one of these values."""
+    """Return a part with the steps and inputs of the whole that only its saved values need, such as a transposed
+    weight. Raise Inseparable if another part makes one of these values."""
     steps = {step.name: step for step in pair.forward.steps}
     inputs = {port.local for port in pair.forward.inputs}
     holds = part.holds
@@ -287,7 +289,8 @@ class _TracedPart:
 
 
 def runs_of_pairs(capture: Capture) -> list[PairRun]:
-    """Run the whole on its recipe's inputs; return the inputs, results and saved values of each Pair."""
+    """Run the whole on its recipe's inputs, forward and backward; return the inputs, results and saved values of each
+    Pair."""
     draw = draw_from_recipes(capture, "recipe", None)
     torch.manual_seed(draw.seed)
     run = CaptureRun(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
@@ -348,6 +351,7 @@ def _traced_part(
 ) -> _TracedPart:
     """Run one part's forward under autograd. Its results, and whether they require grad, are added to
     `known_values` and `require_grad`."""
+    # Autograd refuses to write into a leaf, so steps that change an argument get copies.
     updates = any("m" in operators().get(step.target, "") for step in part.steps)
     leaves = {local: leaf_of(known_values[local], require_grad.get(local, False)) for local in part.takes}
     scope = {name: value.clone() if updates and isinstance(value, Tensor) else value for name, value in leaves.items()}
@@ -378,7 +382,8 @@ def _border_gradients(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs.
 
-    `later` are the parts after this one, the last first: the order in which autograd sums gradients.
+    `later` are the parts after this one, the last first: the order in which autograd sums gradients. Raise RefusedError
+    if autograd of the part's steps fails.
     """
     differentiable = {name: v for name, v in traced.results.items() if isinstance(v, Tensor) and v.requires_grad}
     totals = {local: _total_tangent(traced.part, local, pair_run, later) for local in differentiable}
@@ -440,7 +445,7 @@ class _BackwardValues:
         if equal:
             return equal
         near = [(distance(self.values[local], wanted), local) for local in names]
-        error, local = min(near, default=(float("inf"), ""))
+        error, local = min(near, default=(float("inf"), ""))  # [6:] below: a dtype without `torch.`
         return [local] if error <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0) else []
 
 

@@ -101,7 +101,8 @@ def forward_graph(
     specs: Mapping[str, Spec],
     title: str,
 ) -> Graph:
-    """Return the forward of a part."""
+    """Return the forward of a part: what it takes as inputs; its share of the whole's outputs and mutations, what later
+    parts take, and what its backward needs, as results. `title` is the graph's."""
     locals_of = {port.local: port for port in graph.inputs}
     inputs = []
     for local in _in_order_of(graph, part.takes):
@@ -384,7 +385,8 @@ def required(pair: Pair) -> tuple[str, ...]:
 
 
 def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
-    """Capture a part of a forward again from its steps, under its own names."""
+    """Capture a part of a forward again from its steps, and return the Pair under the part's own names. What gets a
+    gradient is what got one in the whole: other results are detached, and other inputs do not require grad."""
     graph = forward_graph(forward, part, borders.names, (), specs_of(forward), title)
     graph = live(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
     module = to_fx(graph)
@@ -395,6 +397,7 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
     pulled = [port.role == "output" and port.name in names_with_tangents for port in graph.outputs]
 
     def again(*inputs: Any) -> tuple[Any, ...]:
+        """Run the part; detach the results that got no gradient in the whole."""
         return tuple(
             value if pull or not isinstance(value, Tensor) else value.detach()
             for value, pull in zip(module(*inputs), pulled, strict=True)
@@ -424,6 +427,7 @@ GENERATED = "<eval_with_key>"
 
 def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
     """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
+    # The names of such ports end with the number (`inputs.2`); one without is the first.
     ports = dict(enumerate(graph.inputs))
     used_names = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
 
@@ -432,6 +436,7 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         return int(match[0]) if match else 0
 
     def incoming(port: Port) -> Port:
+        """Return an input with the name of the graph's port that it is."""
         if port.role == "tangent":
             return replace(port, name=graph.outputs[at(port.name)].name)
         if port.role == "saved":
@@ -441,6 +446,7 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         return replace(ports[at(port.name)], local=port.local)
 
     def saved_name(text: str) -> str:
+        """Return the name of a saved value: an input's own, else one that no input has."""
         if re.fullmatch(r"inputs\.\d+", text):
             return graph.inputs[at(text)].name
         while text in used_names:
@@ -448,6 +454,7 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         return text
 
     def outgoing(port: Port) -> Port:
+        """Return a result with the name of the graph's port that it is."""
         if port.role == "gradient":
             return replace(port, name=ports[at(port.name)].name)
         if port.role == "saved":
@@ -484,6 +491,7 @@ class _DividedPair:
 
 def linked(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
     """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
+    # The number that the first part of each Pair has among all parts.
     first = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
     links: list[Link] = []
     for offset, divided_pair in zip(first, divided, strict=True):
@@ -495,7 +503,7 @@ def linked(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
                     links.append(
                         Link(offset + part_of_value[local], PortKey("output", label), offset + part.index, label)
                     )
-    if not capture.links:
+    if not capture.links:  # a single Pair, whose outputs are the results
         for port in capture.pairs[0].forward.by_role("output"):
             links.append(Link(_pair_with(divided[0], first[0], port.key), port.key, None, port.name))
     for link in capture.links:
@@ -627,7 +635,7 @@ def _without_recipes(part: SplitPart) -> SplitPart:
 
 
 def _fixed_pair(pair: Pair) -> Pair:
-    """Return a Pair at its captured sizes, with numbers that guards fix as constants."""
+    """Return a Pair at its captured sizes, in which numbers that guards fix are constants: parts pass tensors alone."""
     return Pair(
         pair.name,
         held_constant(at_capture(pair.forward)),
@@ -636,7 +644,8 @@ def _fixed_pair(pair: Pair) -> Pair:
 
 
 def _proven_part(of: _PartOfWhole) -> SplitPart:
-    """Return one part as a Capture with its verdict."""
+    """Return one part as a Capture with its verdict: with the whole's own backward steps if that is proven, else
+    captured again; refuse a part of which neither is right (`_check_opaque`)."""
     if not of.part.gives and not of.part.results:
         capture = _capture_of_part(of, forward_alone(of), "it returns no tensor")
         return replace(
@@ -657,6 +666,7 @@ def _proven_part(of: _PartOfWhole) -> SplitPart:
 
 
 def _judged_part(of: _PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
+    """Return a part with this Capture and Verdict, as `bp.split` returns it."""
     return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, capture, verdict, of.piece.count)
 
 

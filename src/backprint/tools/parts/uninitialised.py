@@ -48,7 +48,8 @@ MAX_ELEMENTS = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Uninitialized:
-    """The values of a graph that have elements which no step has written: when they are made, and when it ends."""
+    """The values of a graph that have elements which no step has written: when they are made (`made`), and still at the
+    graph's end (`left`). A value whose elements are written in several places that depend on values is in both."""
 
     made: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
@@ -72,7 +73,8 @@ def uninitialized_values(graph: Graph) -> Uninitialized:
 class _MaskWalk:
     """Follows which elements are written: a mask for each value of uninitialized memory, views of it included.
 
-    `open` are values whose writes are at places that depend on values, and `continued` those that a later write fills.
+    `written_at_indices` are values written at places that depend on values, which count as complete, and `continued`
+    those of them that a later write fills further.
     """
 
     def __init__(self, specs: Mapping[str, Spec]) -> None:
@@ -113,7 +115,7 @@ class _MaskWalk:
         mask = _unwritten_mask(step.spec)
         if mask is None:
             return
-        if "resize" in step.target:
+        if "resize" in step.target:  # elements that were there before are written, or as far as they were
             before = numel_of(self.specs.get(first))
             mask.view(-1)[:before] = self.masks[first].reshape(-1)[: mask.numel()] if first in self.masks else True
         self.masks |= dict.fromkeys((step.name, first) if in_place else (step.name,), mask)
@@ -124,10 +126,11 @@ class _MaskWalk:
         if step.target not in DTYPE_CHANGING_VIEWS and all(mask is not None for mask in masks.values()):
             return _run_on_masks(step, masks)
         mask = _unwritten_mask(step.spec)
+        # Without a mask of its own, a value counts as written.
         return torch.ones(()) if mask is None else mask.fill_(is_written(self.masks[used(step)[0]]))
 
     def note_continued(self, name: str) -> None:
-        """Note that a write continues a value."""
+        """Note that a value gets a further write, if the one before was at places that depend on values."""
         if name in self.written_at_indices:
             self.continued.add(name)
 
@@ -177,7 +180,8 @@ VIEW_WRITTEN_BY = {
 
 
 def part_of(step: Step, mask: Tensor) -> Any:
-    """Return the part of a mask that a step writes."""
+    """Return the part of a mask that a step of VIEW_WRITTEN_BY writes: the view of its first argument, at the places
+    that its arguments behind the source name."""
     return _run_on_masks(
         replace(step, target=VIEW_WRITTEN_BY[bare_operator(step)], args=(step.args[0], *step.args[2:])),
         {used(step)[0]: mask},

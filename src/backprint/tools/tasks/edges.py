@@ -43,7 +43,8 @@ def edge_rows(subject: Subject, names: Sequence[str]) -> Iterator[Result]:
 
 
 def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bool) -> Iterator[Result]:
-    """Yield rows for these inputs."""
+    """Yield rows for these inputs: where the edge value and all results are finite, outputs and gradients as for any
+    inputs; else outputs alone, by their kind."""
     try:
         expected = expected_of(subject, values)
     except (NoReference, ReferenceFailed):
@@ -89,6 +90,7 @@ def compared(
     numbers = sure & exact.isfinite()
     if not bool(numbers.any()):
         return CheckRow(check, subject.text, name, 0.0, 0.0, OK), None
+    # What is no number, or not sure to be one, is 0 on both sides, and so not compared.
     kept = [None if value is None else torch.where(numbers, value, 0.0) for value in (ours, exact, own, moved)]
     assert kept[1] is not None
     difference = differ(subject, kept[0], kept[1], kept[2], kept[3], size_of(kept[1]))
@@ -96,4 +98,5 @@ def compared(
 
 
 def is_finite(value: Tensor) -> bool:
+    """Whether a tensor has neither NaN nor infinities; integers have none."""
     return not is_inexact(value) or bool(value.isfinite().all())

@@ -26,7 +26,7 @@ class ReadTask:
 
 
 def read_facts(folder: str | os.PathLike[str]) -> Task:
-    """Return what `task.json` says."""
+    """Read `task.json`; SampleError if a folder has none, or one that is damaged or of another format."""
     place = Path(folder) / TASK
     if not place.exists():
         raise SampleError(f"{folder}: no {TASK} here, so this is not a task: `backprint task make TARGET` makes one")

@@ -137,7 +137,7 @@ def judging(
         finally:
             for process in processes:
                 process.close()
-            prctl(PR_SET_DUMPABLE, 1)
+            prctl(PR_SET_DUMPABLE, 1)  # SolutionProcess has hidden this process's memory
 
 
 class Contents:
@@ -145,6 +145,7 @@ class Contents:
 
     def __init__(self, read: ReadTask) -> None:
         self.task, self.program = read.task, read.program
+        # It remembers results, for calls on equal inputs; `forgetful` is the same where operators must be seen to run.
         self.reference = Program(
             Reference(read.program, MOST_REMEMBERED),
             {},
@@ -157,8 +158,9 @@ class Contents:
         self.seed = 0
 
     def draw(self) -> None:
-        """Draw the seed, with which the contents move an output; RefusedError if several draws move none."""
-        if self.seed:
+        """Draw the seed, with which the contents move an output; RefusedError if several draws move none. A seed that
+        was drawn stays, so that all solutions get the same contents."""
+        if self.seed:  # 0: not drawn
             return
         for _ in range(DRAWS):
             self.seed = int.from_bytes(os.urandom(6), "little") or 1
@@ -171,7 +173,8 @@ class Contents:
         )
 
     def fresh(self, more: int = 0, scale: float = 1.0) -> dict[str, Tensor]:
-        """Return inputs drawn from the seed and a number, with larger or smaller floats."""
+        """Return inputs drawn from the seed plus `more`, floats times `scale`. Each number is another draw: callers
+        choose numbers (1 to 4, 51, 101) that no other has."""
         if (more, scale) not in self.drawn:
             self.drawn[more, scale] = fresh_values(self.program, self.seed + more, scale)
         return self.drawn[more, scale]
@@ -189,7 +192,7 @@ class Contents:
 
     @property
     def kind(self) -> torch.dtype:
-        """The dtype of the first input with a gradient."""
+        """The dtype of the first input with a gradient, by which rounding is measured."""
         kind: torch.dtype = getattr(torch, next(port.dtype for port in self.task.inputs if port.differentiable))
         return kind
 
@@ -220,7 +223,7 @@ class Judging:
     def report(
         self, title: str, timed: bool, alone: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
     ) -> TaskReport:
-        """Judge it, and time it if it is right: in a block of `alone`, that nothing else on the machine be timed."""
+        """Judge it, and time it if it is right: in a block of `alone`, so that nothing else on the machine be timed."""
         measured: tuple[SolutionTime, ...] = ()
         untimed = ""
         if not self.reason:
@@ -232,13 +235,14 @@ class Judging:
                 if self.reason and self.first:
                     break
         if not self.reason and timed:
+            # Of several rows of a name, the first counts: `reversed`, because the last one written stays.
             allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
             seed = self.contents.seed
             with alone():
                 measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
             if wrong:
                 self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
-        self.remote.process.listen()
+        self.remote.process.listen()  # reads what it printed
         if self.remote.process.printed > MOST_PRINTED:
             self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
         if self.reason:
@@ -261,7 +265,8 @@ class Judging:
     # ---- What is done
 
     def load(self) -> None:
-        """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now."""
+        """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now. Note why it
+        failed; its results are compared by their shapes alone, and forgotten."""
         values = self.contents.captured
         try:
             self.remote.ask("load", draws=bool(self.program.draws))
@@ -279,7 +284,8 @@ class Judging:
         self.remote.heard.clear()
 
     def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
-        """Yield every comparison."""
+        """Make every comparison and yield its row; a stage that ends in an error becomes a row. Raise RefusedError if
+        nothing is wrong, but what has to be compared (NEEDED) could not be: the task is at fault then."""
         stages: dict[str, Callable[[], Iterator[Result]]] = {
             "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
             "memory": self.memory_rows,
@@ -408,8 +414,9 @@ class Judging:
             yield CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text), None
 
     def at_the_end(self) -> Iterator[Result]:
-        """Yield rows on all calls together: what was written, whether equal calls were equal, and held results."""
-        for name in self.remote.written:
+        """Yield rows on all calls together: what was written, whether equal calls were equal, held results, and shared
+        memory once more, which a later call may have shown."""
+        for name in self.remote.written:  # an input, `a tangent`, or `what it saved, …`
             yield CheckRow("mutation", "", name.partition(",")[0], None, None, WRONG, f"it writes into {name}"), None
         worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)
         allowed = ROUNDINGS
@@ -426,7 +433,9 @@ class Judging:
     # ---- What came of it
 
     def enter(self, row: CheckRow, fault: Fault | None) -> None:
-        """Note a comparison."""
+        """Note a comparison, and the reason if it is the first that is wrong. A function that `bp.check` leaves open is
+        no solution: one with random numbers of its own is wrong, and so is one that raises, unless the task ALLOWs it,
+        or in another dtype."""
         row = replace(row, name=shown(row.name))
         if NUMBERS in row.verdict:
             row = replace(row, verdict=WRONG, detail="it does not return the same for equal inputs")
@@ -443,7 +452,8 @@ class Judging:
             self.fail(reason_of(row))
 
     def fail(self, reason: str) -> None:
-        """Note why it is not right; the first reason counts."""
+        """Note why it is not right; the first reason counts, and that it cheats before others. What it wrote into is
+        added."""
         cheats = "; ".join(self.remote.cheats)
         written = [f"it writes into {name}" for name in self.remote.written]
         reason = "; ".join([reason, *(text for text in written if text not in reason)])
@@ -459,6 +469,7 @@ ROUNDINGS = 64.0
 """How many roundings two equal calls may differ by: kernels add up in other orders in memory that begins elsewhere."""
 
 RAISED = "the function raised"
+"""What `bp.check` writes into a verdict where the solution raised."""
 
 NEEDED = ("forward", "gradient, random tangents", "forward, draw 2", "gradient, draw 2", "equal calls", "held results")
 """What must have been compared, so that a solution is right: else nothing is known."""
@@ -473,6 +484,7 @@ ABOUT = 1e-2
 """How far results in float64 may be off, relative to the largest value, so that they are the function's."""
 
 MOST_PRINTED = 10_000
+"""Bytes of output from which on a note says so."""
 
 
 def _refusal_is_wrong(row: CheckRow) -> CheckRow:
@@ -485,7 +497,8 @@ def _refusal_is_wrong(row: CheckRow) -> CheckRow:
 def _half_changed(
     inputs: Sequence[str], values: Mapping[str, Tensor], other: Mapping[str, Tensor], seed: int
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone."""
+    """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone: a
+    solution that recognizes inputs by a few of their elements is wrong on them."""
     source = torch.Generator().manual_seed(seed)
     names = [name for name in inputs if values[name].numel() > 1]
     for name in names[:MOST_INPUTS]:
@@ -495,7 +508,7 @@ def _half_changed(
         alone = value.clone()
         place = int(torch.randint(1, value.numel(), (1,), generator=source))
         index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), value.shape))
-        alone[index] += 3 * value.abs().max() + 1
+        alone[index] += 3 * value.abs().max() + 1  # by more than any other element has, so that it shows
         yield f"one element of {name}", {**values, name: alone}
 
 
@@ -504,7 +517,7 @@ MOST_INPUTS = 4
 
 
 def shown(name: str) -> str:
-    """Return the name of a result without the word that every result of a function has."""
+    """Return the name of a result without the word that every result of a function has: `output.y` -> `y`."""
     return name.removeprefix("output.")
 
 
@@ -519,7 +532,8 @@ def reason_of(row: CheckRow) -> str:
 
 
 def first_wrong(fault: Fault | None, remote: Remote) -> FirstWrong | None:
-    """Return the element of the last results that is off by most."""
+    """Return the element of the wrong result that is off by most; None if it is not among the last results, or has no
+    real numbers of the reference's shape."""
     if fault is None:
         return None
     value = remote.last.get(shown(fault.name))

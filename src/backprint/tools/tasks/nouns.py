@@ -153,7 +153,7 @@ class TaskReport:
 
 
 def _six_lines(report: TaskReport) -> list[str]:
-    """Return the report for people."""
+    """Return the report for people: six lines at most."""
     tried = [row for row in report.rows if row.tried]
     checks = {row.check for row in tried}
     left = len(report.rows) - len(tried)
@@ -180,7 +180,8 @@ SIZES = "sizes "
 
 
 def _sizes_tried(rows: Sequence[CheckRow]) -> str:
-    """Return which sizes each symbol had in these comparisons, in words."""
+    """Return which sizes each symbol had in these comparisons, in words: those of `forward, sizes s0=2, s1=3`, a
+    check's name."""
     sizes: dict[str, set[int]] = {}
     for row in rows:
         for part in row.check.partition(SIZES)[2].split(", ") if SIZES in row.check else ():

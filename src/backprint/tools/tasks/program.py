@@ -93,7 +93,8 @@ AS_CALLED = ("input", "parameter", "buffer", "constant", "rng")
 
 
 def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
-    """Return a forward with its draws as inputs, the forward that returns them, and their places among its results."""
+    """Return a forward with its draws as inputs, the forward that returns them, and their places among its results, by
+    the names of these inputs; RefusedError if a draw cannot be an input."""
     if not steps_that_draw(forward):
         return forward, forward, {}
     opened = opened_graph(forward) or forward
@@ -101,11 +102,11 @@ def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
     if lifted is None:
         targets = ", ".join(sorted({step.target for step in steps_that_draw(forward)}))
         raise RefusedError(f"the forward draws random numbers that cannot be inputs of it: {targets}")
-    own = len(opened.outputs) - len(forward.outputs)
+    own = len(opened.outputs) - len(forward.outputs)  # results that `opened_graph` has added, at the end
     graph = lifted.graph
     if own:
         graph = replace(graph, outputs=graph.outputs[:-own], results=graph.results[:-own])
-    names = [port.name for port in graph.inputs[len(forward.inputs) :]]
+    names = [port.name for port in graph.inputs[len(forward.inputs) :]]  # `lifted_draws` puts draws behind the inputs
     return graph, opened, dict(zip(names, lifted.places, strict=True))
 
 
@@ -122,7 +123,8 @@ def _checked_ports(name: str, forward: Graph, pair: Pair) -> None:
 
 
 def results_of(forward: Graph) -> tuple[tuple[str, Port], ...]:
-    """Return the results of a forward that a solution returns: tensors, not what is saved."""
+    """Return name and port of the results of a forward that a solution returns: tensors, not what is saved. The new
+    value of an input that the program writes into is `new NAME`."""
     return tuple(
         (port.name if port.role == "output" else f"new {port.name}", port)
         for port in forward.outputs
@@ -194,7 +196,8 @@ class Reference:
         return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
 
     def run_forward(self, inputs: tuple[Tensor, ...]) -> Run:
-        """Run the forward on these inputs, or return the run on equal ones."""
+        """Run the forward on these inputs, or return the run on equal ones: in the captured dtypes, in float64 if all
+        floats are that, or in whatever dtypes they have."""
         captured = [getattr(torch, port.spec.dtype) for port in self.program.inputs]  # type: ignore[union-attr]
         kinds = {value.dtype for value in inputs if is_inexact(value)}
         wide = bool(kinds) and kinds <= {torch.float64, torch.complex128}
@@ -264,7 +267,7 @@ def _same_tensor(left: Tensor | None, right: Tensor | None) -> bool:
 
 
 def bits_of(value: Tensor) -> Tensor:
-    """Return the bits of a tensor's elements as integers; NaN is unequal to itself."""
+    """Return the bits of a tensor's elements as integers, which are equal where both are the same NaN."""
     plain = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach().resolve_neg()
     return plain if plain.dtype is torch.bool else plain.view(INTEGERS[plain.itemsize])
 
@@ -296,7 +299,7 @@ def laid_as(port: Port, value: Tensor, sized: bool) -> Tensor:
     """Return an input in the memory that the graph was captured for; raise if it has another shape."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
-    if sized:
+    if sized:  # `check_sizes` looks at the shapes, and strides depend on them
         return value
     if tuple(value.shape) != spec.shape:
         raise RuntimeError(f"{port.name} was captured with the shape {list(spec.shape)}, not {list(value.shape)}")
@@ -313,7 +316,7 @@ class _ReferenceFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, reference: Reference, *inputs: Tensor) -> Any:
-        """Run the forward."""
+        """Run the forward. Results are copied: autograd marks what it returns, and the run may be remembered."""
         try:
             ctx.run = reference.run_forward(inputs)
         except BackprintError as error:
@@ -329,7 +332,7 @@ class _ReferenceFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *tangents: Tensor) -> Any:
-        """Run the captured backward."""
+        """Run the captured backward; a None stands for the gradient of the Reference itself."""
         program = ctx.reference.program
         ports = {port.name: port for port in program.backward.by_role("tangent")}
         known = {
@@ -369,7 +372,8 @@ def captured_values(program: TaskProgram) -> dict[str, Tensor]:
 def fresh_values(program: TaskProgram, seed: int, scale: float = 1.0) -> dict[str, Tensor]:
     """Return other inputs, drawn from a seed, and with a `scale` larger or smaller floats where a gradient is wanted.
 
-    If the reference is not finite there, or does not run, floats move from the captured ones by a small step.
+    If the reference is not finite there, or does not run, floats move from the captured ones by a small step (STEPS).
+    If it never is, the first on which it runs; else the captured ones.
     """
     capture, recipes = program.capture, program.capture.recipes.recipes
     base = capture.recipes.make()

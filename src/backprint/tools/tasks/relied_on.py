@@ -59,11 +59,12 @@ BESIDE = (
     "backprint.tools.tasks",
     "backprint.values.rounding",
 )
-"""How the names of modules begin that work beside a compiler or a solution."""
+"""How the names of modules begin that work beside a solution."""
 
 
 def own_functions() -> dict[str, Any]:
-    """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
+    """Return name -> code of the functions and methods of the loaded modules of Backprint that work beside a solution,
+    for `check_own`."""
     names = [name for name in sys.modules if name.startswith(BESIDE)]
     codes: dict[str, Any] = {}
     for name in names:
@@ -97,4 +98,5 @@ def check_replaced() -> None:
 
 
 def _same_function(function: Any, original: Any) -> bool:
+    """Whether two functions are the same; getattr makes some methods anew each time, and these are equal."""
     return function is original or function == original

@@ -65,7 +65,8 @@ def make_here(
 def make_apart(
     sample: Path, out: Path, allow: tuple[str, ...], options: Mapping[str, Any], how: Mapping[str, Any]
 ) -> Task:
-    """Write the task of a sample, in a process of the sample's own."""
+    """Write the task of a sample, in a process of the sample's own (`made`); raise ReplayError if that ends early, and
+    UsageError for options that cannot be sent to it."""
     sent = {"out": os.fspath(out.absolute()), "allow": list(allow), "options": dict(options), "how": dict(how)}
     try:
         json.dumps(sent)
@@ -82,7 +83,7 @@ TIMEOUT = 3600.0
 
 
 def made(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Write the task of a sample, in the sample's own process."""
+    """Write the task of a sample, in the sample's own process: what `make_apart` asks for there."""
 
     def make() -> None:
         make_here(task.folder, Path(options["out"]), tuple(options["allow"]), options["options"], **options["how"])
@@ -91,7 +92,7 @@ def made(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[st
 
 
 def added(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Add the parts of a sample to a set, in the sample's own process."""
+    """Add the parts of a sample to a set, in the sample's own process: what `write_set` asks for there."""
     source, by, held_out, most, least, allow = options["how"]
 
     def add() -> None:
@@ -115,7 +116,8 @@ def write_set(
     allow: tuple[str, ...],
     watch: Watch | None,
 ) -> TaskSet:
-    """Write a set below `out`; a set that is there already goes on."""
+    """Write a set below `out`; a set that is there already goes on. Each sample's process writes the state itself, and
+    this one writes only for a sample that failed."""
     if not 0 <= held_out < 1:
         raise UsageError(f"held_out={held_out!r}: a share from 0 to 1")
     samples = sorted(samples_in([source]))
@@ -140,7 +142,7 @@ def write_set(
             if watch is not None:
                 watch(f"{key}: {len(state.rows)} tasks")
             if most is not None and len(state.rows) >= most:
-                break
+                break  # the samples left are not done: with a larger `most` the set goes on
     return TaskSet(out, tuple(state.rows.values()), tuple(state.skipped.items()))
 
 
@@ -196,6 +198,7 @@ class _SetState:
             "name": task.name,
             "hash": key,
             "occurs": count,
+            # The first eight hex digits of the hash are a number that is even over 0 to 1.
             "split": "held out" if int(key[:8], 16) / 16**8 < held_out else "open",
             "steps": len(program.forward.steps) + len(program.backward.steps),
             "places": [name],
@@ -211,7 +214,7 @@ class _SetState:
 
 
 def _read_state(out: Path) -> _SetState:
-    """Return what is known of a set; nothing of a new one."""
+    """Read what is known of a set; nothing of a new one. Raise UsageError for a folder with other files."""
     if not (out / SET).exists():
         if any(out.iterdir()):
             raise UsageError(f"{out} exists and is not a set of tasks: choose another path")

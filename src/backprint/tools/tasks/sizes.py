@@ -62,12 +62,13 @@ def _prime_above(size: int) -> int:
     return next(
         other
         for other in itertools.count(max(size, 1) + 1)
-        if all(other % by for by in range(2, math.isqrt(other) + 1))
+        if all(other % by for by in range(2, math.isqrt(other) + 1))  # nothing divides it
     )
 
 
 def within(symbol: Symbol, size: int) -> int:
-    """Return a size within the range of a symbol."""
+    """Return a size, or the nearest within the range of a symbol. A bound that is no number (`inf`, an expression) is
+    none."""
     low = int(symbol.low) if symbol.low.isdigit() else 0
     high = int(symbol.high) if symbol.high.isdigit() else size
     return max(low, min(size, high))
@@ -119,7 +120,8 @@ SubjectOf = Callable[[Mapping[str, Tensor]], Subject]
 
 
 def other_sizes(program: TaskProgram, subject_of: SubjectOf, seed: int) -> Iterator[Result]:
-    """Yield rows for other sizes, at which a solution must be right; one that refuses them is wrong."""
+    """Yield rows for other sizes, at which a solution must be right; one that refuses them is wrong. All symbols are
+    changed together; where nothing could be compared so, a few of them alone."""
     symbols = program.forward.symbols
     example_sizes = {symbol.name: symbol.hint for symbol in symbols}
     tried = [example_sizes]
@@ -156,6 +158,6 @@ def _at_sizes(program: TaskProgram, sizes: Mapping[str, int], subject_of: Subjec
         yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
         return
     for row, fault in with_inputs(subject, check, values, expected):
-        if "the function raised" in row.verdict:
+        if "the function raised" in row.verdict:  # `not tried: the function raised …`, as `bp.check` has it
             row = replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
         yield row, fault

@@ -78,7 +78,8 @@ class _Solver(Answering):
             os._exit(0)
 
     def do_load(self, draws: bool = False) -> Mapping[str, Any]:
-        """Load the solution's file; it may draw random numbers if its task's program `draws`."""
+        """Load the solution's file; it may draw random numbers if its task's program `draws`. Raise CheatFound if the
+        file changes settings of the process, or replaces functions."""
         self.draws = draws
         self.own = own_functions()
         before = process_state()
@@ -93,7 +94,9 @@ class _Solver(Answering):
     def do_forward(
         self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, fill: bool, hold: str, mode: str
     ) -> Mapping[str, Any]:
-        """Call the solution in one of `GRAD_MODES`; with `again`, in the memory of the call before."""
+        """Call the solution in one of `GRAD_MODES`; with `again`, in the memory of the call before, with `fill`, where
+        new memory has NaN. The results are held under the key `hold`. Answer with them, with the inputs as they are
+        now, and with who shares memory."""
         values = self.read(inputs, again)
         with filled(fill):
             results = self.called(values, wanted, mode=mode)
@@ -111,7 +114,9 @@ class _Solver(Answering):
     def do_backward(
         self, call: int, tangents: Sequence[Any], wanted: Sequence[int], fill: bool, spoil: bool, hold: str
     ) -> Mapping[str, Any]:
-        """Differentiate a forward; the header of a tangent is None where there is none."""
+        """Differentiate the forward of number `call`; the header of a tangent is None where there is none. With
+        `spoil`, its results are zeroed before. `spoiled` answers whether the backward changed what was saved without
+        autograd's notice: another content, the same version."""
         solved = self.calls[call]
         sent = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
         values = [None if header is None else next(sent) for header in tangents]
@@ -138,7 +143,8 @@ class _Solver(Answering):
         return {"results": headers, "tangents": tangents_now, "inputs": inputs_now, "spoiled": spoiled}
 
     def do_calls(self, sets: Sequence[Any], count: int, wanted: Sequence[int], step: bool) -> Mapping[str, Any]:
-        """Call the solution with several sets of inputs, the first `count` of each, and the tangents behind them."""
+        """Call the solution with several sets of inputs, the first `count` of each, and the tangents behind them: a
+        batch that is timed (`tasks/timing`), so nothing is held or looked at in between."""
         answers: list[Any] = []
         for headers in sets:
             values = read_inputs(self.inputs_memory, headers)
@@ -163,7 +169,8 @@ class _Solver(Answering):
     def called(
         self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False, mode: str = "enable_grad"
     ) -> list[Any]:
-        """Return the results of the solution, one or several of them, as a list."""
+        """Call the solution, and return its results, one or several of them, as a list. With `graded`, the caller has
+        set which inputs require grad, and the process is not looked at before and after."""
         assert self.function is not None
         for place in () if graded else wanted:
             values[place].requires_grad_()
@@ -174,7 +181,7 @@ class _Solver(Answering):
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
     def differentiated(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
-        """Return the gradients of the wanted inputs."""
+        """Return the gradients of the wanted inputs; None for each if no result with a tangent requires grad."""
         ends = [
             (result, tangent)
             for result, tangent in zip(solved.results, tangents, strict=False)
@@ -196,8 +203,10 @@ class _Solver(Answering):
     # ---- Tensors
 
     def read(self, headers: Sequence[Any], again: bool) -> list[Tensor]:
-        """Return inputs in new memory, or in that of the last call with such inputs."""
+        """Return inputs in new memory, or, with `again`, in that of the last call with such inputs: what a solution
+        remembers by address is then wrong."""
         values = read_inputs(self.inputs_memory, headers)
+        # Dtypes and shapes; a header's place is shape, strides and start. Into expanded memory nothing can be copied.
         key = repr([[header["dtype"], header["place"][0]] for header in headers])
         known = self.places.get(key)
         if again and known is not None and not any(0 in value.stride() for value in values):
@@ -208,7 +217,7 @@ class _Solver(Answering):
         return list(values)
 
     def hold(self, values: Sequence[Any], key: str) -> None:
-        """Keep results to be looked at again; without a key, don't."""
+        """Keep results to be looked at again (`do_held`), if there is a key and room: `Remote.keep` decides alike."""
         size = sum(value.nbytes for value in values if isinstance(value, Tensor))
         if key and self.budget.takes(size):
             self.held[key] = [detached(value) for value in values]
@@ -227,11 +236,12 @@ class _Solver(Answering):
         if changes := changed_state(before, states):
             raise CheatFound(f"its {direction} changes the process that calls it: {changes}")
         earlier, now = (state[TORCH_RANDOM] for state in (before, process_state()))
-        if earlier != now and self.moved.setdefault(now, earlier) != earlier:  # where the program draws
+        # Where the program draws: a call that seeds leaves one state after several.
+        if earlier != now and self.moved.setdefault(now, earlier) != earlier:
             raise CheatFound(f"its {direction} seeds {TORCH_RANDOM}: from different states it leaves the same")
 
     def check_functions(self) -> None:
-        """Raise CheatFound where the solution has replaced a function that others rely on."""
+        """Raise CheatFound where the solution has replaced a function of RELIED_ON."""
         check_replaced()
 
 
@@ -245,7 +255,8 @@ GRAD_MODES: Mapping[str, Callable[[], contextlib.AbstractContextManager[object]]
 
 @contextlib.contextmanager
 def filled(fill: bool) -> Iterator[None]:
-    """Have torch fill memory that it allocates with NaN, and integers with their largest value, if `fill`."""
+    """Have torch fill memory that it allocates with NaN, and integers with their largest value, if `fill`: what its
+    deterministic mode does. `usage.filled` asks for it from the judge's side."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if fill:
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -268,12 +279,14 @@ def _saved_by(results: Sequence[Any]) -> list[Tensor]:
 
 
 def detached(value: Any) -> Any:
+    """Return a plain tensor without autograd's graph; anything else as it is: of a subclass, `put_results` sends no
+    values."""
     return value.detach() if type(value) in (Tensor, torch.nn.Parameter) else value
 
 
 def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list[int]]:
-    """Return pairs of places that use one memory: of a result and an input, or, negative, of an earlier result or of
-    elements of itself."""
+    """Return pairs of places that use one memory: of a result and an input, or of a result and -1 - the place of an
+    earlier result, or of itself if its elements share memory. `Remote.note_shared` puts them into words."""
     memory = [memory_of(value) for value in inputs]
     seen: list[set[int]] = []
     pairs = []
@@ -288,7 +301,7 @@ def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list
 
 
 def overlaps_itself(value: Any) -> bool:
-    """Whether a result is expanded: several of its elements are one."""
+    """Whether a result is expanded, by a stride of 0: several of its elements are one."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return False
     return any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
@@ -333,7 +346,8 @@ def solution_of_file(path: Path) -> Callable[[], Callable[..., Any]]:
 
 
 def function_of(solution: Any) -> Callable[..., Any]:
-    """Return what to call: of an autograd.Function its `apply`, of another class an instance."""
+    """Return what to call: of an autograd.Function its `apply`, of another class an instance, else the function;
+    AttributeError for what cannot be called."""
     if isinstance(solution, type) and issubclass(solution, torch.autograd.Function):
         apply: Callable[..., Any] = getattr(solution, "apply")  # noqa: B009  # mypy knows no type of it
         return apply
@@ -368,5 +382,5 @@ def _drop_capabilities() -> None:
     """Give up the rights of a superuser, if this process has any: with them it could read the judge's memory."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
-    libc.capset(header, (ctypes.c_uint32 * 6)())
+    libc.capset(header, (ctypes.c_uint32 * 6)())  # effective, permitted and inheritable ones, 64 bits of each: none
     libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS

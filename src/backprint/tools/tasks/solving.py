@@ -76,6 +76,7 @@ class SolutionProcess(TensorChild):
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to all processes below it, if it is there."""
         if self.pid:
             kill([self.pid, *self.below()], number)
 
@@ -146,11 +147,12 @@ class Remote:
         raise SolutionFailed(self.ended)
 
     def forward(self, inputs: Sequence[Tensor], wanted: Sequence[int]) -> tuple[int, list[Tensor], list[bool]]:
-        """Call the solution; return the number of the call, its results, and which of them require grad."""
+        """Call the solution; return the number of the call, its results, and which of them require grad. SolutionFailed
+        if these are not the task's results. Note what it wrote into and shares, and compare with an equal call."""
         self.calls += 1
         values = [value.detach() for value in inputs]
         headers = list(put_inputs(self.process.inputs_memory, values))
-        key = f"{self.calls}" if self.calls > 1 else ""
+        key = f"{self.calls}" if self.calls > 1 else ""  # results of the first call, while it compiles, are not held
         answer = self.ask(
             "forward",
             call=self.calls,
@@ -179,7 +181,8 @@ class Remote:
     def backward(
         self, call: int, tangents: Sequence[Tensor | None], wanted: Sequence[int], inputs: Sequence[Tensor]
     ) -> list[Tensor | None]:
-        """Return the gradients of the wanted inputs."""
+        """Ask for the gradients of the wanted inputs of a call; SolutionFailed if they are no gradients of them. Note
+        whether it wrote into tangents, inputs or what it saved, and compare with an earlier equal call."""
         passed = [tangent for tangent in tangents if tangent is not None]
         self.backwards += 1
         key = f"{self.backwards} backward"
@@ -243,7 +246,7 @@ class Remote:
                 name = names[place] if names is not None and place < len(names) else "an input"
                 kind = value if isinstance(value, UnsentValue) else f"a {type(value).__name__}"
                 raise SolutionFailed(f"{name} is {kind}, and not a tensor")
-            if value is not None and value.layout is not torch.strided:
+            if value is not None and value.layout is not torch.strided:  # [6:]: without `torch.`
                 raise SolutionFailed(f"a result is {str(value.layout)[6:]}, and not dense")
         return values
 
@@ -267,13 +270,13 @@ class Remote:
         self.digests.pop(f"{call}", None)
 
     def keep(self, results: Sequence[Tensor | None], key: str) -> None:
-        """Keep the digests of results that the process holds under a key."""
+        """Keep the digests of results that the process holds under a key: its budget is the same (`_Solver.hold`)."""
         size = sum(value.nbytes for value in results if value is not None)
         if key and self.budget.takes(size):
             self.digests[key] = [_digest_of_result(value) for value in results]
 
     def changed_later(self) -> str:
-        """Look at held results once more; return a text if one is not what it was."""
+        """Ask for the held results once more; return a text if one is not what it was."""
         keys = list(self.digests)
         for first in range(0, len(keys), PIECE):
             wanted = [(key, text) for key in keys[first : first + PIECE] for text in self.digests[key]]
@@ -306,7 +309,7 @@ class _RemoteFunction(torch.autograd.Function):
     def forward(ctx: Any, remote: Remote, *inputs: Tensor) -> Any:
         """Send the inputs, return the results."""
         ctx.set_materialize_grads(False)
-        wanted = [place for place, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
+        wanted = [place for place, needs in enumerate(ctx.needs_input_grad[1:]) if needs]  # the first is `remote`
         ctx.call, results, graded = remote.forward(inputs, wanted)
         ctx.remote, ctx.wanted, ctx.inputs = remote, wanted, [value.detach().clone() for value in inputs]
         ctx.mark_non_differentiable(
@@ -335,13 +338,13 @@ def digest(values: Sequence[Tensor]) -> str:
 
 
 def _digest_of_result(value: Any) -> str:
-    """Return a digest of the elements of a result."""
+    """Return a digest of the elements of a result, without its strides: it is sent as it lies each time."""
     return digest([value.contiguous()]) if isinstance(value, Tensor) else ""
 
 
 def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> float:
     """Return how far two results are apart, relative to the largest value, which is at least `least`, in units of what
-    rounding of their dtype may make; infinite where only one is a number."""
+    rounding of their dtype may make; infinite where only one is there, or their shapes or dtypes differ."""
     if before is None or now is None:
         return 0.0 if before is now else math.inf
     if before.shape != now.shape or before.dtype != now.dtype:

@@ -20,7 +20,7 @@ from backprint.tools.tasks.nouns import Task, TaskPort, TaskWork
 
 
 def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence[str]) -> str:
-    """Return `reference.py`."""
+    """Return `reference.py`. `shown` has the places of the results that `Reference` returns among the forward's."""
     shown = [
         index
         for index, port in enumerate(forward.outputs)
@@ -87,6 +87,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
 
 
 def _at_place(text: str) -> str:
+    """Return the expression of a gradient, from its place as text or `None`."""
     return text if text == "None" else f"gradients[{text}]"
 
 
@@ -127,7 +128,8 @@ def _stride_of(spec: object) -> tuple[int, ...] | None:
 
 
 def _source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:
-    """Return where an input of the backward comes from: tangents, results or inputs of the forward, and the place."""
+    """Return where an input of the backward comes from: tangents, results or inputs of the forward, and the place. That
+    of a tangent is its result's among all of the forward's; `source_text` finds it among those that are shown."""
     if port.role == "tangent":
         names = [other.name if other.role == "output" else "" for other in forward.outputs]
         return "tangents", names.index(port.name)
@@ -205,7 +207,7 @@ VARIANTS = (
 
 
 def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple[str, Port]]) -> str:
-    """Return `inputs.py`."""
+    """Return `inputs.py`; `rules` are (role, port) of the inputs in order, at the captured sizes."""
     rows = [_input_row(port, recipes.get(port.name)) for _, port in rules]
     kinds = [kind for kind in DRAWS if any(row.startswith(f"{kind}(") for row in rows)]
     lines = [
@@ -241,7 +243,8 @@ def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple
 
 
 def _input_row(port: Port, recipe: Recipe | None) -> str:
-    """Return the expression that draws one input."""
+    """Return the expression that draws one input, a call of a function of DRAWS: by its recipe, of a few given values,
+    or, where no rule makes it, from the sample."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     start = f"source, {_show_shape(spec)}, torch.{spec.dtype}"
@@ -259,7 +262,7 @@ MOST_VALUES = 64
 
 
 def number(value: object) -> str:
-    """Return a fact of a recipe as Python."""
+    """Return a fact of a recipe as an expression of Python: repr has no form for NaN and infinities."""
     if isinstance(value, tuple):
         return f"({', '.join(map(number, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
@@ -325,7 +328,7 @@ def solution_text(task: Task) -> str:
 
 
 def arguments(names: Sequence[str]) -> str:
-    """Return arguments on one line, or on lines of their own."""
+    """Return arguments on one line, or, if that is too long, on lines of their own below a `def` in a class."""
     line = ", ".join(names)
     return line if len(line) < 90 else "\n" + "".join(f"        {name},\n" for name in names) + "    "
 
@@ -399,6 +402,7 @@ def _readme_lines(task: Task, forward: Graph) -> Iterator[str]:
 
 
 def rules(task: Task) -> Iterator[str]:
+    """Yield what counts in a task, a point of a list each."""
     sizes = "at these sizes and at others" if task.sized else "at these sizes"
     yield (
         f"- Every result and every gradient is right {sizes}, for inputs that are drawn when a solution is checked. "
@@ -437,13 +441,13 @@ def _work_row(what: str, work: TaskWork) -> str:
 
 
 def _short_operator(target: str) -> str:
-    """Return an operator's name without its namespace."""
+    """Return an operator's name without its namespace and its overload: `aten.mm.default` -> `mm`."""
     parts = target.split(".")
     return parts[1] if len(parts) > 1 else target
 
 
 def line_of(source: object) -> str:
-    """Return the line of the model that a step comes from."""
+    """Return the line of the model that a step comes from: `[MODULE] FILE:LINE  CODE`."""
     module = getattr(source, "module", "")
     text = f"{getattr(source, 'file', '')}:{getattr(source, 'line', '')}  {getattr(source, 'code', '')}"
     return f"[{module}] {text}" if module else text

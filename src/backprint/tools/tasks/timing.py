@@ -60,7 +60,8 @@ was judged: here eager rounds too."""
 def timed_against_eager(
     task: Task, remote: Remote, seed: int, limit: float, allowed: Mapping[str, float]
 ) -> tuple[tuple[SolutionTime, ...], str, str]:
-    """Return the times of a right solution, why there are none, and what was wrong with a timed call."""
+    """Time the forward and the step of a right solution; return the times, why there are none, and what was wrong with
+    a timed call. `allowed` is how far each result was allowed to be off when it was judged."""
     program = remote.program
     with Beside(program, limit) as beside:
         times: list[SolutionTime] = []
@@ -93,10 +94,12 @@ def timed_against_eager(
 
 def _time_of(what: str, rounds: Rounds) -> SolutionTime | None:
     """Return the times of one kind of call; None if carrying tensors hides them."""
+    # Eager's own seconds less those without carrying are what carrying takes.
     ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
     least = RESOLVED * (lower_decile(rounds.seconds[1]) - lower_decile(eager))
     if min(lower_decile(ours), lower_decile(eager)) <= least:
         return None
+    # No less than `least`, because a round without carrying may be below 0, which has no ratio.
     change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
     seconds = lower_decile(ours)
     interval = change.ratio, change.low, change.high
@@ -146,6 +149,7 @@ class _EagerGraphs:
         results = [name for name, _ in program.outputs]
         shown = [keys.index(port.key) for _, port in program.outputs]
         constant = [place for place, name in enumerate(results) if name not in program.tangents]
+        # Where each input of the backward is: in tangents (0), results (1) or inputs (2) of the forward, and its place.
         sources: list[tuple[int, int]] = []
         for port in program.backward.inputs:
             if port.role == "tangent":
@@ -185,6 +189,7 @@ def aliased(values: Sequence[Any], place: int) -> bool:
 
 
 def dense(value: Any) -> Any:
+    """Return a gradient without its sparse layout, as `program.dense` does for the judge."""
     return value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
 
 
@@ -226,7 +231,8 @@ class Batch:
 
 
 class Rounds:
-    """Batches of calls of several processes, in turns: the solution, the reference, and nothing."""
+    """Batches of calls of several processes, in turns: the solution (0), the reference (1), and one that computes
+    nothing (2). `seconds` has those of a call in each round, by process."""
 
     def __init__(
         self,
@@ -240,7 +246,7 @@ class Rounds:
         self.allowed = allowed
         self.seconds: list[list[float]] = [[] for _ in processes]
         self.wanted = [place for place, port in enumerate(program.inputs) if port.name in program.wanted]
-        self.base = list(fresh_values(program, seed + 1000).values())
+        self.base = list(fresh_values(program, seed + 1000).values())  # a draw that no comparison of the judge has
         results = Reference(program)(*self.base)
         self.results = [results[name] for name, _ in program.outputs]
         self.strides = {
@@ -252,12 +258,13 @@ class Rounds:
         self.source = torch.Generator().manual_seed(seed)
         self.chance = random.Random(seed)
         self.count = 1
-        self.schedule = processes[-1].schedule
+        self.schedule = processes[-1].schedule  # of the process that computes nothing: all must have the same
         for process in processes:
             process.stop()
 
     def run(self) -> str:
-        """Run all rounds; return what was wrong with a call, or ''."""
+        """Choose the size of a batch by eager's time, and run all rounds; return what was wrong with a call, or ''.
+        Raise _SeveralThreads for a solution that uses more seconds of processors than its calls took."""
         for process in range(len(self.processes)):
             self.timed(process, self.batch())  # warm
         eager = min(self.timed(1, self.batch())[0] for _ in range(3))
@@ -278,8 +285,8 @@ class Rounds:
         return ""
 
     def batch(self) -> Batch:
-        """Return inputs of several calls, all drawn anew: floats are those of a draw, moved by a share of their size
-        and in another order."""
+        """Return inputs of several calls, all drawn anew: floats with a gradient are those of one draw, each moved by a
+        random share of its size, so that operators still take them; tangents are normal numbers."""
         sets = []
         for _ in range(self.count):
             values = [
@@ -297,7 +304,8 @@ class Rounds:
         return Batch(sets)
 
     def timed(self, place: int, batch: Batch) -> tuple[float, list[Any]]:
-        """Return the seconds of a batch by the clock of this process, and its results."""
+        """Send a batch to the process of this place; return the seconds until its answer, by the clock of this process,
+        and its results. A process that changed how processors are shared out is a CheatFound."""
         process = self.processes[place]
         if any(other.schedule != self.schedule for other in self.processes):
             raise CheatFound("changes the priority or the processors of a process that it is timed beside")
@@ -318,7 +326,8 @@ class Rounds:
         return seconds, process.results_in(answer)
 
     def compared(self, ours: list[Any], eager: list[Any]) -> str:
-        """Return what is wrong with the results of timed calls, or ''."""
+        """Return what is wrong with the results of timed calls, or ''; both lists have those of all calls of a batch,
+        one after the other."""
         if len(ours) != len(eager):
             return f"timed calls return {len(ours)} results, and the reference {len(eager)}"
         names = [name for name, _ in self.program.outputs]
@@ -346,7 +355,8 @@ class Rounds:
 
 
 def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, float], ...]:
-    """Return the seconds of a step of eager and of Inductor, measured as a solution's are."""
+    """Measure a step of eager and of Inductor as a solution's is, in processes; return the seconds of each. Inductor
+    compiles the folder's `reference.py`. Raise BackprintError if its results are wrong."""
     text = INDUCTOR.format(folder=str(folder))
     place = folder / ".inductor.py"
     place.write_text(text)

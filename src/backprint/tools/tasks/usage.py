@@ -56,7 +56,7 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
 
 
 def tangents_of(expected: Expected) -> dict[str, Tensor]:
-    """Return random tangents of the reference's results."""
+    """Draw tangents for the reference's results that can be differentiated, by name; always the same."""
     source = torch.Generator().manual_seed(3)
     own = expected.exact if expected.own is None else expected.own
     return {name: drawn_like(own.outputs[name].detach(), source) for name in own.differentiable}
@@ -69,7 +69,7 @@ def _prefixed(results: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
 
 @contextmanager
 def filled(remote: Remote) -> Iterator[None]:
-    """Have the solution called where memory that was just allocated has NaN in it."""
+    """Have the solution called where memory that was just allocated has NaN in it (`solver.filled`)."""
     remote.fill = True
     try:
         yield
@@ -80,7 +80,8 @@ def filled(remote: Remote) -> Iterator[None]:
 def graded(
     subject: Subject, function: Callable[..., Any], check: str, tangents: Mapping[str, Tensor], expected: Expected
 ) -> Iterator[Result]:
-    """Yield rows for the results and gradients of a way of calling the solution."""
+    """Yield rows for the results and gradients of a way of calling the solution. `check` is `gradient, WAY`; that of
+    the results is `forward, WAY`."""
     other = replace(subject, ours=Program(function, {}, 0))
     forward = run_forward(other.ours, other.call, other.values)
     yield from forward_rows(other, f"{FORWARD}, {check.partition(', ')[2]}", forward, expected, other.values)

@@ -44,7 +44,8 @@ from backprint.values.settings import preserving_random_states
 
 
 def part_of(capture: Capture, part: str) -> Capture:
-    """Return the part that a text names: a module's path, or a cut of `bp.split` and a number, as in `fold@0`."""
+    """Cut out the part that a text names: a module's path, or a cut of `bp.split` and a number, as in `fold@0`. Raise
+    UsageError if there is none, and RefusedError if it is not proven."""
     cut, separator, number = part.rpartition("@")
     if separator and number.isdigit():
         parts = [piece for piece in split(capture, cut).parts if piece.wanted]
@@ -57,6 +58,7 @@ def part_of(capture: Capture, part: str) -> Capture:
         raise UsageError(f"part={part!r}: no step of {capture.name} comes from such a module: {_modules_in(capture)}")
     if len(capture.pairs) > 1:
         raise UsageError(f"{capture.name} has {len(capture.pairs)} Pairs; a part is cut out of a Capture with one")
+    # How `parts.cuts` labels the pieces of `ranges:`.
     (start, stop), label = spans[0], f"steps {spans[0][0]}-{spans[0][1]}"
     if (start, stop) == (0, len(capture.pairs[0].forward.steps)):
         return capture
@@ -67,14 +69,15 @@ def part_of(capture: Capture, part: str) -> Capture:
 
 
 def proven(part: Capture, good: bool, detail: str) -> Capture:
-    """Return a part that is proven; raise RefusedError for another."""
+    """Return a part if it is proven (`good`); raise RefusedError, with the detail, if not."""
     if not good:
         raise RefusedError(f"{part.name} is no proven part of the whole, so it is no task: {detail}")
     return part
 
 
 def _span_of_module(forward: Graph, path: str) -> tuple[int, int] | None:
-    """Return the first and the last step, and one more, that come from a module or from modules in it."""
+    """Return the span of steps that come from a module or from modules in it: the first, and the one after the last.
+    Steps of other modules between them belong to it."""
     numbers = [
         number
         for number, step in enumerate(forward.steps)
@@ -143,6 +146,7 @@ def without_saved_results(forward: Graph) -> Graph:
 
 
 def work(least: Work) -> TaskWork:
+    """Return the least work as a task has it."""
     return TaskWork(least.flops, least.bytes)
 
 
@@ -154,7 +158,8 @@ def subject_of(program: TaskProgram, values: Mapping[str, Tensor], times: float 
 
 
 def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[TaskTolerance, ...], tuple[str, ...]]:
-    """Return how far eager is off, and the results without power; RefusedError says why the reference is none."""
+    """Run the reference; return how far eager is off, and the results without power. RefusedError says why it is no
+    reference: it does not run, does not repeat itself, or moves no output."""
     subject = subject_of(program, values)
     try:
         expected = expected_of(subject, subject.values)
@@ -178,8 +183,9 @@ def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[Tas
         off = difference.error if math.isfinite(difference.error) else 0.0
         allowed = difference.allowed if math.isfinite(difference.allowed) else 0.0
         rows.append(TaskTolerance(f"{what}{label}", off, allowed))
+        # 1e-300: a result of zeros, to which nothing is allowed, must move too
         if any(other is not None and _distance_of(other, exact) > POWER * max(allowed, 1e-300) for other in redrawn):
-            moving += not what
+            moving += not what  # counts outputs alone: `what` is '' for these, and `gradient of ` for gradients
         else:
             powerless.append(f"{what}{label}")
     if not moving:
@@ -191,13 +197,17 @@ def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[Tas
 
 
 SEEDS = (0x51, 0xA7)
+"""The seeds of the redraws by which power is measured."""
+
 POWER = 10.0
+"""A result that moves by so many times its tolerance has power."""
 
 
 def _compared_results(
     program: TaskProgram, expected: Expected, others: Sequence[Expected]
 ) -> dict[tuple[str, str], tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor | None]]]:
-    """Return, for each result and gradient, that in float64, in its dtype, rounded, and on other inputs."""
+    """Return, for each result and gradient, that in float64, in its dtype, rounded otherwise, and, of a list, in
+    float64 on other inputs. Keys are (name, '') of a result and (name, `gradient of `) of a gradient."""
     runs = [expected.exact, expected.own, expected.moved, *(other.exact for other in others)]
     source = torch.Generator().manual_seed(0)
     shapes = {name: expected.exact.outputs[name].detach() for name in expected.exact.differentiable}
@@ -230,7 +240,7 @@ def _distance_of(left: Tensor, right: Tensor) -> float:
 
 
 def _other_dtypes(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """Return further dtypes that the reference takes, with finite results, and returns."""
+    """Return further dtypes in which the reference runs, forward and backward, with finite results of that dtype."""
     kinds = {value.dtype for value in values.values() if is_inexact(value)}
     if len(kinds) != 1 or any(kind.is_complex for kind in kinds):
         return ()
@@ -263,7 +273,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 def write_task(
     capture: Capture, place: Path, name: str, *, overwrite: bool = False, occurs: int = 1, measure: bool = False
 ) -> Task:
-    """Write the task of a Capture to its folder, all or nothing."""
+    """Write the task of a Capture to its folder, all or nothing; RefusedError says why it is no task."""
     _check_place_of_task(place, overwrite)
     program_of(capture)  # before anything is written
     with unfinished_folder(place.parent, place.name) as staging:

@@ -53,7 +53,7 @@ def build_or_break(
 
 
 def build_backend(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
-    """Compile with a backend of torch.compile as its users call it."""
+    """Compile with a backend of torch.compile as its users call it: Dynamo first, and one call, which compiles."""
     own = fx.GraphModule(module, module.graph)  # its code is new, so nothing compiled before is used again
     call = torch.compile(own, backend=backend, fullgraph=True, dynamic=False)
     call(*copies(inputs))

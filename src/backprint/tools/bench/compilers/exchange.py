@@ -33,6 +33,7 @@ Build: TypeAlias = Callable[[fx.GraphModule, list[Tensor]], Callable[..., Sequen
 """A compiler of cores: a function of a graph and its inputs that returns a function of such inputs, one by one."""
 
 Laying: TypeAlias = Callable[[Tensor], Tensor]
+"""Returns an input in the memory that a compiled core takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Core:
     plan: tuple[tuple[str, Any], ...]
     """Where each result comes from: `core` or `input` with a place, or `constant` with the value."""
     structure: Any
+    """How the results are nested in tuples, lists and dictionaries, as pytree has it."""
 
     def pick_inputs(self, values: Sequence[Any]) -> list[Tensor]:
         """Return those of the graph's inputs that the core takes."""
@@ -56,6 +58,7 @@ class Core:
         """Return a function of the graph's `count` inputs that calls a compiled core and returns the graph's results.
         It is the compiled core itself where inputs and results are the same. `laying` lays out some of the core's
         inputs."""
+        # Names in the text: v0 an input of the graph, r[0] a result of the core, c0 a constant, lay0 a Laying.
         names, flat = arguments_of(count), [_result_text(*origin, place) for place, origin in enumerate(self.plan)]
         results = pytree.tree_unflatten(flat, self.structure)
         arguments = [
@@ -80,7 +83,8 @@ class Core:
 
 
 def _result_text(kind: str, value: Any, place: int) -> str:
-    """Return the expression of one result of a graph."""
+    """Return the expression of one result of a graph, in the names that `Core.wrap` gives. A constant that is a tensor
+    is copied, because its caller may write into a result."""
     match kind:
         case "core":
             return f"r[{value}]"
@@ -185,6 +189,7 @@ class Constants(fx.Interpreter):
     UNKNOWN = object()
 
     def run_node(self, n: fx.Node) -> Any:
+        """Run a node of which all inputs are known, unless it draws random numbers."""
         known = all(self.env[node] is not self.UNKNOWN for node in n.all_input_nodes)
         draws = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
         if n.op == "placeholder" or not known or draws:
@@ -220,9 +225,11 @@ def _tuple_text(items: Sequence[str]) -> str:
 def exchanged(
     module: fx.GraphModule, inputs: Sequence[Any], build: Build, more: Mapping[Any, Any] = NONE
 ) -> Callable[..., Any]:
-    """Compile the core of the lowered graph, with contiguous inputs; a compiler that refuses it gets it lowered on.
+    """Compile the core of the lowered graph, with contiguous inputs; a compiler that raises on it gets it once more,
+    lowered to torch's core operators.
 
-    `more` has forms for this compiler in place of the usual ones.
+    `more` has forms for this compiler in place of the usual ones. Draws stay outside: eager makes them before each
+    call. A graph whose draws cannot be taken out, and inputs that are not strided, are refused.
     """
     outside = take_out_draws(module)
     if outside is not None:
@@ -232,6 +239,7 @@ def exchanged(
     refuse_layouts(inputs)
 
     def laid(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        """Compile a core, lowered as little as its compiler takes."""
         try:
             return _build_lowered(core, core_inputs, build, more, False)
         except RefusedError:
@@ -240,7 +248,7 @@ def exchanged(
             try:
                 return _build_lowered(core, core_inputs, build, more, True)
             except Exception:
-                raise error from None
+                raise error from None  # the first error is about the operators that the graph has
 
     return compile_core(module, inputs, laid)
 
@@ -248,7 +256,8 @@ def exchanged(
 def _build_lowered(
     core: fx.GraphModule, core_inputs: list[Tensor], build: Build, more: Mapping[Any, Any], thorough: bool
 ) -> Callable[..., Sequence[Tensor]]:
-    """Return a compiled core. A lowered core may return inputs unchanged, so its own core is taken once more."""
+    """Return a compiled core, lowered to torch's core operators if `thorough`. A lowered core may return inputs
+    unchanged, so its own core is taken once more."""
     lowered = core_of(lower(core, core_inputs, thorough, more), core_inputs)
     if not lowered.computes:
         return lowered.wrap(tuple, len(core_inputs))
@@ -270,7 +279,7 @@ def _contiguous_values(value: Tensor) -> Tensor:
 
 
 def refuse_layouts(inputs: Sequence[Any]) -> None:
-    """Raise for an input that is not strided."""
+    """Raise RefusedError for an input that is quantized or not strided."""
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor) and (value.layout is not torch.strided or value.is_quantized):
             raise RefusedError(
@@ -296,7 +305,7 @@ def result_kinds(core: fx.GraphModule, inputs: Sequence[Tensor]) -> list[tuple[t
 
 
 def refuse_dtypes(what: str, dtypes: Sequence[torch.dtype], known: Sequence[torch.dtype]) -> None:
-    """Raise for a dtype that a compiler's tensors cannot have."""
+    """Raise RefusedError for a dtype that a compiler's tensors cannot have."""
     for dtype in dtypes:
         if dtype not in known:
             raise RefusedError(f"{what} takes no tensor of dtype {dtype}")

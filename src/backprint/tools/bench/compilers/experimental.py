@@ -33,6 +33,7 @@ def method_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Seque
     held = (executorch_program, program)  # the method reads their memory
 
     def called(*values: Tensor) -> Sequence[Tensor]:
+        # `held` is named here so that it lives as long as this function; the method's next call writes into its results
         return [value.clone() for value in method.execute(list(values))] if held else []
 
     return called

@@ -25,7 +25,8 @@ UNCONVERTED = re.compile(r"target=torch\.ops\.([\w.]+)\]")
 
 
 def converted(program: torch.export.ExportedProgram) -> Any:
-    """Return a program as an ONNX model; name the operator that torch.onnx does not convert."""
+    """Return a program as an ONNX model; raise NotImplementedError with the operator that torch.onnx does not
+    convert."""
     try:
         return torch.onnx.export(program, dynamo=True, verbose=False)
     except Exception as error:
@@ -42,7 +43,7 @@ def _session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Seq
     refuse_dtypes("ONNX Runtime", [*(value.dtype for value in inputs), *(dtype for dtype, _ in kinds)], NUMPY)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3
+    options.log_severity_level = 3  # errors only
     with torch.no_grad():
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of each operator of torchvision
         program = converted(exported(core, inputs))
@@ -51,7 +52,7 @@ def _session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Seq
         program.save(path)
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = core_ports(core)
-    port_places = [(port.name, names.index(port.name)) for port in session.get_inputs()]
+    port_places = [(port.name, names.index(port.name)) for port in session.get_inputs()]  # the session's own order
 
     def called(*values: Tensor) -> Sequence[Tensor]:
         results = session.run(None, {name: values[place].numpy() for name, place in port_places})

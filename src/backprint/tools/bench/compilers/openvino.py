@@ -23,7 +23,8 @@ def build_openvino(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..
 def _model_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a compiled model of OpenVINO.
 
-    A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights.
+    A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights: it
+    is reshaped to the sizes of these.
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None: not importable
     import openvino

@@ -81,8 +81,8 @@ OWN = (
 
 
 def compiler_named(text: str) -> Compiler:
-    """Return the compiler of a name: from the table, a torch.compile backend, `inductor:MODE`, or
-    `file.py:function`."""
+    """Return the compiler of a name: from the table, a torch.compile backend, `inductor:MODE`, or `file.py:function`;
+    raise UsageError for a name that is none of these."""
     if text in COMPILERS:
         return COMPILERS[text]
     name, colon, function = text.rpartition(":")
@@ -109,7 +109,7 @@ def torch_backends() -> list[str]:
 
 
 def _inductor_in_mode(text: str, mode: str) -> Compiler:
-    """Return Inductor in one of the modes of torch.compile."""
+    """Return Inductor in one of the modes of torch.compile; UsageError for a mode that it does not have."""
     from backprint._torch.inductor import mode_options
 
     modes = mode_options()
@@ -119,16 +119,18 @@ def _inductor_in_mode(text: str, mode: str) -> Compiler:
 
 
 def own_compiler(text: str, place: str, function: str) -> Compiler:
-    """Return the compiler of a function of the user's own, whose file or module must exist."""
+    """Return the compiler of a function of the user's own (`text` is `PLACE:FUNCTION`). Raise UsageError if its file or
+    module does not exist, or the file's text does not name it; nothing of it is run."""
     known = Path(place).is_file() if place.endswith(".py") else has_module(place)
     if not known or not function.isidentifier():
         what = "file" if place.endswith(".py") else "module"
         why = f"no {what} {place}" if not known else f"{function!r} is no function's name"
         raise UsageError(f"compiler {text!r}: {why}; {OWN}")
     file = Path(place) if place.endswith(".py") else _file_of_module(place)
-    if file is None:
+    if file is None:  # a module without a file of Python: what it has shows when it is imported
         return Compiler(text, text)
     tree = read_tree(file)
+    # `*`: after `from … import *` the text does not tell which names a file has.
     if place.endswith(".py") and not {function, "*"} & (names := _names_of_tree(tree)):
         raise _without_function(text, place, function, sorted(names))
     return Compiler(text, text, takes=_taken_by(tree, function))
@@ -142,7 +144,8 @@ def _file_of_module(name: str) -> Path | None:
 
 
 def _taken_by(tree: ast.Module, name: str) -> str:
-    """Return what a function or a class of a file takes, by its text: nothing of it is run in this process."""
+    """Return what a function or a class of a file takes (GRAPH, PAIR or SOLUTION), by its text: nothing of it is run in
+    this process."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in tree.body:
         match node:
@@ -157,7 +160,7 @@ def _taken_by(tree: ast.Module, name: str) -> str:
 def _is_function_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
     """Whether a class is a torch.autograd.Function by what it inherits from, in its own file."""
     others = {name: other for name, other in classes.items() if other is not node}
-    for base in node.bases:
+    for base in node.bases:  # `torch.autograd.Function` or `Function`, or another class of the file
         name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
         if name == "Function" or (name in others and _is_function_class(others[name], others)):
             return True
@@ -165,7 +168,7 @@ def _is_function_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) 
 
 
 def read_tree(place: Path) -> ast.Module:
-    """Return a Python file as a tree; it is not run."""
+    """Parse a Python file, which is not run; UsageError if it cannot be read."""
     try:
         return ast.parse(place.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
@@ -173,7 +176,7 @@ def read_tree(place: Path) -> ast.Module:
 
 
 def _names_of_tree(tree: ast.Module) -> set[str]:
-    """Return the names that a Python file mentions: a name that it does not mention is not in it."""
+    """Return the names that a Python file defines, imports or uses: any other is no function of it."""
     names = set()
     for node in ast.walk(tree):
         match node:
@@ -185,7 +188,7 @@ def _names_of_tree(tree: ast.Module) -> set[str]:
 
 
 def has_module(name: str) -> bool:
-    """Whether a module can be imported; only the packages that it is in are."""
+    """Whether a module is installed. It is not imported, but the packages that it lies in are."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -193,7 +196,7 @@ def has_module(name: str) -> bool:
 
 
 def check_installed(compiler: Compiler) -> None:
-    """Raise if a package that a compiler needs is missing; nothing of them is imported."""
+    """Raise UsageError if a package that a compiler needs is missing; nothing of it is imported."""
     missing = [package for package in compiler.packages if not has_module(package)]
     if missing:
         raise UsageError(
@@ -218,12 +221,13 @@ def versions_of(compiler: Compiler) -> dict[str, str]:
 
 
 def compiled_by(compiler: Compiler) -> Compile:
-    """Return the function that compiles a graph for its inputs with a compiler."""
+    """Return the function that compiles a graph for its inputs with a compiler; raise UsageError for one of both graphs
+    of a Pair, or one that is not installed."""
     if compiler.takes != GRAPH:
         raise UsageError(f"{compiler.name} is for both graphs of a Pair, and this wants a compiler of one graph; {OWN}")
     check_installed(compiler)
     build = loaded_build(compiler)
-    says = compiler.build == compiler.name and _takes_direction(build)
+    says = compiler.build == compiler.name and _takes_direction(build)  # equal only for the user's (`own_compiler`)
 
     def compiled(module: Any, inputs: Sequence[Any]) -> Any:
         direction = {"direction": direction_of(module)} if says else {}
@@ -241,14 +245,15 @@ def _takes_direction(build: Any) -> bool:
 
 
 def direction_of(module: Any) -> str:
-    """Return `forward` or `backward`: of a GraphModule, a backward is what returns gradients."""
+    """Return `forward` or `backward` for a GraphModule of `to_fx`: what returns gradients is a backward."""
     (output,) = module.graph.find_nodes(op="output")
     backward = any(port.role == "gradient" for port in output.meta.get("ports", ()))
     return BENCH_DIRECTIONS[1] if backward else BENCH_DIRECTIONS[0]
 
 
 def loaded_build(compiler: Compiler) -> Any:
-    """Return the function of a row's `build`."""
+    """Import the module, or run the file, of a compiler's `build`, and return its function; UsageError if there is
+    none."""
     place, _, name = compiler.build.rpartition(":")
     try:
         namespace = runpy.run_path(place) if place.endswith(".py") else vars(importlib.import_module(place))
@@ -269,6 +274,6 @@ def _without_function(compiler: str, place: str, function: str, names: Sequence[
 
 
 def absolute_compiler(text: str) -> str:
-    """Return a compiler with the absolute path of its file."""
+    """Return the name of a compiler with the absolute path of its file, so that other processes find it."""
     place, colon, name = text.rpartition(":")
     return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else text

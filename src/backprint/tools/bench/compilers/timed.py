@@ -33,7 +33,7 @@ READY: set[str] = set()
 
 
 REMARKS: dict[int, tuple[Callable[..., Any], str]] = {}
-"""By its id, a compiled function and a sentence on how it was compiled."""
+"""By its id, a compiled function and a sentence on how it was compiled. It is kept, so that no other gets its id."""
 
 
 def remark(function: Callable[..., Any], text: str) -> None:
@@ -82,7 +82,7 @@ def compile_timed(
 
 
 def compile_to_differentiate(compiler: Compiler, module: fx.GraphModule) -> Callable[..., Any]:
-    """Return a function that differentiates through a backend of torch.compile; it compiles in its first call."""
+    """Return a graph compiled as torch.compile's users have it, forward and backward; it compiles in its first call."""
     if compiler.backend != "inductor":
         return torch.compile(module, backend=compiler.backend)
     from backprint._torch.inductor import mode_options
@@ -91,7 +91,8 @@ def compile_to_differentiate(compiler: Compiler, module: fx.GraphModule) -> Call
 
 
 def prepare(compiled: Callable[..., Any], caches: Path) -> None:
-    """Compile one addition. Its errors are ignored: the graph's own compilation raises them too."""
+    """Compile one addition, so that what a compiler does once in a process is not timed (see the module's docstring).
+    Its errors are ignored: the graph's own compilation raises them too."""
     graph = fx.Graph()
     value = graph.placeholder("value")
     graph.output((graph.call_function(torch.ops.aten.add.Tensor, (value, value)),))
@@ -124,7 +125,7 @@ def forget() -> None:
 
 
 def read_all_settings() -> dict[str, str]:
-    """Return torch's settings as texts."""
+    """Return torch's settings as texts, for `restore_settings`."""
     return {name: str(read()) for name, (read, _) in SETTINGS.items()} | {"grad_mode": str(torch.is_grad_enabled())}
 
 

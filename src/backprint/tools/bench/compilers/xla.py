@@ -25,6 +25,7 @@ LIBRARIES: list[Any] = []
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 NAMED = re.compile(r"ops\.aten\.(\w+)\.(\w*(?:[dD]imname|names)\w*)")
+"""How torchax names such an overload: `ops.aten.sort.dimname`."""
 
 
 def declare_named_overloads() -> None:
@@ -37,13 +38,13 @@ def declare_named_overloads() -> None:
             packet = getattr(torch.ops.aten, operator, None)
             if packet is not None and overload not in packet.overloads():
                 library = torch.library.Library("aten", "FRAGMENT")
-                library.define(f"{operator}.{overload}(Tensor self) -> Tensor")
+                library.define(f"{operator}.{overload}(Tensor self) -> Tensor")  # nobody calls it: the name is enough
                 LIBRARIES.append(library)
 
 
 def build_xla(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with XLA."""
-    return exchanged(module, inputs, jitted, APART)
+    return exchanged(module, inputs, jitted, APART)  # APART: no transposed convolution of groups (module's docstring)
 
 
 def limit_threads() -> None:
