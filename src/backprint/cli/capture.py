@@ -307,7 +307,7 @@ def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
         yield f"{answer['sample']}: {name}, {steps}"
     yield f"engine: {capture.engine}"
     for text in capture.why:
-        yield text if "::" in text.partition(":")[0] else f"not by {text}"
+        yield text if "::" in text.partition(" ")[0] else f"not by {text}"
     for text in capture.breaks:
         yield f"break: {text}"
     if nonfinite := nonfinite_of(answer):

@@ -265,6 +265,14 @@ class Rounds:
     def run(self) -> str:
         """Choose the size of a batch by eager's time, and run all rounds; return what was wrong with a call, or ''.
         Raise _SeveralThreads for a solution that uses more seconds of processors than its calls took."""
+        try:
+            return self.run_rounds()
+        finally:
+            for process in self.processes:
+                process.go_on()
+
+    def run_rounds(self) -> str:
+        """Do what `run` says, and leave all processes stopped."""
         for process in range(len(self.processes)):
             self.timed(process, self.batch())  # warm
         eager = min(self.timed(1, self.batch())[0] for _ in range(3))
@@ -323,6 +331,7 @@ class Rounds:
                 raise _EagerFailed(f"eager raised {error}") from error
             raise
         seconds = time.perf_counter() - began
+        process.stop()  # so that no thread of a solution runs while eager is timed
         return seconds, process.results_in(answer)
 
     def compared(self, ours: list[Any], eager: list[Any]) -> str:
