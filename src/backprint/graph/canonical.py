@@ -96,6 +96,7 @@ def is_effect(step: Step) -> bool:
     """Whether a step does more than compute its result, so that its place among the other effects counts."""
     if step.target in HIGHER:
         return step.target.rpartition(".")[2].startswith(EFFECTFUL_HIGHER)
+    # Flags of operators.txt: `r` draws random numbers, `m` changes an argument; below, `v` may return a view.
     return step.is_guard or is_custom(step.target) or any(flag in "rm" for flag in operators().get(step.target, ""))
 
 
@@ -213,6 +214,7 @@ class _Walk:
 
     def call(self, step: Step, index: int) -> str:
         """Return the call of a step as text, with numbers for the values that it takes."""
+        # `view` of `aten.view.default`; a target such as `assert_shape` has no second part.
         sized = not self.sizes and step.target.split(".")[1:2] != [] and step.target.split(".")[1] in SIZED
         args = [self.value(value, index, sized) for value in step.args]
         kwargs = [f"{key}={self.value(value, index, sized)}" for key, value in step.kwargs]

@@ -185,7 +185,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def names_in(size: Size) -> Iterator[str]:
-    """Yield the symbols of an expression, and the functions."""
+    """Yield all names in an expression: of symbols, and of functions such as `Max`."""
     return (match[0] for match in _NAME.finditer(size)) if isinstance(size, str) else iter(())
 
 
@@ -243,7 +243,8 @@ def at(spec: Spec, sizes: Sizes) -> Spec:
 
 
 def at_example_sizes(graph: Graph) -> Graph:
-    """Return the graph with the sizes it had at capture; without symbols, itself."""
+    """Return the graph with the sizes it had at capture; without symbols, itself. Its ports and steps stay;
+    `at_capture` replaces sizes that are values of the graph by constants, too."""
     if not graph.symbols:
         return graph
     sizes = example_sizes(graph)
@@ -319,7 +320,8 @@ def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
 
 
 def at_capture(graph: Graph) -> Graph:
-    """Return the graph with every size that it takes, computes or returns as a constant; other values stay."""
+    """Return the graph with every size that it takes or computes as a constant, so without these inputs and steps, and
+    without guards on them; other values stay."""
     sizes = example_sizes(graph)
     constants: dict[str, Value] = {}
 
@@ -384,7 +386,7 @@ def permuted(spec: Spec) -> tuple[int, ...] | None:
         return None
     # Of dimensions with equal strides, a larger one is further out: the others have size 1.
     order = sorted(range(len(shape)), key=lambda index: (-int(stride[index]), -int(shape[index])))
-    step = 1
+    step = 1  # the stride that the next dimension further out must have
     for index in reversed(order):
         # The stride of a dimension of size 1 may be any: it is never stepped along.
         if shape[index] != 1 and stride[index] != step:
@@ -519,7 +521,7 @@ def in_general_form(graph: Graph) -> Graph:
 
 
 def _general(step: Step) -> Step:
-    """Return a call of a kernel of attention as a call of the operator that chooses one."""
+    """Return a call of a kernel of attention as a call of the operator that chooses one, by the table GENERAL."""
     target, names = GENERAL[step.target]
     arguments = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
     args = tuple(arguments[name] if name in arguments else USUAL[name] for name in ORDER)

@@ -411,6 +411,7 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
 
 def _custom_operators_called(capture: Capture) -> set[str]:
     """Return the names, `ns::op`, of the custom operators that a Capture calls."""
+    # From `torch.ops.ns.op.default`; another overload stays in the name, `ns::op.overload`.
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
 

@@ -62,6 +62,7 @@ class _Growth:
         rows += [(step, name) for step, name in zip(self.steps, INDEXES, strict=False) if step]
         if rows[0][0] < 0 < rows[-1][0]:  # `i-1`, and not `-1+i`
             rows.reverse()
+        # With its sign, and of `+1i` and `-1i` the sign alone: `+i`, `-i`.
         terms = [f"{number:+}" if not name or abs(number) > 1 else f"{number:+}"[0] for number, name in rows]
         return "".join(f"{term}{name}" for term, (_, name) in zip(terms, rows, strict=True)).removeprefix("+")
 

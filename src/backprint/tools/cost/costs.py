@@ -51,8 +51,9 @@ Formula = Callable[[Step, Specs], int]
 
 
 def flops_of(step: Step, specs: Specs) -> int:
-    """Return the FLOPs of a step where the types of its values are given; 0 if it is no product."""
+    """Return the FLOPs of a step; 0 if it is no product. `specs` has the types of its arguments."""
     space, _, rest = step.target.partition(".")
+    # `mm` of `aten.mm.default`, `flex_attention` of `torch.ops.higher_order.flex_attention`
     name = rest.split(".")[0] if space == "aten" else step.target.removeprefix("torch.ops.higher_order.")
     return min(FLOPS[name](step, specs), MOST_FLOPS) if name in FLOPS else 0
 
@@ -67,7 +68,7 @@ MOST_FLOPS = 2**63 - 1
 
 
 def argument(step: Step, index: int) -> Value:
-    """Return an argument by its position; None if the call has fewer: arguments are checked when calls run."""
+    """Return an argument by its position; None if the call has fewer, because a sample from disk may have any call."""
     return step.args[index] if index < len(step.args) else None
 
 
@@ -88,8 +89,12 @@ def numel_of(value: Value, specs: Specs) -> int:
     return sum(spec.numel for name in refs(value) for spec in tensors_in(specs.get(name)))
 
 
+# Positions of arguments below are those of the operators' schemas: the numbers 6, 7 and 9 of a convolution are
+# `transposed`, `transposed` of its backward, and `groups` of its backward.
+
+
 def product(left: int, right: int) -> Formula:
-    """Return a function for the FLOPs of a matrix product of these arguments."""
+    """Return the formula of a matrix product of the arguments at positions `left` and `right`."""
 
     def cost(step: Step, specs: Specs) -> int:
         a, b = shape(argument(step, left), specs), shape(argument(step, right), specs)
@@ -99,7 +104,8 @@ def product(left: int, right: int) -> Formula:
 
 
 def convolution(step: Step, specs: Specs) -> int:
-    """Count a row of the weight for each output element."""
+    """Return the FLOPs of a convolution: a multiply-add for each element of the output and of a row of the weight; if
+    it is transposed, for each element of the input."""
     weight, spec = shape(argument(step, 1), specs), step.spec
     out = tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
     if argument(step, 6) is True:  # transposed
@@ -108,11 +114,14 @@ def convolution(step: Step, specs: Specs) -> int:
 
 
 def convolution_backward(step: Step, specs: Specs, groups: int = 1) -> int:
-    """Count the FLOPs of the gradients that are computed, the weight's as if there were one group, as torch has it."""
+    """Return the FLOPs of the gradients of the input and of the weight that the output mask, the last argument, asks
+    for. torch counts the weight's as if there were one group; `least_flops` in work.py gives `groups`."""
     gradient, input, weight = (shape(argument(step, place), specs) for place in range(3))
     mask = step.args[-1] if step.args else None
     if not isinstance(mask, List) or not (len(gradient) > 1 and len(input) > 1):
         return 0
+    # The multiply-adds for each pair of an input's and an output's channel: all positions at which the kernel is put,
+    # of all samples, times its size.
     positions = math.prod((input if argument(step, 7) is True else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
     channels = (math.prod(weight[:2]), input[1] * gradient[1] // groups)
     return sum(
@@ -123,13 +132,14 @@ def convolution_backward(step: Step, specs: Specs, groups: int = 1) -> int:
 
 
 def attention(step: Step, specs: Specs) -> int:
-    """Count two matrix products: of queries with keys, and of what they weigh with values."""
+    """Return the FLOPs of two matrix products: of queries with keys, and of the weights that this makes with values."""
     q, k, v = (shape(argument(step, place), specs) for place in range(3))
     return 2 * math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1]) if q and v and len(k) > 1 else 0
 
 
 def attention_backward(step: Step, specs: Specs, query: int = 1) -> int:
-    """Count five matrix products, of which the first is the forward's again."""
+    """Return the FLOPs of five matrix products: three as wide as a query (queries with keys once more, the gradients of
+    both) and two as wide as a value. `query` is the position of the queries, mostly after the incoming gradient."""
     q, k, v = (shape(argument(step, place), specs) for place in range(query, query + 3))
     return 2 * math.prod(q[:-1]) * k[-2] * (3 * q[-1] + 2 * v[-1]) if q and v and len(k) > 1 else 0
 
@@ -176,7 +186,8 @@ for a tuple, and None for what has no memory, such as numbers."""
 
 
 def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
-    """Return the storages of each value of a graph, and the bytes of each storage."""
+    """Return the storages of each value of a graph, and the bytes of each storage. `Lives.follow` makes them in the
+    same way, and follows how long they live."""
     specs = _types_with_items(graph)
     storages_by_value = {port.local: fresh(port.local, port.spec) for port in graph.inputs}
     sizes = dict(pair for port in graph.inputs for pair in sizes_in(port.local, port.spec))
@@ -210,7 +221,7 @@ def _types_with_items(graph: Graph) -> dict[str, Spec]:
 
 
 MOST_ITEMS = 1024
-"""The items of a value whose type is not written."""
+"""The most items that are counted of a value whose type is not written: a sample from disk may name item 10**9."""
 
 
 NEW = "(new)"
@@ -218,7 +229,7 @@ NEW = "(new)"
 
 
 def _storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> Storages:
-    """Return the storages of what a step returns, or NEW."""
+    """Return the storages of what a step returns, `known` ones, or NEW where it makes memory of its own."""
     first = argument(step, 0)
     base = known.get(first.name) if isinstance(first, Ref) else None
     if step.target == "operator.getitem":
@@ -235,21 +246,21 @@ def _storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> S
 
 
 def fresh(name: str, spec: Spec) -> Storages:
-    """Return storages of its own for each tensor of a value."""
+    """Return storages of its own for each tensor of a value, named as `Storages` says."""
     if isinstance(spec, tuple):
         return tuple(fresh(f"{name}[{index}]", part) for index, part in enumerate(spec))
     return name if isinstance(spec, TensorSpec) else None
 
 
 def _spread_over(spec: Spec, base: Storages) -> Storages:
-    """Return the same storage for each tensor of a value."""
+    """Return one storage for all tensors of a value, such as the parts of a `split`."""
     if isinstance(spec, tuple):
         return tuple(_spread_over(part, base) for part in spec)
     return base
 
 
 def each_storage(storages: Storages) -> Iterator[str]:
-    """Yield the storages of a value."""
+    """Yield the names of the storages of a value, those of a tuple one by one."""
     if isinstance(storages, tuple):
         for part in storages:
             yield from each_storage(part)
@@ -269,12 +280,15 @@ def sizes_in(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
 def _sizes_made(
     step: Step, known: Mapping[str, Storages], specs: Specs, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the storages that a step makes, each with its bytes."""
+    """Yield the storages that a step makes, each with its bytes: those of its results, but for WHOLE and UNREDUCED,
+    whose storages are larger than their results. `sizes` are the bytes of the storages before."""
     name, first = operator_name(step.target), argument(step, 0)
     first_spec = specs.get(first.name) if isinstance(first, Ref) else None
     if name in WHOLE and isinstance(first, Ref) and isinstance(first_spec, TensorSpec) and not overlaps(first_spec):
+        # The key "", which no storage has, stands for 0 bytes where the argument has no storage.
         yield step.name, max(sizes.get(key, 0) for key in (*each_storage(known[first.name]), ""))
     elif name in UNREDUCED and isinstance(step.spec, TensorSpec):
+        # The two arguments broadcast: the larger of their sizes in each dimension, from the last on.
         sides = [reversed(shape(argument(step, place), specs)) for place in range(2)]
         elements = math.prod(max(pair) for pair in zip_longest(*sides, fillvalue=1))
         yield step.name, elements * ITEMSIZE[step.spec.dtype]
@@ -309,7 +323,8 @@ def storage_bytes(spec: TensorSpec) -> int:
 
 
 def uses_first(step: Step, specs: Specs) -> bool:
-    """Whether a step returns the memory of its first argument: as a view, unchanged, or updated in place."""
+    """Whether a step returns the memory of its first argument: as a view, unchanged, or updated in place. In
+    `operators.txt` the flag `m` is of operators that change an argument, and `v` of those that may return a view."""
     return is_view(step, specs) or ("m" in operators().get(step.target, "") and updates_first(step.target))
 
 
@@ -327,7 +342,7 @@ def is_view(step: Step, specs: Specs) -> bool:
 
 
 def updates_first(target: str) -> bool:
-    """Whether an operator that changes an argument changes its first: `add_`, and not `add.out`."""
+    """Whether an operator that changes an argument changes its first: `add_` and `__iand__`, and not `add.out`."""
     name = target.split(".")[1] if "." in target else target
     return (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
 
@@ -343,7 +358,7 @@ UNDECLARED = frozenset(["_unsafe_view", "unsafe_split", "unsafe_split_with_sizes
 
 
 def _strides_of(spec: TensorSpec) -> tuple[int | str, ...]:
-    """Return the strides of a tensor, those of a contiguous one too."""
+    """Return the strides of a tensor; a spec without strides is of a contiguous one, for which they are computed."""
     if spec.stride is not None:
         return spec.stride
     sizes = [size if isinstance(size, int) else 1 for size in spec.shape]
@@ -359,7 +374,8 @@ def same_memory(source: TensorSpec, result: TensorSpec) -> bool:
 
 
 def _unconverted(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
-    """Whether a conversion has nothing to convert, and was not asked for a copy."""
+    """Whether a conversion has nothing to convert, and was not asked for a copy: then it returns its argument."""
+    # 99 is behind all arguments, for an operator that has no `copy`.
     copies = dict(step.kwargs).get("copy", argument(step, COPY.get(step.target, 99)))
     alike = (source.dtype, source.device, source.layout) == (result.dtype, result.device, result.layout)
     return alike and copies is not True and same_memory(source, result)
@@ -370,7 +386,8 @@ COPY = {"aten.to.device": 4, "aten.to.dtype": 3, "aten.to.other": 3}
 
 
 def _viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
-    """Whether a tensor can be seen in another shape without a copy: as torch's `computeStride` decides."""
+    """Whether a tensor can be seen in another shape without a copy: as torch's `computeStride` decides. Dimensions that
+    lie one after the other in memory may be joined and split anew, others may not."""
     if not all(isinstance(size, int) for size in (*source.shape, *_strides_of(source), *shape)):
         return True
     if not source.numel:
@@ -378,7 +395,9 @@ def _viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
     dims = [
         (int(size), int(stride)) for size, stride in zip(source.shape, _strides_of(source), strict=True) if size != 1
     ]
-    runs: list[int] = []  # the elements of each run of dimensions that lie one after the other
+    # The sizes of dimensions, with a 0 after each run of those that lie one after the other: a contiguous (2, 3) is
+    # [2, 3, 0], its transpose [3, 0, 2, 0].
+    runs: list[int] = []
     for (size, stride), after in zip_longest(dims, dims[1:]):
         joined = after is not None and stride == after[0] * after[1]
         runs.append(size)
@@ -388,7 +407,8 @@ def _viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
 
 
 def _splits_into(runs: list[int], shape: list[int]) -> bool:
-    """Whether each run of dimensions, up to a 0, is the product of some dimensions of a shape, in order."""
+    """Whether each run of dimensions, up to a 0, has as many elements as the next dimensions of a shape together:
+    [2, 3, 0] splits into [6], and [3, 0, 2, 0] does not."""
     left = list(shape)
     count = 1
     for size in runs:
@@ -419,13 +439,16 @@ SOMETIMES: Mapping[str, Decision] = {
 
 
 def memory_of(spec: Spec) -> int:
-    """Return the bytes of the elements that lie at different places of memory; 0 for what is no strided tensor."""
+    """Return the bytes of the elements that lie at different places of memory, 0 for what is no strided tensor. Unlike
+    `storage_bytes` it leaves out gaps, which no kernel reads; an expanded dimension (stride 0) counts once."""
     if not isinstance(spec, TensorSpec) or spec.layout != "strided":
         return 0
     strides = spec.stride
     if strides is None or not spec.numel or not all(isinstance(number, int) for number in (*spec.shape, *strides)):
         return spec.nbytes
     dims = [(int(size), int(stride)) for size, stride in zip(spec.shape, strides, strict=True) if stride]
+    # No more than there are elements, and than there are places from the first to the last: elements of windows that
+    # overlap (`unfold`) share places.
     apart = math.prod(size for size, _ in dims)
     reach = 1 + sum((size - 1) * stride for size, stride in dims)
     return min(apart, reach) * ITEMSIZE[spec.dtype]
@@ -440,7 +463,8 @@ def values_read(step: Step) -> Iterator[tuple[int | str, str]]:
 
 
 def read_at(step: Step, place: int | str, name: str, specs: Specs) -> int:
-    """Return the bytes that a step reads of an argument."""
+    """Return the bytes that a step reads of the argument at `place`, a position or a keyword: all, but for operators
+    that need only its shape (UNREAD) or some of its elements (PICKED)."""
     operator, spec = operator_name(step.target), specs.get(name)
     most = memory_of(spec)
     if place in UNREAD.get(operator, ()):
@@ -449,7 +473,7 @@ def read_at(step: Step, place: int | str, name: str, specs: Specs) -> int:
         1,
         2,
     ):  # the input is for the weight's gradient, and the reverse
-        mask = step.args[-1]
+        mask = step.args[-1]  # which gradients are computed: of the input, the weight, the bias
         if isinstance(mask, List) and len(mask.items) > 1 and not mask.items[2 - int(place)]:
             return 0
     if place != 0 or operator not in PICKED or not isinstance(spec, TensorSpec):
@@ -480,6 +504,7 @@ UNREAD: Mapping[str, tuple[int, ...]] = {
 """Arguments whose shape alone counts, or that are overwritten, by position."""
 
 BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
+"""Operators of PICKED that read a row of their first argument for each index, not one element."""
 
 PICKED: Mapping[str, int | None] = {
     **dict.fromkeys(
@@ -626,7 +651,7 @@ class MemoryLine:
         return sum(span.bytes for span in self.held)
 
     def holders(self, index: int) -> tuple[LiveSpan, ...]:
-        """Return what lives while a step runs, the largest first."""
+        """Return what lives while the step `index` runs, the largest first."""
         living = (span for span in self.spans if span.first <= index <= span.last)
         return tuple(sorted(living, key=lambda span: -span.bytes))
 
@@ -712,7 +737,7 @@ class Lives:
     values: dict[tuple[int, str], Storages] = field(default_factory=dict)
 
     def follow(self, run: Run) -> None:
-        """Follow the storages of a graph that runs after those before."""
+        """Add the storages of a graph, which runs after those that were followed before, and when each is used."""
         graph, specs = run.graph, _types_with_items(run.graph)
         values = {port.local: self.storages_of_input(run, port) for port in graph.inputs}
         taken = _memory_taken(graph) if self.eager else {}
@@ -722,6 +747,7 @@ class Lives:
             time = run.start + index
             storages = _storages_made(step, values, specs)
             if storages is NEW:
+                # As in `storages_of`. In eager mode a step may take memory of a value before in place of new one.
                 sizes = {key: self.living[key].bytes for key in each_storage(values.get(first_of(step)))}
                 rows = _sizes_made(step, values, specs, sizes)
                 like = LiveSpan("", run.direction, 0, time, time, "temporary", run.pair)
@@ -733,6 +759,7 @@ class Lives:
             for name in (*used(step), step.name):
                 self.use(values[name], time, "temporary")
         if self.eager and run.direction == "backward":
+            # With `Pair.lives` it was seen how long Python keeps the values of a custom Function's backward (`extend`).
             for name, last in _kept_by_nodes(graph, bool(self.pairs[run.pair].lives)).items():
                 if name in values:  # a guard has no memory
                     self.use(values[name], run.start + last, "temporary")
@@ -742,7 +769,8 @@ class Lives:
         self.values.update(((run.pair, name), storages) for name, storages in values.items())
 
     def extend(self, runs: Sequence[Run]) -> None:
-        """Add how long values lived on, as it was seen when the step ran."""
+        """Let values live as long as was seen when the program ran: `Pair.lives` has a value, and the step at which it
+        still lived."""
         times = {(run.pair, step.name): run.start + i for run in runs for i, step in enumerate(run.graph.steps)}
         for index, pair in enumerate(self.pairs):
             for value, last in pair.lives:
@@ -750,7 +778,8 @@ class Lives:
                     self.use(self.values[index, value], times[index, last], "temporary")
 
     def storages_of_input(self, run: Run, port: Port) -> Storages:
-        """Return the storages of an input: those of the result that feeds it, or those that the caller holds."""
+        """Return the storages of an input: those of the result that feeds it, or else those that the caller holds,
+        which are added when the first graph takes them."""
         storages: Storages = None
         if run.direction == "forward":
             storages = self.fed(run.pair, port.name) or self.callers.get(port.name)
@@ -793,7 +822,11 @@ class Lives:
         return next((storages for storages in gradients if storages is not None), None)
 
     def enter_result(self, run: Run, port: Port, storages: Storages) -> None:
-        """Enter a result: the caller holds outputs and gradients to the end, but what passes between Pairs."""
+        """Note a result of a graph, and how long it lives: outputs and gradients to the end, because the caller holds
+        them. What only passes to another Pair, or is added to an earlier gradient, ends with the graph, unless it is a
+        result of the whole Capture, too."""
+        # A link has the Pair and the port that give a value, and the Pair and the name of the port that take it; a
+        # `target` of None is the caller. The gradient of an output that was passed goes back along the same link.
         passed = any(
             (link.source, *link.port) == (run.pair, "output", port.name)
             if port.role == "output"
@@ -808,12 +841,12 @@ class Lives:
         self.results[run.pair, port.role, port.name] = storages
 
     def add(self, sizes: Iterable[tuple[str, int]], like: LiveSpan) -> None:
-        """Add the storages of a value."""
+        """Add storages, given as name and bytes, that otherwise live as `like` does."""
         for label, size in sizes:
             self.living[key_of(like, label)] = replace(like, value=label, bytes=size)
 
     def use(self, storages: Storages, time: int, role: str) -> None:
-        """Note that a value is used at a time, and as what."""
+        """Let the storages of a value live to the step `time` at least, and have the higher of two roles (RANKS)."""
         for key in each_storage(storages):
             span = self.living[key]
             counts = span.role in RANKS and RANKS.index(role) > RANKS.index(span.role)
@@ -822,7 +855,7 @@ class Lives:
 
 
 def key_of(like: LiveSpan, label: str) -> str:
-    """Return the key of a storage among those of a step."""
+    """Return the key of a storage among those of all graphs of a step: names are unique in one graph alone."""
     return f"{like.pair} {like.direction} {label}"
 
 
@@ -857,7 +890,8 @@ def _kept_by_nodes(graph: Graph, seen: bool) -> dict[str, int]:
 
 
 def nodes_of(steps: Sequence[Step]) -> Iterator[list[int]]:
-    """Yield the steps of each node of autograd, as indices. Sums of the gradients of several nodes follow a node."""
+    """Yield the indices of the steps of each node of autograd: steps in a row that have one echo. Sums that autograd
+    makes of the gradients of several nodes may have the echo of the node before, and are left out."""
     node: list[int] = []
     for index, step in enumerate(steps):
         if node and step.echo != steps[node[-1]].echo:
@@ -873,6 +907,7 @@ def _without_sums(node: list[int], steps: Sequence[Step]) -> list[int]:
     """Return the steps of a node without those at its end that add the gradient of another node to what it returns."""
     while len(node) > 1:
         step = steps[node[-1]]
+        # An `add` of a value that the steps of this node neither take nor make is such a sum.
         before = {name for index in node[:-1] for name in (*used(steps[index]), steps[index].name)}
         if step.target != "aten.add.Tensor" or step.kwargs or before.issuperset(used(step)):
             break
@@ -881,8 +916,8 @@ def _without_sums(node: list[int], steps: Sequence[Step]) -> list[int]:
 
 
 def _expressions_of(steps: Sequence[Step]) -> list[set[str]]:
-    """Return the names of the values of each expression of a node. The sum to the shape of an argument that was
-    broadcast is not in the expression: autograd makes it when the formula has ended."""
+    """Return the names of the values of each expression of a node: those that are computed from each other. The sum to
+    the shape of an argument that was broadcast is not in it: autograd makes it when the formula has ended."""
     expressions: list[set[str]] = []
     for step in steps:
         names = {step.name}
@@ -895,7 +930,7 @@ def _expressions_of(steps: Sequence[Step]) -> list[set[str]]:
 
 
 def is_used(name: str, steps: Sequence[Step]) -> bool:
-    """Whether some of these steps computes with a value, and not only views it."""
+    """Whether some of these steps takes a value for more than a view of it."""
     return any(name in used(step) and step.target != "aten.view.default" for step in steps)
 
 
@@ -905,8 +940,12 @@ def is_used(name: str, steps: Sequence[Step]) -> bool:
 
 
 def _memory_taken(graph: Graph) -> dict[str, str]:
-    """Return the storages that a step does not make in eager mode, as it updates a value in place: the name of this
-    value for each, which is named as `storages_of` does."""
+    """Return the storages that the graph has and eager mode does not, because there a step updates a value in place:
+    from the name of the storage (`add_1`, `_foreach_add[2]`) to the name of the value whose memory it is.
+
+    That is so for lists of tensors that optimizers update, for a copy that writes into the last use of a value (WHOLE),
+    and for what leads from an input to the value that is written back into it.
+    """
     steps = {step.name: step for step in graph.steps}
     locals_of_inputs = {port.name: port.local for port in graph.inputs}
     lasts = {name: index for index, step in enumerate(graph.steps) for name in used(step)}
@@ -932,7 +971,8 @@ def _memory_taken(graph: Graph) -> dict[str, str]:
 def _part_written(
     step: Step, steps: Mapping[str, Step], lasts: Mapping[str, int], index: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the value that a step writes into a part of another, if it was computed from this part alone."""
+    """Yield the value that a step writes into a part of another, with the part: `x[0].mul_(2)` is a view, a product and
+    a `select_scatter`, and the product is computed in the memory of the view. Nothing if it was computed otherwise."""
     part = next(refs(argument(step, 1)), "")
     before = first_of(steps[part]) if part in steps else ""
     if lasts.get(part) == index and before in steps and first_of(steps[before]) == first_of(step):
@@ -940,7 +980,8 @@ def _part_written(
 
 
 def _lists_of(step: Step) -> Iterator[tuple[str, str]]:
-    """Yield the storages that a call on lists of tensors makes, each with the value that it is computed from."""
+    """Yield the storages that a call on lists of tensors makes, each with the value that it is computed from. A
+    `_foreach_` returns one list, of its first argument; a `_fused_` one for each argument that is a list."""
     fused = ".".join(step.target.split(".")[1:2]).startswith("_fused_")
     lists = [value.items if isinstance(value, List) else () for value in step.args]
     for position, items in enumerate(lists if fused else lists[:1]):
@@ -970,7 +1011,8 @@ def _updates_back(name: str, local: str, steps: Mapping[str, Step]) -> list[tupl
 
 
 def _item_and_its_value(step: Step, steps: Mapping[str, Step]) -> tuple[str, str]:
-    """Return the storage that a step takes from a tuple, and the value that it was computed from."""
+    """Return the storage that `getitem` steps, one on the other, take from a tuple, such as `_fused_adam_[0][2]`, and
+    the value that it was computed from; '' if that is not known."""
     path: list[int] = []
     while step.target == "operator.getitem":
         path.insert(0, int(str(step.args[1])))
@@ -982,7 +1024,7 @@ def _item_and_its_value(step: Step, steps: Mapping[str, Step]) -> tuple[str, str
 def _with_memory_taken(
     name: str, spec: Spec, storages: Storages, taken: Mapping[str, str], values: Mapping[str, Storages]
 ) -> Storages:
-    """Return the storages of a step's result, where it takes the memory of values before."""
+    """Return the storages of a step's result, with those of values before in place of those that it takes."""
     if isinstance(spec, tuple) and isinstance(storages, tuple):
         items = zip(spec, storages, strict=True)
         return tuple(
@@ -993,7 +1035,8 @@ def _with_memory_taken(
 
 
 def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the bytes that live during each step, and after it."""
+    """Return the bytes that live during each step, and after it. A span counts during its first and its last step, and
+    no more after the last."""
     born, gone = [0] * (end + 1), [0] * (end + 1)
     for span in spans:
         born[span.first] += span.bytes
@@ -1009,7 +1052,7 @@ def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[i
 
 @dataclass(frozen=True, slots=True)
 class _SavedLine:
-    """What one line of the user's program saves for the backward."""
+    """What one line of the user's program saves for the backward: the bytes, and the names of the values."""
 
     line: str
     bytes: int
@@ -1099,6 +1142,7 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...
     lines: dict[str, list[tuple[str, int]]] = {}
     for name in (name for value in saved for name in refs(value)):
         keys = set(each_storage(storages[name])) - counted
+        # An input, or only memory that the caller holds. A view of what is counted already stays, with 0 bytes.
         if name not in steps or (keys and keys <= held):
             continue
         counted |= keys

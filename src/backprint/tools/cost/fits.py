@@ -54,7 +54,8 @@ def needs_of(capture: Capture, optimizer_bytes: int = 0) -> Needs:
 
 
 def need_of(runs: Sequence[Run], line: MemoryLine, optimizer: int) -> _Need:
-    """Return what a step needs whose storages live as a time line says."""
+    """Return what a step needs whose storages live as a time line says: what the caller holds, what lives at the peak,
+    and `optimizer` bytes."""
     steps = [(run, step) for run in runs for step in run.graph.steps]
     lines = {(run.pair, run.direction, step.name): line_of(step) for run, step in steps}
     parts = [Held(span.role, span.bytes) for span in line.held]
@@ -73,7 +74,7 @@ def line_of(step: Step) -> str:
 
 
 def _line_of_span(span: LiveSpan, lines: Mapping[tuple[int, str, str], str]) -> str:
-    """Return the line that made a storage."""
+    """Return the line that made a storage; `split[1]`, of a tuple, is of the step `split`."""
     return lines.get((span.pair, span.direction, span.value.partition("[")[0]), "")
 
 
@@ -87,7 +88,7 @@ def summed(parts: Iterable[Held]) -> list[Held]:
 
 
 def _trained_elements(capture: Capture) -> int:
-    """Return how many elements the parameters have that get gradients."""
+    """Return how many elements the parameters have that get gradients: those for which an optimizer keeps state."""
     elements: dict[str, int] = {}
     for pair in capture.pairs:
         if pair.backward is None:

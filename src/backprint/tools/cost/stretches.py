@@ -84,7 +84,8 @@ def most_common(texts: Iterable[str]) -> str:
 
 
 class StretchGraphs:
-    """Makes graphs of the stretches of one graph."""
+    """Makes graphs of the stretches of one graph. `last_use` has the number of the last step that reads each value, or
+    the number of steps for one that the graph returns."""
 
     def __init__(self, graph: Graph, kept: Iterable[str] = ()) -> None:
         """Make graphs of the stretches of `graph`. Values named in `kept` are outputs of their stretch even if no other

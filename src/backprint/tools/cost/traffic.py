@@ -61,13 +61,15 @@ def sides_of(pair: Pair) -> Iterator[tuple[str, Graph]]:
 
 def _traffic_of_step(step: Step, side: str, sizes: Mapping[str, int]) -> Traffic:
     """Return what a collective sends."""
+    # `all_reduce` of `_c10d_functional.all_reduce.default`; the label of the group is the last argument.
     kind, group = step.target.split(".")[-2], str(step.args[-1])
     size = sizes.get(group, 1)
     return Traffic(kind, group, size, bytes_sent(kind, step, size), side, step.source)
 
 
 def bytes_sent(kind: str, step: Step, size: int) -> float:
-    """Return the bytes that a rank sends in a collective, at least."""
+    """Return the bytes that a rank sends in a collective of `size` ranks, at least: as `Traffic` says, by the bytes of
+    the result. That of an all-gather is the whole; that of a reduce-scatter only a part of it, one of `size`."""
     spec = step.spec
     if not isinstance(spec, TensorSpec):
         return 0.0
@@ -195,7 +197,8 @@ class Clocks:
                 self.pass_on(step)
 
     def send(self, step: Step, traffic: Traffic) -> None:
-        """A collective begins when the program comes to it, or, if `early`, as soon as what it sends is there."""
+        """Put a collective on the link of its group: it begins when the link is free, what it sends is there, and,
+        unless `early`, the program comes to it."""
         ready = max((self.done.get(name, 0.0) for name in used(step)), default=0.0)
         begun = max(ready, self.links.get(traffic.group, 0.0), 0.0 if self.early else self.now)
         seconds = self.rates.seconds_on_wire(traffic)
@@ -204,14 +207,15 @@ class Clocks:
         self.cause[step.name] = traffic
 
     def compute(self, step: Step, seconds: float) -> None:
-        """A step computes when what it takes is there and the device is free."""
+        """Let a step compute for so many seconds, when what it takes is there and the device is free."""
         self.wait_for(used(step))
         self.now += seconds
         self.computing += seconds
         self.done[step.name] = self.now
 
     def pass_on(self, step: Step) -> None:
-        """A view, or a wait for a collective: its result is there when what it takes is."""
+        """Let a view, or a wait for a collective, take no time: its result is there when what it takes is, by the same
+        cause. The program waits only where a step computes with it."""
         names = list(used(step))
         last = max(names, key=lambda name: self.done.get(name, 0.0), default="")
         self.done[step.name] = self.done.get(last, 0.0)
@@ -219,7 +223,7 @@ class Clocks:
             self.cause[step.name] = self.cause[last]
 
     def wait_for(self, names: Iterable[str]) -> None:
-        """Wait until these values are there."""
+        """Advance `now` until these values are there; note the wait if a collective caused it."""
         last = max(names, key=lambda name: self.done.get(name, 0.0), default="")
         ready = self.done.get(last, 0.0)
         if ready > self.now:
@@ -228,7 +232,7 @@ class Clocks:
             self.now = ready
 
     def end(self, graph: Graph, roles: Collection[str] = ()) -> None:
-        """End a graph: its results of these roles, or all, are there."""
+        """Wait until a graph's results of these roles, or all of them, are there."""
         results = zip(graph.outputs, graph.results, strict=True)
         self.wait_for(name for port, value in results if not roles or port.role in roles for name in refs(value))
 

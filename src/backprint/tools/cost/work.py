@@ -61,7 +61,8 @@ def least_step_work(forward: Graph, backward: Graph) -> Work:
 
 
 def graph_flops(graph: Graph) -> int:
-    """Return the least FLOPs of a graph. A branch, or a loop that may end at once, counts none."""
+    """Return the least FLOPs of a graph. A `cond` and a `while_loop` count none: a branch may compute nothing, and a
+    loop may end at once."""
     fixed, total = at_example_sizes(graph), 0
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
     for step in fixed.steps:
@@ -77,12 +78,13 @@ def least_flops(step: Step, specs: Specs) -> int:
     weight gradient of its own, and a query of causal attention meets only the keys up to its own position."""
     name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
     count = flops_of(step, specs)
-    if name == "convolution_backward" and isinstance(groups := argument(step, 9), int):
+    if name == "convolution_backward" and isinstance(groups := argument(step, 9), int):  # the argument `groups`
         return min(convolution_backward(step, specs, max(groups, 1)), count)
     if name in CAUSAL and argument(step, CAUSAL[name]) is True:
-        query = 1 if name.endswith("_backward") else 0
+        query = 1 if name.endswith("_backward") else 0  # a backward takes the incoming gradient first
         queries, keys = (shape(argument(step, place), specs)[-2:-1] for place in (query, query + 1))
         if queries > (0,) and keys > (0,):
+            # The share of all pairs of a query and a key in which the key is not later.
             met = sum(min(position + 1, keys[0]) for position in range(queries[0]))
             return count * met // (queries[0] * keys[0])
     return count
@@ -120,7 +122,7 @@ class _GraphFlow:
 
 
 def _flow_of(graph: Graph) -> _GraphFlow:
-    """Return the GraphFlow of one graph."""
+    """Return the _GraphFlow of one graph."""
     results = tuple(name for result in graph.results for name in refs(result))
     return _flow_with_bases(specs_of(graph), tuple(port.local for port in graph.inputs), graph.steps, results)
 
@@ -128,7 +130,7 @@ def _flow_of(graph: Graph) -> _GraphFlow:
 def _flow_with_bases(
     specs: Mapping[str, Spec], inputs: tuple[str, ...], steps: tuple[Step, ...], results: tuple[str, ...]
 ) -> _GraphFlow:
-    """Return a GraphFlow, after finding the base of each value."""
+    """Return a _GraphFlow, after finding the base of each value."""
     bases: dict[str, str] = {name: name for name in inputs}
     views: set[str] = set()
     for step in steps:
@@ -143,7 +145,7 @@ def _flow_with_bases(
 
 
 def _joined_flow(forward: Graph, backward: Graph) -> _GraphFlow:
-    """Return the GraphFlow of a forward followed by its backward, which reads the saved values.
+    """Return the _GraphFlow of a forward followed by its backward, which reads the saved values.
 
     Names of the backward that the forward has too are replaced by free ones.
     """

@@ -56,7 +56,7 @@ def quoted(text: str) -> str:
 
 
 def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) -> Iterator[str]:
-    """Yield the lines of an open frame, with what is in it."""
+    """Yield the lines of DOT for an open frame, with what is in it. A step is the node `n3`, a folded frame `f3`."""
     indent = "  " * depth
     yield f"{indent}subgraph cluster_{number} {{"
     legend = "" if drawn.scene.neighbors is None else ": the region is dashed, its neighbors are yellow"
@@ -74,7 +74,7 @@ def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) 
 
 
 def _node_line(drawn: DrawnPair, place: int) -> str:
-    """Return the line of a step."""
+    """Return the statement that declares a step."""
     node = drawn.scene.nodes[place]
     spec = show_spec(node.spec) if node.spec is not None else ""
     side = "forward" if node.side == FORWARD else "backward"
@@ -84,7 +84,7 @@ def _node_line(drawn: DrawnPair, place: int) -> str:
 
 
 def _folded_line(drawn: DrawnPair, number: int) -> str:
-    """Return the line of a frame that is not open."""
+    """Return the statement that declares a frame that is not open."""
     cost = drawn.frame_costs[number]
     text = f"{frame_title(drawn, number)}: {steps_text(cost.forward_steps)} forward"
     text += f", {steps_text(cost.backward_steps)} backward, {amount(cost.saved_bytes)} saved"
@@ -92,9 +92,10 @@ def _folded_line(drawn: DrawnPair, number: int) -> str:
 
 
 def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
-    """Yield the lines of the flows between what is seen, each once, with its shape if it is one value.
+    """Yield the edges of the flows between what is seen, each once: with what was measured, or else with the shape of
+    the one value, or how many values there are.
 
-    What goes to or from a turn that is not shown goes to or from the same step of the turn that is.
+    What goes to or from a turn of a loop that is not shown is drawn at the same step of the turn that is.
     """
     places = places_in(drawn.scene, drawn.frames)
     values_of_edge: dict[tuple[int, str, str], dict[int, None]] = {}
@@ -122,14 +123,15 @@ EDGES = {
 
 
 def _seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
-    """Return the name of a step as it is seen: its own, that of the frame that hides it, or that of the same step in
-    the turn of a loop that is shown."""
+    """Return the DOT name of a step as it is seen: its own, that of the folded frame that hides it, or that of the same
+    step in the turn of a loop that is shown."""
     path = [places.of_node[node]]
     while path[-1][0] > 0:
         path.append(places.of_frame[path[-1][0]])
     number = 0
-    for _, place in reversed(path):
+    for _, place in reversed(path):  # from the whole program inwards
         shown = units_shown(drawn, number)
+        # The one turn that is shown stands for all; a turn with fewer units ends with the nearest that it has.
         unit = shown[place] if place < len(shown) else shown[-1]
         if unit >= 0:
             return f"n{unit}"
@@ -140,7 +142,8 @@ def _seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: in
 
 
 def _first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
-    """Return the name of the first unit that is seen in an open frame."""
+    """Return the DOT name of the first unit that is seen in an open frame: for a step that is deeper in another turn
+    than what the shown turn has at its place."""
     while True:
         unit = units_shown(drawn, number)[0]
         if unit >= 0:
@@ -160,10 +163,11 @@ def _nodes_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> Itera
 
 
 def _dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:
-    """Yield the names of ports at the steps that are seen, each with its edge."""
+    """Yield a node `p3_0` and an edge for each port at the steps that are seen."""
     for place, ports in ports_beside(drawn).items():
         for count, port in enumerate(ports if place in seen else ()):
             name, role = f"p{place}_{count}", port.port.role
+            # Above the step, which is where an edge begins: an input of the forward, an output of the backward.
             up = port.enters != (port.side == BACKWARD)
             ends = f"{name} -> n{place}" if up else f"n{place} -> {name}"
             yield f"  {name} [label={quoted(pill_text(port))}, tooltip={quoted(f'{role} {port.port.name}')}, {PORT}];"

@@ -1,8 +1,9 @@
 """Layout: where the units of a frame stand, so that each step of the backward is beside its forward.
 
 A row has steps of the forward at the left, frames in the middle, and steps of the backward at the right. Values of the
-forward flow down, those of the backward up. A flow that passes other units runs in a channel beside the frame.
-`drawn_pair` lays out all frames of a Pair.
+forward flow down, those of the backward up. A flow that passes other units runs in a channel at the side of the frame.
+`drawn_pair` lays out all frames of a Pair. A unit is named by its *place*: its position in `Frame.units`; there a step
+is a number from 0 on, a frame a negative one (`frame_unit`).
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class BridgeLine:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The rows of a frame and the lines between them. Frames of one structure have one Layout."""
+    """The rows of a frame, and its lines: flows of the forward (`left`) and of the backward (`right`), how many slots
+    the channel of each takes, and bridges. Frames of one structure have one Layout."""
 
     rows: tuple[FrameRow, ...]
     left: tuple[FlowLine, ...]
@@ -96,12 +98,15 @@ def _layout_of(
     spec_text: Callable[[int], str],
     bytes_of_value: Callable[[int], int],
 ) -> Layout:
-    """Return the layout of a frame that is no loop."""
+    """Return the layout of a frame that is no loop; `spec_text` and `bytes_of_value` say what stands at the lines of a
+    value."""
     blocks = _blocks_of(frame, flows[BACKWARD], scene)
+    # Blocks, the row in which each begins, rows, the order in each row.
     rows = in_order(_frame_rows(blocks, _starts_of(blocks, flows, frame), frame), flows)
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
     lines, slots = [], []
     for side in (FORWARD, BACKWARD):
+        # The rows that a flow of this side cannot pass in the middle of its lane.
         blocked = {number for number, row in enumerate(rows) if row.frames or (row.right if side else row.left)}
         placed = slots_of(flows[side], row_of, blocked, len(rows), side)
         slots.append(max(placed.values(), default=-1) + 1)
@@ -122,21 +127,23 @@ def _layout_of(
 
 @dataclass(frozen=True, slots=True)
 class _LaneBlock:
-    """What stays together: a frame, or a step of the forward and the steps of the backward beside it."""
+    """What stays together: a frame, or a step of the forward and the steps of the backward beside it; or one step of
+    the backward that has no step of the forward here."""
 
     key: float
     """Blocks stand in the order of their keys."""
     ahead: tuple[int, ...]
-    """The step of the forward, or the frame."""
+    """The place of the step of the forward, or of the frame; empty for a step of the backward alone."""
     levels: tuple[tuple[int, ...], ...]
-    """The steps of the backward, from the one that is computed last down."""
+    """The places of the steps of the backward, a tuple for each row; the last computed are on top, as values of the
+    backward flow up."""
 
     @property
     def height(self) -> int:
         return max(1, len(self.levels))
 
     def needs(self, at: int, units: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Yield how many places it takes in which row and column, if it begins in row `at`."""
+        """Yield (row, column, number of units) for all that it takes if it begins in row `at`."""
         for place in self.ahead:
             yield at, MIDDLE if units[place] < 0 else LEFT, 1
         for offset, level in enumerate(self.levels):
@@ -152,7 +159,7 @@ class _RowOccupancy:
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def has_room(self, block: _LaneBlock, at: int) -> bool:
-        """Whether a block can begin in a row; what is wider than a row stands in one alone."""
+        """Whether a block can begin in row `at`. What is wider than WIDE itself may have a row that is empty."""
         for row, column, count in block.needs(at, self.units):
             here = self.counts[row, column]
             others = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
@@ -161,13 +168,14 @@ class _RowOccupancy:
         return True
 
     def put(self, block: _LaneBlock, at: int, by: int = 1) -> None:
-        """Note a block that begins in a row; with `by=-1` take it away."""
+        """Count a block that begins in row `at`; with `by=-1` take it away again."""
         for row, column, count in block.needs(at, self.units):
             self.counts[row, column] += by * count
 
 
 def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
-    """Return the units of a frame in blocks, in order."""
+    """Return the units of a frame as blocks, in the order of their keys: the place of the forward among the units, and
+    half a place after the last that takes its result for a step of the backward that stands alone."""
     own = {unit: place for place, unit in enumerate(frame.units)}
     ahead = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
     order = {place: count for count, place in enumerate(ahead)}
@@ -175,7 +183,7 @@ def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
     behind: dict[int, list[int]] = {}
     loose: list[int] = []
     for place, unit in enumerate(frame.units):
-        if unit >= scene.forward:
+        if unit >= scene.forward:  # a step of the backward; steps of the forward, and frames, are smaller numbers
             partner = partner_in(unit, forwards, scene.nodes)
             if partner is None:
                 loose.append(place)
@@ -184,6 +192,8 @@ def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
     takers = _takers_of(backward)
     blocks = [_LaneBlock(order[place], (place,), _levels_of(behind.get(place, ()), takers)) for place in ahead]
     keys = {place: block.key for block in blocks for place in (*block.ahead, *sum(block.levels, ()))}
+    # From the last step on, so that those that take a step's result have their keys before it. What nothing here takes
+    # goes to the top, where the backward leaves the frame.
     for place in sorted(loose, key=lambda place: -frame.units[place]):
         near = [keys[taker] for taker in takers.get(place, ()) if taker in keys]
         keys[place] = max(near) + 0.5 if near else -1.0
@@ -192,7 +202,7 @@ def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
 
 
 def _takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return for each unit those that take its values."""
+    """Return for each unit those that take its values; `flows` are pairs (source, target)."""
     takers: dict[int, list[int]] = {}
     for source, target in flows:
         takers.setdefault(source, []).append(target)
@@ -200,7 +210,8 @@ def _takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 def _levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return steps of the backward in levels: each below those that take its result."""
+    """Return the steps of the backward of one block in levels, one for a row: each step below those that take its
+    result, and at most WIDE in a level. `places` are in the order of computation."""
     level: dict[int, int] = {}
     levels: list[list[int]] = []
     for place in reversed(places):
@@ -214,13 +225,14 @@ def _levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tu
 
 
 def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
-    """Return the row in which each block begins: below those from which its forward takes, and those to which its
-    backward gives."""
+    """Return the row in which each block begins: the first with room below the blocks from which its forward takes, and
+    below those to which its backward gives."""
     number = {place: count for count, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))}
     above: list[set[int]] = [set() for _ in blocks]
     for side in (FORWARD, BACKWARD):
         for ends in flows[side]:
             upper, lower = (number.get(place, OUTSIDE) for place in (ends if side == FORWARD else ends[::-1]))
+            # A flow against the order of the blocks is left out: it would be a cycle. It runs in the channel.
             if OUTSIDE < upper < lower:
                 above[lower].add(upper)
     starts: list[int] = []
@@ -241,7 +253,8 @@ def lowered(
     taking: set[int],
     occupancy: _RowOccupancy,
 ) -> list[int]:
-    """Return the rows with what begins without a value, such as a constant, moved down to where it is taken."""
+    """Move blocks that take no value, such as a constant, down to just above the first that takes their result, so that
+    the lines are short. Change `starts` and `occupancy`, and return `starts`."""
     below: list[list[int]] = [[] for _ in blocks]
     for lower, uppers in enumerate(above):
         for upper in uppers:
@@ -259,7 +272,7 @@ def lowered(
 
 
 def _frame_rows(blocks: Sequence[_LaneBlock], starts: Sequence[int], frame: Frame) -> tuple[FrameRow, ...]:
-    """Return the rows of blocks."""
+    """Return the rows of blocks that begin in the rows `starts`; rows in which nothing stands are left out."""
     count = max((start + block.height for start, block in zip(starts, blocks, strict=True)), default=0)
     parts: list[tuple[list[int], list[int], list[int]]] = [([], [], []) for _ in range(count)]
     for start, block in zip(starts, blocks, strict=True):
@@ -271,16 +284,19 @@ def _frame_rows(blocks: Sequence[_LaneBlock], starts: Sequence[int], frame: Fram
 
 
 def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tuple[FrameRow, ...]:
-    """Return rows in which each unit stands, as far as it can, below those from which its forward takes, and to which
-    its backward gives. What comes from outside, or goes there, is first; what no flow reaches is last. Frames follow
-    their forward."""
+    """Return rows in which each unit stands, as far as it can, straight below a unit of a row above: for steps of the
+    forward and frames one whose result it takes, for steps of the backward one that takes its result. What takes from
+    outside, or gives there, is at the gutter; what no flow reaches is the farthest from it."""
     near = _takers_of((target, source) for source, target in flows[FORWARD])
     behind = _takers_of(flows[BACKWARD])
     linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
+    # How far from the gutter each unit stands, to the right: 0 is next to it, steps of the forward are 0, -1, -2, …
     seat = {OUTSIDE: 0.0}
     ordered = []
     for row in rows:
         columns = []
+        # `first` is the seat of the first unit of a column, `way` the direction in which the next ones stand: steps
+        # from the gutter outwards, frames from the left to the right with their middle at the gutter.
         for column, uppers, joined, first, way in (
             (row.left, near, linked[FORWARD], 0.0, -1),
             (row.frames, near, linked[FORWARD], (1 - len(row.frames)) / 2, 1),
@@ -289,6 +305,7 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
             here = {place: first + count for count, place in enumerate(column)}
             wish = {}
             for place in column:
+                # The median of the seats above, the lower one of two; without one the unit keeps its own.
                 seats = sorted(way * seat[upper] for upper in uppers.get(place, ()) if upper in seat)
                 at = seats[(len(seats) - 1) // 2] if seats else here[place]
                 wish[place] = place not in joined, at, not seats
@@ -304,10 +321,13 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
 def slots_of(
     flows: Flows, row_of: Mapping[int, int], blocked: set[int], count: int, side: int
 ) -> dict[tuple[int, int], int]:
-    """Return the slot of the channel in which each flow runs; -1 if nothing stands between its ends.
+    """Return the slot of the channel in which each flow runs; -1 if nothing stands between its ends. `row_of` is by
+    unit, `blocked` are the rows that no flow of this side can pass, `count` is the number of rows.
 
-    Flows from one unit share a slot.
+    Flows from one unit share a slot: its span is from the highest row to the lowest that one of them reaches. Spans are
+    put into the first slot that is free, from the top down.
     """
+    # The rows before and after all others stand for the border where flows enter, and where they leave.
     first, last = (-1, count) if side == FORWARD else (count, -1)
     down = 1 if side == FORWARD else -1
     slots: dict[tuple[int, int], int] = {}
@@ -321,7 +341,7 @@ def slots_of(
         else:
             was = spans.get(source, (low, high))
             spans[source] = (min(low, was[0]), max(high, was[1]))
-    ends: list[int] = []
+    ends: list[int] = []  # the row in which the last span of each slot ends
     slot: dict[int, int] = {}
     for source, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
         free = next((column for column, end in enumerate(ends) if end <= low), len(ends))
@@ -333,7 +353,7 @@ def slots_of(
 # ---- A Pair as it is drawn: its scene, its frames, their layouts and their costs
 
 Ends = tuple[int, int, int, int]
-"""A frame, the kind of a flow in it, and the units from and to which it goes."""
+"""A frame, the kind of a flow in it (FORWARD, BACKWARD, SAVED), and the places from which and to which it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +380,8 @@ class _FrameCost:
 
 @dataclass(frozen=True, slots=True)
 class _SavedBytes:
-    """What a tensor that is saved takes: `own` is 0 where it shares its memory with one before it, or with an input."""
+    """The bytes of a tensor that is saved, and those that it alone keeps alive: `own` is 0 where it shares its memory
+    with one before it, or with an input."""
 
     bridge: SceneBridge
     bytes: int
@@ -398,7 +419,8 @@ def drawn_scene(
     saved: tuple[_SavedBytes, ...] = (),
     marks: Mapping[tuple[int, int], FlowMark] | None = None,
 ) -> DrawnPair:
-    """Return a scene as it is drawn; `marks` are by the step that makes a value and the step that takes it."""
+    """Return a scene as it is drawn, of a Pair or of a pass of a region. `costs` are by node; `marks` are by the step
+    that makes a value and the step that takes it."""
     frames = frames_of(scene)
     own = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
     places = places_in(scene, frames)
@@ -410,8 +432,8 @@ def drawn_scene(
 
 
 def _marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
-    """Return what was measured on flows for each line of each frame: of several flows those with NaN or Inf, else
-    all."""
+    """Return what was measured on flows by the lines that they are drawn as: a flow between two frames is a line in
+    each frame on its way, and a line may have several flows."""
     marks_of_ends: dict[Ends, list[FlowMark]] = {}
     for kind, value, taker in flows_kinds(scene):
         mark = marks.get((value, taker))
@@ -426,7 +448,7 @@ MOST_NAMED = 3
 
 
 def _joined_mark(marks: Sequence[FlowMark]) -> FlowMark:
-    """Return the marks of several flows as one."""
+    """Return the marks of several flows as one: of those with NaN or Inf where there are such, else of all."""
     shown = [mark for mark in marks if mark.is_bad] or marks
     shorts = list(dict.fromkeys(mark.short for mark in shown))
     more = [f"+{len(shorts) - MOST_NAMED}"] if len(shorts) > MOST_NAMED else []
@@ -441,12 +463,13 @@ def _layouts_of(
     bytes_of_value: Callable[[int], int],
     marks: Mapping[Ends, FlowMark],
 ) -> tuple[tuple[Layout, ...], tuple[int, ...]]:
-    """Return the layouts of frames, each different one once, and the number of that of each frame; what was measured on
-    a flow stands at its line."""
+    """Return the layouts of frames, each different one once, and for each frame the number of its layout, -1 of a loop.
+    Where something was measured on a flow, it replaces the shape at its line."""
 
     @cache
     def spec_text(value: int) -> str:
         spec = scene.nodes[value].spec
+        # Strides are left out: there is no room at a line.
         return show_spec(replace(spec, stride=None, offset=0)) if isinstance(spec, TensorSpec) else ""
 
     known: dict[Layout, int] = {}
@@ -472,14 +495,15 @@ def _named_lines(
 
 
 def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
-    """Yield what each saved tensor takes; memory that several share counts for the first."""
+    """Yield the bytes of each saved tensor; memory that several share counts for the first, and that of inputs and
+    constants, which lives anyway, for none."""
     graph = at_example_sizes(forward)
     storages, sizes = storages_of(graph)
     for key in held_storages(graph, storages):
         sizes.pop(key, None)
     names = [step.name for step in forward.steps]
     for bridge in scene.bridges:
-        if bridge.made >= len(scene.nodes):
+        if bridge.made >= len(scene.nodes):  # an input of the forward
             yield _SavedBytes(bridge, bytes_of(bridge.spec), 0)
         else:
             keys = list(each_storage(storages[names[bridge.made]]))
@@ -490,8 +514,9 @@ def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
 def frame_costs(
     scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], own: dict[int, int]
 ) -> tuple[_FrameCost, ...]:
-    """Return what is in each frame."""
-    totals = [[0, 0, 0, 0, 0] for _ in frames]
+    """Return what is in each frame, with all that is in frames of it; `own` are the saved bytes by node."""
+    totals = [[0, 0, 0, 0, 0] for _ in frames]  # the fields of _FrameCost
+    # Inner frames have higher numbers (`numbered`), so they are complete when the one around them adds them.
     for number in range(len(frames) - 1, -1, -1):
         total = totals[number]
         for unit in frames[number].units:

@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 VIEW, GUARD, SAVES, NEIGHBOR = 1, 2, 4, 8
-"""Flags of a step: its result is a view, it is a guard, the backward keeps its result."""
+"""Flags of a step: its result is a view, it is a guard, the backward keeps its result, it is a neighbor of a region."""
 
 
 class Strings:
-    """Texts, each once, by number."""
+    """Texts, each once, by number: the data has numbers, which are shorter. 0 is the empty text."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str) -> int:
-        """Return the number of a text."""
+        """Return the number of a text, which is added if it is new."""
         return self.numbers.setdefault(text, len(self.numbers))
 
     def texts(self) -> list[str]:
@@ -60,8 +60,8 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known of the steps of a scene beside the scene: which make a view, the memory that each takes, the memory
-    time line, and the text around them."""
+    """What the page shows beside a DrawnPair: for each step whether its result is a view and the bytes that it takes,
+    the memory over time (`_memory_data`), and the code around the steps (`_code_data`)."""
 
     views: Sequence[bool]
     memory: Sequence[int]
@@ -70,7 +70,7 @@ class Measured:
 
 
 def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[str, Any]:
-    """Return the data of a scene."""
+    """Return the data of a scene: a *Pair* of `page/README.md`, which says what each field means."""
     sources: dict[Source, int] = {}
     nodes = _node_columns(drawn, measured, strings, sources)
     frames = [_frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
@@ -93,7 +93,8 @@ def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[s
 def _node_columns(
     drawn: DrawnPair, measured: Measured, strings: Strings, sources: dict[Source, int]
 ) -> dict[str, list[Any]]:
-    """Return the steps, a column for each of their fields."""
+    """Return the steps, a column for each of their fields. Lines of the program are added to `sources`, which numbers
+    them."""
     scene, costs, number = drawn.scene, drawn.costs, strings.number
     home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
     saved_nodes = {saved.bridge.made for saved in drawn.saved}
@@ -138,14 +139,14 @@ def _ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
 
 
 def _source_row(source: Source, strings: Strings) -> list[int]:
-    """Return a line of the program."""
+    """Return a line of the program as a row of `sources`."""
     number = strings.number
     file, function, code, module = map(number, (source.file, source.function, source.code, source.module))
     return [file, source.line, function, code, module]
 
 
 def _frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any]:
-    """Return a frame."""
+    """Return a frame as an item of `frames`."""
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
     counts = [cost.forward_steps, cost.backward_steps, cost.saved_bytes, cost.forward_flops, cost.backward_flops]
     return {
@@ -160,7 +161,7 @@ def _frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, An
 
 
 def _layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
-    """Return a layout."""
+    """Return a layout as an item of `layouts`."""
 
     def line(flow: FlowLine) -> list[int]:
         return [flow.source, flow.target, flow.slot, strings.number(flow.spec), flow.count]
@@ -178,7 +179,7 @@ def _layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
 
 
 def page_data(capture: Capture) -> dict[str, Any]:
-    """Return the data of a Capture's page."""
+    """Return the data of a Capture's page, the *Page* of `page/README.md`."""
     return {
         "format": FORMAT,
         "title": capture.name,
@@ -189,7 +190,8 @@ def page_data(capture: Capture) -> dict[str, Any]:
 
 
 def _bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Yield the subgraphs that control flow operators call, such as the branches of `cond`, each as a forward."""
+    """Yield the subgraphs that control flow operators call, such as the branches of `cond`, also within one another:
+    each as a Pair without a backward."""
     for pair in pairs:
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             for name, body in graph.subgraphs if graph is not None else ():
@@ -203,7 +205,7 @@ StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
 
 
 def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> dict[str, Any]:
-    """Return the data of a page with statistics of values."""
+    """Return the data of a page with statistics of values added to its pairs; `data` itself is changed, too."""
     pairs = list(data["pairs"])
     for index, pair in enumerate(capture.pairs):
         ids = _values_by_name(scene_of(pair))
@@ -230,7 +232,7 @@ def _values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
-    """Yield what the page says about the whole Capture."""
+    """Yield what the page says about the whole Capture, as name and text; `page_data` leaves out what has no text."""
     yield "not finite", nonfinite_of(capture.verdict)
     yield "engine", capture.engine
     yield "verdict", verdict_text(capture.verdict)
@@ -282,19 +284,20 @@ def _views_of(pair: Pair) -> list[bool]:
 
 
 def _memory_of_steps(pair: Pair) -> list[int]:
-    """Return for each step the bytes of memory that its result takes."""
+    """Return for each step the bytes of the storages that it allocates: 0 of a view."""
     bytes_at_step = []
     for graph in graphs_of(pair):
         step_of_name: dict[str, int] = {}
         for storage, size in storages_of(graph)[1].items():
-            name = storage.partition("[")[0]
+            name = storage.partition("[")[0]  # `split[1]` is the storage of an item of `split`
             step_of_name[name] = step_of_name.get(name, 0) + size
         bytes_at_step += [step_of_name.get(step.name, 0) for step in graph.steps]
     return bytes_at_step
 
 
 def _memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
-    """Return the memory time line in eager mode."""
+    """Return the memory over the steps of both directions in eager mode, and the span of steps in which each value
+    lives."""
     line = memory_line(pair, eager=True)
     values = _values_by_name(scene)
 
@@ -320,13 +323,13 @@ def _code_data(pair: Pair) -> Mapping[str, Any]:
 
 
 def _head_of(graph: Graph) -> list[str]:
-    """Return the lines of a graph's class before its steps."""
+    """Return the lines of a graph's class before its steps; above the first stands the first comment."""
     lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
-    return lines if graph.steps else lines[:-1]
+    return lines if graph.steps else lines[:-1]  # without steps no comment ends it, and the `return` is the last line
 
 
 def end_of(graph: Graph) -> list[str]:
-    """Return the last line of a graph."""
+    """Return the line after a graph's steps: its `return`."""
     return [f"        return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"]
 
 

@@ -1,7 +1,16 @@
 """A picture: where the boxes, lines and texts of a Pair are, in points. `svg` and `dot` write it.
 
-Frames are stacks of rows around a gutter: the forward stands left of it, the backward right of it, and saved values
-cross it.
+x grows to the right and y down, as in SVG. A frame is a stack of rows around a gutter. Flows of the forward run down,
+those of the backward up, and saved values cross the gutter:
+
+    ┌ frame ────────────────┬─ HEAD
+    │ ║        gutter       │  TOP
+    │ ║ step     │     step │  a row; its "band" is from its top to its bottom
+    │ ║          │          │  GAP
+    │ ║      ┌ frame ┐      │  a row
+    │ ║      └───────┘      │  BOTTOM
+    └───────────────────────┘
+      ║ the channel of the forward: slots, SLOT wide, for flows that pass other units. The backward has one at the right
 """
 
 from __future__ import annotations
@@ -77,13 +86,13 @@ class DrawnBox:
 
     @property
     def middle(self) -> float:
-        """The half of its height."""
+        """The y of the middle of its height."""
         return self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnLine:
-    """A line, as the points between which it runs; `kind` is `forward`, `backward` or `saved`."""
+    """A line, as the points between which it runs; `kind` is `forward`, `backward` or `saved` (a bridge)."""
 
     kind: str
     points: tuple[Point, ...]
@@ -101,24 +110,25 @@ class DrawnLine:
 
 
 def op_name(target: str) -> str:
-    """Return the short name of an operator: `mm` of `aten.mm.default`."""
+    """Return the short name of an operator: `mm` of `aten.mm.default`, `getitem` of `operator.getitem`."""
     parts = target.split(".")
     return parts[1] if len(parts) > 2 else parts[-1]
 
 
 def shortened(text: str, letters: int = LETTERS) -> str:
-    """Return a text in at most so many letters."""
+    """Return a text of at most `letters` letters; `…` stands for what is cut off its end."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
 def step_text(target: str) -> str:
     """Return what stands on a step. A long name keeps its end, which often says `backward`."""
     name = op_name(target)
+    # LETTERS in all: the beginning, `…`, and the last 11, which have room for `_backward`.
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 12]}…{name[-11:]}"
 
 
 def short_name(name: str) -> str:
-    """Return the last part of a port's name: `weight` of `layers.0.weight`."""
+    """Return the last part of a port's name, cut to 18 letters: `weight` of `layers.0.weight`."""
     return shortened(name.rpartition(".")[2] or name, 18)
 
 
@@ -129,12 +139,13 @@ def is_thin(drawn: DrawnPair, node: int) -> bool:
 
 
 def _cell_width(drawn: DrawnPair, node: int) -> float:
-    """Return the width that a step has in its row: steps of one lane have one middle."""
+    """Return the width that a step takes in its row: a narrow step is centered in a LANE, so that the steps of a lane,
+    and the flows between them, have one x."""
     return max(LANE, _node_width(drawn, node))
 
 
 def _node_width(drawn: DrawnPair, node: int) -> float:
-    """Return the width of a step."""
+    """Return the width of a step's box: its text and a margin, and no less than a least width."""
     letters = len(step_text(drawn.scene.nodes[node].target))
     return max(40.0, 12 + SMALL * letters) if is_thin(drawn, node) else max(52.0, 16 + LETTER * letters)
 
@@ -145,11 +156,14 @@ def _node_height(drawn: DrawnPair, node: int) -> float:
 
 
 def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
-    """Return the ports that are drawn at each step: of inputs at the steps that take them, of results at the step that
-    makes them. What is saved is drawn as a bridge, and an input that is saved as itself."""
+    """Return for each step the ports whose names stand beside it: inputs that it takes, and outputs that it makes.
+
+    Saved tensors are bridges and have no names. But where the backward takes an input of the forward that was saved, it
+    has the name of that input.
+    """
     scene = drawn.scene
     entering = {port.value: port for port in scene.ports if port.enters}
-    made_by = scene.made_by()
+    made_by = scene.made_by()  # from a saved input of the backward to the value of the forward
     ports: dict[int, list[ScenePort]] = {}
     for place, node in enumerate(scene.nodes):
         for value in dict.fromkeys(node.inputs):
@@ -157,6 +171,7 @@ def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
             if port is not None:
                 ports.setdefault(place, []).append(port)
     for port in scene.ports:
+        # An output that is a constant (-1), or an input as it is, is made by no step.
         if not port.enters and port.port.role != "saved" and 0 <= port.value < len(scene.nodes):
             ports.setdefault(port.value, []).append(port)
     return ports
@@ -174,7 +189,7 @@ def _pill_width(port: ScenePort) -> float:
 
 
 def folded_texts(drawn: DrawnPair, number: int) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the texts of a frame that is not open: the two lines of its forward, and of its backward."""
+    """Return the texts of a frame that is not open: two lines of its forward half, two of its backward half."""
     cost = drawn.frame_costs[number]
     first = (shortened(frame_title(drawn, number), 34), steps_text(cost.forward_steps))
     return first, ("backward" if cost.backward_steps else "", steps_text(cost.backward_steps))
@@ -186,7 +201,7 @@ def steps_text(count: int) -> str:
 
 
 def contents_of(drawn: DrawnPair) -> str:
-    """Return what a picture shows, in numbers."""
+    """Return what a picture shows, in numbers, such as `12 steps forward, 20 steps backward, …`."""
     if (neighbors := drawn.scene.neighbors) is not None:
         return f"{number_of(drawn.scene.forward - neighbors, 'node')} inside, {number_of(neighbors, 'neighbor')}"
     cost = drawn.frame_costs[0]
@@ -198,7 +213,7 @@ def contents_of(drawn: DrawnPair) -> str:
 
 
 def frame_title(drawn: DrawnPair, number: int) -> str:
-    """Return what stands above a frame."""
+    """Return what stands above a frame: its name, and of a loop how many turns it has, `0…11 × 12`."""
     frame = drawn.frames[number]
     times = f" × {len(frame.units)}" if frame.kind == "loop" else ""
     return shortened(frame.name, 48) + times
@@ -214,14 +229,17 @@ Curve = tuple[Point, Point, Point, Point]
 
 
 def curves_of(line: DrawnLine) -> Iterator[Curve]:
-    """Yield the pieces of a line: straight ones up, down and across, and between them smooth ones, which go on in the
-    direction of their neighbors. A bridge begins and ends across, a flow up or down."""
+    """Yield the pieces of a line as cubic curves: a piece between points with one x or one y is straight, one that runs
+    aslant is an S that leaves and arrives in the direction of its neighbors. Where an aslant piece has no neighbor, a
+    bridge runs across there, a flow up or down."""
     pieces = list(pairwise(line.points))
     for count, (start, end) in enumerate(pieces):
         if _is_straight(start, end):
             yield start, start, end, end
         else:
             middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+            # Whether it is upright at its start, and at its end. A control point straight above or below an end makes
+            # it so; one beside it makes it run across.
             upright = [
                 _is_upright(*pieces[neighbor]) if 0 <= neighbor < len(pieces) else line.kind != "saved"
                 for neighbor in (count - 1, count + 1)
@@ -241,12 +259,12 @@ def _is_upright(start: Point, end: Point) -> bool:
 
 
 def turns(start: Point, corner: Point, end: Point) -> bool:
-    """Whether two straight pieces meet in a corner."""
+    """Whether the pieces `start` to `corner` and `corner` to `end`, the first a straight one, meet in a corner."""
     return _is_straight(corner, end) and _is_upright(start, corner) != _is_upright(corner, end)
 
 
 def point_on(curve: Curve, share: float) -> Point:
-    """Return the point of a curve at a share of its way."""
+    """Return the point of a curve at a share of its way, from 0 at its begin to 1 at its end."""
     rest = 1 - share
     weights = rest**3, 3 * rest * rest * share, 3 * rest * share * share, share**3
     x, y = (sum(weight * point[axis] for weight, point in zip(weights, curve, strict=True)) for axis in (0, 1))
@@ -269,12 +287,13 @@ def path_of(line: DrawnLine) -> str:
 
 
 def _point_text(point: Point) -> str:
-    """Return a point as SVG has it."""
+    """Return a point as a path of SVG has it: `12.0 34.5`."""
     return f"{point[0]:.1f} {point[1]:.1f}"
 
 
 def towards(start: Point, end: Point) -> str:
-    """Return the point at which a corner begins: on the way from it to another, and no farther than half of it."""
+    """Return, as text of a path, the point at which the rounding of the corner `start` begins: ROUND away towards
+    `end`, and at most half the way, because another corner may be at `end`."""
     length = math.dist(start, end)
     share = min(ROUND, length / 2) / length if length else 0.0
     return _point_text((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))
@@ -291,28 +310,30 @@ CORNER = 10.0
 
 
 def _port_x(box: DrawnBox, side: str) -> float:
-    """Return where the flows of a side enter and leave a box: in the middle of the lane."""
+    """Return the x at which the flows of a side enter and leave a box: the middle of the lane beside its gutter."""
     aside = (GUTTER + LANE) / 2
     return box.gutter - aside if side == "forward" else box.gutter + aside
 
 
 @dataclass(frozen=True, slots=True)
 class _LineEnd:
-    """Where a flow begins or ends, the edge of the row there, and whether it is the lower one."""
+    """Where a flow begins or ends, the y of its row's edge there, and whether the flow is below that edge."""
 
     at: Point
     edge: float
     is_below: bool
 
     def turn(self, slot: int) -> float:
-        """Return how high a flow runs to its slot."""
+        """Return the y at which a flow runs across to its slot. Four slots in turn have four heights, so that flows
+        that turn beside one row do not cover one another; more do not fit into GAP."""
         away = NEAR + STEP * (slot % 4)
         return self.edge + away if self.is_below else self.edge - away
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Makes the lines in an open frame, whose units are `placed`, in rows from and to the `bands` of each unit."""
+    """Makes the lines in the open frame `box`. `placed` has the box of each unit, by its place in the frame, and
+    `bands` the top and the bottom of its row."""
 
     drawn: DrawnPair
     box: DrawnBox
@@ -321,13 +342,18 @@ class Lines:
     layout: Layout
 
     def flow(self, side: str, line: FlowLine) -> DrawnLine:
-        """Return a flow: down on the forward's side, up on the backward's."""
+        """Return a flow: down on the forward's side, up on the backward's. With a slot it goes around other units:
+
+        down from `start` to `out`, across to `x` of the channel, down to `back`, across, and down to `end`.
+        """
         down = side == "forward"
         start = self.end_of(line.source, side, leaves_below=down, leaves=True)
         end = self.end_of(line.target, side, leaves_below=down, leaves=False)
         inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
         number = frame_unit(self.box.unit)
         mark = self.drawn.marks.get((number, int(not down), line.source, line.target))
+        # The mark of a line to the border stands in the frame around this one, where the line goes on. Lines that meet
+        # at the border of a region may be one line there, so each of them has its own mark inside, too.
         border = (
             mark.short if mark and self.drawn.frames[number].kind == "region" and self.is_shared(side, line) else ""
         )
@@ -342,28 +368,30 @@ class Lines:
         return DrawnLine(side, points, text, line.count, ends=ends, mark=mark)
 
     def is_shared(self, side: str, line: FlowLine) -> bool:
-        """Whether several lines enter the frame, or leave it, where this one does."""
+        """Whether other lines also enter the frame, or leave it, where this one does: at the one point for a side."""
         lines = self.layout.left if side == "forward" else self.layout.right
         ends = [(other.source == OUTSIDE, other.target == OUTSIDE) for other in lines]
         return ends.count((line.source == OUTSIDE, line.target == OUTSIDE)) > 1
 
     def bend(self, side: str, start: _LineEnd, end: _LineEnd) -> tuple[Point, Point]:
-        """Return the ends of the part of a flow that may run aslant: next to the row that is not in the main lane. Rows
-        that it passes may have steps of the other side."""
+        """Return the ends of the part of a flow without a slot that may run aslant. The rows between have no units on
+        this side, so it may go straight through them in the lane beside the gutter, and is aslant only in the GAP next
+        to the end that is not in that lane."""
         (x, first), (to, last) = (start.at[0], start.edge), (end.at[0], end.edge)
         down = GAP if last > first else -GAP
         if abs(last - first) <= GAP or x == to:
             return (x, first), (to, last)
-        if to == _port_x(self.box, side):
+        if to == _port_x(self.box, side):  # it ends in the lane: aslant at its start
             return (x, first), (to, first + down)
         return (x, last - down), (to, last)
 
     def ends(self, place: int) -> bool:
-        """Whether a flow ends at a unit."""
+        """Whether a flow to a unit ends with an arrow there. It goes on at the border and in an open frame."""
         return place != OUTSIDE and not self.placed[place].is_open
 
     def channel(self, side: str, top: float, bottom: float, slot: int) -> float:
-        """Return where a slot of the channel runs: beside the outermost of the units that it passes."""
+        """Return the x of a slot of the channel between two heights: outside of all units, with the names of their
+        ports, in the rows that it passes."""
         beside = (place for place, (first, last) in self.bands.items() if first < bottom and last > top)
         passed = [self.placed[place] for place in beside]
         if side == "forward":
@@ -373,7 +401,9 @@ class Lines:
         return max(max(ends, default=self.box.gutter), _port_x(self.box, side)) + (slot + 1) * SLOT
 
     def end_of(self, place: int, side: str, leaves_below: bool, leaves: bool) -> _LineEnd:
-        """Return where a flow begins or ends."""
+        """Return where a flow begins (`leaves`) or ends at a unit, or at the border for OUTSIDE. It leaves a unit at
+        the bottom if `leaves_below`, and reaches one at the top; on the backward's side the other way round."""
+        # At the border `below` is right as well: what enters the frame at its top runs below that edge.
         below = leaves_below == leaves
         if place == OUTSIDE:
             x, box = _port_x(self.box, side), self.box
@@ -383,7 +413,8 @@ class Lines:
         return _LineEnd((x, box.bottom), bottom, True) if below else _LineEnd((x, box.y), top, False)
 
     def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
-        """Yield what is saved. The bytes of a step's value stand once, where the first line of it begins."""
+        """Yield the bridges. The bytes of a step's value stand once, at the first bridge from it. One from outside,
+        or from an open frame, has no text: its bytes stand at the step that makes the value."""
         labeled: set[int] = set()
         for line in lines:
             begins = line.source != OUTSIDE and line.source not in labeled and not self.placed[line.source].is_open
@@ -392,13 +423,14 @@ class Lines:
             yield self.bridge(line, amount(line.bytes) if line.bytes and begins else "")
 
     def bridge(self, line: BridgeLine, text: str) -> DrawnLine:
-        """Return what is saved between two units, or from or to the outside."""
+        """Return a bridge between two units, or from or to the outside."""
         before = self.leaving(line.source)
         after = self.arriving(line.target, before[-1][1])
         return DrawnLine("saved", _without_repeats((*before, *after)), text, line.count, line.bytes)
 
     def leaving(self, place: int) -> tuple[Point, ...]:
-        """Return how a bridge leaves a unit, up to the gutter: below its row, where other units are in the way."""
+        """Return the points of a bridge from a unit to the gutter. A step that has nothing between it and the gutter is
+        left at its right side; else the bridge runs below the row. A frame is left at the bottom of its own gutter."""
         gutter = self.box.gutter
         if place == OUTSIDE:
             return (gutter, self.box.y), (gutter, self.box.y + HEAD)
@@ -410,7 +442,8 @@ class Lines:
         return self.around(box.x + box.width - CORNER, box.bottom, bottom + BUS, gutter - GUTTER / 2)
 
     def arriving(self, place: int, height: float) -> tuple[Point, ...]:
-        """Return how a bridge that comes from a height reaches a unit, from the gutter on."""
+        """Return the points of a bridge from the gutter to a unit, the mirror of `leaving`; one that comes from a
+        `height` above the row reaches a step from above, else from below."""
         gutter = self.box.gutter
         if place == OUTSIDE:
             return (gutter, self.box.bottom - BOTTOM), (gutter, self.box.bottom)
@@ -423,11 +456,12 @@ class Lines:
         return self.around(box.x + CORNER, end, run, gutter + GUTTER / 2)[::-1]
 
     def around(self, x: float, y: float, run: float, to: float) -> tuple[Point, ...]:
-        """Return the way from a unit to the space beside its row, and there to the gutter."""
+        """Return the way from a unit at `x` and `y` up or down to the height `run`, between two rows, and there across
+        to the x `to`."""
         return ((x, y), (x, run)) if x == to else ((x, y), (x, run), (to, run))
 
     def is_clear(self, place: int) -> bool:
-        """Whether nothing stands between a step and the gutter."""
+        """Whether nothing of its row stands between a step and the gutter."""
         box, gutter = self.placed[place], self.box.gutter
         low, high = sorted((box.x + box.width / 2, gutter))
         row = (other for unit, other in self.placed.items() if self.bands[unit] == self.bands[place] and unit != place)
@@ -448,9 +482,10 @@ def _folded_bridge(drawn: DrawnPair, number: int, box: DrawnBox) -> Iterator[Dra
 
 
 def _through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) -> Iterator[DrawnLine]:
-    """Yield the lines between the border of a loop and the turn of it that is shown: where flows go on in the turn."""
+    """Yield the lines between the border of a loop (`box`) and the turn of it that is shown (`inner`): where flows go
+    on in the turn. A loop has no Layout of its own that would have them."""
     if inner.unit >= 0 or drawn.layout_of_frame[frame_unit(inner.unit)] < 0:
-        return
+        return  # a turn that is itself a loop has no Layout to read them from
     layout = drawn.layouts[drawn.layout_of_frame[frame_unit(inner.unit)]]
     for kind, lines in (("forward", layout.left), ("backward", layout.right), ("saved", layout.bridges)):
         x = box.gutter if kind == "saved" else _port_x(inner, kind)
@@ -473,7 +508,7 @@ SHARES = (0.5, 0.35, 0.65, 0.22, 0.78, 0.1, 0.9)
 """Where along a line there may be a place for its text; the first that is free."""
 
 BAND = 40.0
-"""The height of the bands in which taken places are looked up."""
+"""The height of the strips of the picture in which taken places are looked up (not the bands of rows in Lines)."""
 
 Area = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -481,7 +516,7 @@ Area = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class LineLabel:
-    """The text of a line, at its left end, and half of its height."""
+    """The text of a line; `x` is its left end, `y` the half of its height."""
 
     line: DrawnLine
     x: float
@@ -490,7 +525,7 @@ class LineLabel:
 
 @dataclass(frozen=True, slots=True)
 class _TakenPlaces:
-    """What labels must not cover."""
+    """What labels must not cover. Only areas in the same BAND are compared, as a picture has thousands."""
 
     bands: dict[int, list[Area]] = field(default_factory=dict)
 
@@ -500,7 +535,7 @@ class _TakenPlaces:
             self.bands.setdefault(band, []).append(area)
 
     def has(self, area: Area) -> bool:
-        """Whether some of an area is taken."""
+        """Whether a part of an area is taken; touching is not."""
         left, top, right, bottom = area
         near = (area_in_band for band in self.bands_of(area) for area_in_band in self.bands.get(band, ()))
         return any(
@@ -509,12 +544,12 @@ class _TakenPlaces:
         )
 
     def bands_of(self, area: Area) -> range:
-        """Return the bands that an area touches."""
+        """Return the numbers of the BANDs that an area touches."""
         return range(int(area[1] // BAND), int(area[3] // BAND) + 1)
 
 
 def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
-    """Yield the texts of lines at their places. NaN and Inf choose first, then what is saved."""
+    """Yield the texts of lines for which there is a free place. Lines with NaN or Inf choose first, then bridges."""
     taken_places = _TakenPlaces()
     for area in boxes_and_titles(picture):
         taken_places.add(area)
@@ -528,7 +563,8 @@ def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
 
 
 def boxes_and_titles(picture: PairPicture) -> Iterator[Area]:
-    """Yield the areas of boxes, of the ports beside them, and of the titles of open frames."""
+    """Yield the areas that labels must not cover: steps, the names of ports, the titles of open frames, and the two
+    halves of folded frames, between which their bridge may have its text."""
     for box in picture.boxes:
         if box.is_open:
             letters = len(frame_title(picture.drawn, frame_unit(box.unit)))
@@ -543,13 +579,14 @@ def boxes_and_titles(picture: PairPicture) -> Iterator[Area]:
 
 
 def area_of(label: LineLabel) -> Area:
-    """Return the area of a label."""
+    """Return the area that a label covers."""
     half = TALL / 2
     return label.x, label.y - half, label.x + TINY * len(label.line.text), label.y + half
 
 
 def _places_for(line: DrawnLine) -> Iterator[LineLabel]:
-    """Yield the places for the text of a line, the best first: on a bridge, and at either side of a flow."""
+    """Yield the places for the text of a line, the best first: centered on a bridge, and at either side of a flow,
+    along the longest piece."""
     wide = TINY * len(line.text)
     longest = max(curves_of(line), key=lambda curve: abs(curve[3][0] - curve[0][0]) + abs(curve[3][1] - curve[0][1]))
     for share in SHARES:
@@ -571,10 +608,10 @@ WIDEST = 1400.0
 
 
 def opened_frames(drawn: DrawnPair, most: int = READABLE, widest: float = math.inf) -> frozenset[int]:
-    """Return the frames to open, outer ones first, while what is seen is no more than `most`, and no wider than
-    `widest`; of a loop its first turn."""
+    """Return the frames to open: the whole program always, and inside it outer frames first, each unless more than
+    `most` units would be seen or the picture would be wider than `widest`."""
     opened: set[int] = set()
-    seen = 1
+    seen = 1  # units that are seen; a frame that opens is no longer one of them: `- 1` below
     waiting = deque([0])
     builder = _PictureBuilder(drawn, frozenset())
     while waiting:
@@ -589,7 +626,7 @@ def opened_frames(drawn: DrawnPair, most: int = READABLE, widest: float = math.i
 
 
 def units_shown(drawn: DrawnPair, number: int) -> tuple[int, ...]:
-    """Return the units that are seen in an open frame: of a loop one turn."""
+    """Return the units that are seen in an open frame: of a loop its first turn."""
     frame = drawn.frames[number]
     return frame.units[:1] if frame.kind == "loop" else frame.units
 
@@ -609,7 +646,7 @@ class PairPicture:
 
 
 def picture_of(drawn: DrawnPair, opened: Collection[int]) -> PairPicture:
-    """Return the picture of a Pair in which some frames are open."""
+    """Return the picture of a Pair in which the frames `opened` are open, and all others folded."""
     builder = _PictureBuilder(drawn, frozenset(opened))
     extent = builder.extent_of(frame_unit(0))
     builder.place(frame_unit(0), PAD + extent.left, PAD)
@@ -631,20 +668,23 @@ class _Extent:
 
 
 def _around_gutter(frames: Sequence[_Extent]) -> tuple[float, float]:
-    """Return how far frames side by side reach to both sides of the gutter. It runs between two of them, or through the
-    gutter of one: what is saved passes them there. Of these places it is the one nearest to the middle."""
+    """Return how far frames side by side reach to the left and to the right of the gutter around them. That one runs
+    where bridges can pass: in line with the gutter of a frame, or between two frames, and of these places at the one
+    nearest to the middle."""
     total = sum(frame.width + ACROSS for frame in frames) - ACROSS
     places, at = [], 0.0
     for frame in frames:
         places += [at + frame.left, at + frame.width + ACROSS / 2]
         at += frame.width + ACROSS
+    # The last place is behind the last frame, not between two.
     left = min(places[:-1], key=lambda place: abs(place - total / 2))
     return left, total - left
 
 
 @dataclass(slots=True)
 class _PictureBuilder:
-    """Places the boxes and lines of a picture. It is mutable: boxes are added frame by frame."""
+    """Places the boxes and lines of a picture, which `place` appends to `boxes` and `lines`. `extents` is a cache of
+    `extent_of`, by unit."""
 
     drawn: DrawnPair
     opened: frozenset[int]
@@ -659,8 +699,9 @@ class _PictureBuilder:
     # ---- Sizes
 
     def width_with(self, opened: Collection[int]) -> float:
-        """Return how wide the picture is in which these frames are open."""
+        """Set which frames are open, and return how wide the picture is then."""
         self.opened = frozenset(opened)
+        # The extents of steps (units from 0 on) hold for any choice; those of frames do not.
         self.extents = {unit: extent for unit, extent in self.extents.items() if unit >= 0}
         return self.extent_of(frame_unit(0)).width + 2 * PAD
 
@@ -671,7 +712,8 @@ class _PictureBuilder:
         return self.extents[unit]
 
     def extent_of_node(self, node: int) -> _Extent:
-        """Return the extent of a step with its ports."""
+        """Return the extent of a step with the names of its ports, measured from the gutter: a step of the forward
+        reaches only to the left of it, one of the backward only to the right."""
         pills = [_pill_width(port) for port in self.ports.get(node, ())]
         width = GUTTER / 2 + _cell_width(self.drawn, node) + (max(pills) + 4 if pills else 0)
         height = max(_node_height(self.drawn, node), len(pills) * (PILL + 2))
@@ -679,13 +721,15 @@ class _PictureBuilder:
         return _Extent(width if left else 0, 0 if left else width, height)
 
     def extent_of_frame(self, number: int) -> _Extent:
-        """Return the extent of a frame, open or not."""
+        """Return the extent of a frame: folded, a loop that shows a turn, or its rows. A title that is wider than the
+        content widens both sides."""
         half = GUTTER / 2
         if number not in self.opened:
             names = folded_texts(self.drawn, number)
             left, right = (half + max(48.0, 16 + LETTER * max(map(len, side))) for side in names)
             return _Extent(left, right, FOLDED)
         title = 16 + LETTER * len(frame_title(self.drawn, number))
+        # Beside the title of the outermost frame stands what the picture shows.
         title += 0 if number else 10 + SMALL * len(contents_of(self.drawn))
         if self.drawn.layout_of_frame[number] < 0:
             inner = self.extent_of(units_shown(self.drawn, number)[0])
@@ -696,20 +740,24 @@ class _PictureBuilder:
         return _Extent(left + wide / 2, right + wide / 2, height + HEAD)
 
     def extent_of_rows(self, number: int) -> tuple[float, float, float]:
-        """Return how far the rows of a frame reach, with their channels, and their height."""
+        """Return how far the rows of a frame reach to the left and to the right, with their channels, and their
+        height."""
         layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
         left = right = GUTTER / 2
-        height = TOP + BOTTOM - GAP
+        height = TOP + BOTTOM - GAP  # one GAP less than there are rows
         for row in layout.rows:
             ours = self.extent_of_row(row, units)
             left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
         return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, max(height, TOP)
 
     def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> _Extent:
-        """Return the extent of a row."""
+        """Return the extent of a row, which has frames or steps, as `place_row` puts them. Each step's extent begins at
+        the middle of the gutter, so half of the gutter is taken off it."""
         frames = [self.extent_of(units[place]) for place in row.frames]
         left, right = _around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
         nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
+        # One ACROSS for each step is between it and what is nearer to the gutter: nothing is for the first of a row
+        # without frames.
         left += sum(box.left - GUTTER / 2 + ACROSS for box in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
         right += sum(box.right - GUTTER / 2 + ACROSS for box in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
         heights = [box.height for box in (*frames, *nodes[0], *nodes[1])]
@@ -718,7 +766,8 @@ class _PictureBuilder:
     # ---- Places
 
     def place(self, unit: int, gutter: float, top: float, depth: int = 0) -> DrawnBox:
-        """Put a unit down, and all that is in it; `depth` frames are around it."""
+        """Add the boxes and lines of a unit, and of all that is in it, and return its box. `gutter` is the x of its
+        gutter's middle, `top` its y; `depth` frames are around it."""
         extent = self.extent_of(unit)
         if unit >= 0:
             return self.place_node(unit, gutter, top)
@@ -729,7 +778,7 @@ class _PictureBuilder:
         self.boxes.append(box)
         if not is_open:
             self.lines += _folded_bridge(self.drawn, number, box)
-        elif self.drawn.layout_of_frame[number] < 0:
+        elif self.drawn.layout_of_frame[number] < 0:  # a loop
             inner = self.place(units_shown(self.drawn, number)[0], gutter, top + HEAD, depth + 1)
             self.lines += _through_loop(self.drawn, number, box, inner)
         else:
@@ -737,7 +786,7 @@ class _PictureBuilder:
         return box
 
     def place_node(self, node: int, gutter: float, top: float) -> DrawnBox:
-        """Put a step down, with the names of its ports at its outer side."""
+        """Add the box of a step, centered in its lane, with the names of its ports away from the gutter."""
         width, height = _node_width(self.drawn, node), _node_height(self.drawn, node)
         left = self.drawn.scene.nodes[node].side == FORWARD
         aside = GUTTER / 2 + (_cell_width(self.drawn, node) - width) / 2
@@ -752,7 +801,7 @@ class _PictureBuilder:
         return box
 
     def place_rows(self, number: int, box: DrawnBox) -> None:
-        """Put down the rows of an open frame, and its lines."""
+        """Add the boxes of an open frame's rows, from the top down, and then its lines."""
         layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
         placed: dict[int, DrawnBox] = {}
         bands: dict[int, tuple[float, float]] = {}
@@ -770,15 +819,18 @@ class _PictureBuilder:
     def place_row(
         self, row: FrameRow, units: Sequence[int], gutter: float, top: float, depth: int
     ) -> dict[int, DrawnBox]:
-        """Put down the units of a row, from the gutter outwards."""
+        """Add the boxes of a row: frames side by side, and steps from the gutter outwards. Return them by their places
+        in the frame."""
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]
         left, right = gutter - GUTTER / 2, gutter + GUTTER / 2
         at = gutter - _around_gutter(frames)[0] if frames else gutter
+        # A row has frames or steps, never both (`_RowOccupancy.has_room`), so steps begin at the gutter.
         for place, extent in zip(row.frames, frames, strict=True):
             placed[place] = self.place(units[place], at + extent.left, top, depth)
             at += extent.width + ACROSS
         for place in row.left:
+            # A step stands half a gutter away from the gutter that it is given.
             placed[place] = self.place(units[place], left + GUTTER / 2, top)
             left -= self.extent_of(units[place]).left - GUTTER / 2 + ACROSS
         for place in row.right:

@@ -26,6 +26,7 @@ from backprint.tools.cost.costs import each_storage, storages_of, updates_first
 FORWARD, BACKWARD = 0, 1
 
 NO_VALUE = -1
+"""In place of a value: of an output that is a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,12 @@ class Scene:
 
 
 def scene_of(pair: Pair) -> Scene:
-    """Return the scene of a Pair."""
+    """Return the scene of a Pair.
+
+    Graphs name values by text; here they become numbers. A step in place is the maker of all values in the memory that
+    it writes: those that read them later take from it. Such changes are in `writers`, while `makers` keeps who made a
+    value first, which is what an echo means.
+    """
     graphs = [pair.forward] if pair.backward is None else [pair.forward, pair.backward]
     total = sum(len(graph.steps) for graph in graphs)
     ports: list[ScenePort] = []
@@ -107,7 +113,7 @@ def scene_of(pair: Pair) -> Scene:
         values = {port.local: entered + place for place, port in enumerate(graph.inputs)}
         ports += [ScenePort(side, True, port, entered + place) for place, port in enumerate(graph.inputs)]
         entered += len(graph.inputs)
-        writers = dict(values)  # of the values, as steps that follow read them
+        writers = dict(values)  # who wrote each value last
         makers.append(values)
         last.append(writers)
         memory = shared_memory(graph)
@@ -117,6 +123,7 @@ def scene_of(pair: Pair) -> Scene:
             if not step.is_guard:
                 values[step.name] = writers[step.name] = place
             for name in _updated_names(step):
+                # Only of values that exist already: a view that is made later is its own step's.
                 writers |= {other: place for other in memory[name] if other in writers}
     for side, graph in enumerate(graphs):
         ports += _ports_out(side, graph, last[side])
@@ -125,12 +132,12 @@ def scene_of(pair: Pair) -> Scene:
 
 
 def _updated_names(step: Step) -> list[str]:
-    """Return the names of the values that a step writes into: none of a step in functional form."""
+    """Return the names of the values that a step writes into, which its first argument has: none of most steps."""
     return _refs_in(step.args[0]) if step.args and updates_first(step.target) else []
 
 
 def _refs_in(value: Value) -> list[str]:
-    """Return the names of a value, or of a list of values."""
+    """Return the names that an argument refers to, itself or as the items of a list."""
     items = value.items if isinstance(value, List) else (value,)
     return [item.name for item in items if isinstance(item, Ref)]
 
@@ -149,7 +156,8 @@ def shared_memory(graph: Graph) -> dict[str, list[str]]:
 
 
 def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[str, int]) -> SceneNode:
-    """Return a step as a node."""
+    """Return a step as a node. `values` are the numbers of the values that it may take, by name; `forward` those of the
+    forward, which its echo names."""
     taken_values: list[int] = []
     named = [f"{key}={template(value, values, taken_values)}" for key, value in step.kwargs]
     arguments = ", ".join([*(template(value, values, taken_values) for value in step.args), *named])
@@ -171,7 +179,7 @@ def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[s
 
 
 def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> str:
-    """Return an argument as text in which `{3}` is the fourth value of `taken`, to which its values are added."""
+    """Return an argument as text in which `{3}` is the fourth of `arguments`, to which its values are appended."""
     match value:
         case Ref(name):
             arguments.append(values[name])
@@ -186,17 +194,19 @@ def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> s
         case Dict(items):
             parts = (f"{template(k, values, arguments)}: {template(v, values, arguments)}" for k, v in items)
             return "{" + ", ".join(parts) + "}"
-    return show(value).replace("{", "\\x7b")  # only strings have braces, and braces mark values
+    # Only strings have braces here; an escape keeps them from being read as the mark of a value.
+    return show(value).replace("{", "\\x7b")
 
 
 def _ports_out(side: int, graph: Graph, values: Mapping[str, int]) -> Iterator[ScenePort]:
-    """Yield the ports on the way out of a graph."""
+    """Yield the outputs of a graph, each with the first value that it returns; `values` are numbers by name."""
     for port, result in zip(graph.outputs, graph.results, strict=True):
         yield ScenePort(side, False, port, next((values[name] for name in refs(result)), NO_VALUE))
 
 
 def _bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
-    """Yield what the forward saves and the backward takes."""
+    """Yield what the forward saves and the backward takes: saved ports of one name. `known` has the numbers of values
+    by name, for each direction."""
     forward, backward = pair.forward, pair.backward
     node_of_saved = {
         port.name: next((known[FORWARD][name] for name in refs(result)), NO_VALUE)
@@ -209,7 +219,7 @@ def _bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[Scen
 
 
 def bytes_of(spec: Spec) -> int:
-    """Return the bytes of a tensor, or of those of a tuple."""
+    """Return the bytes of a tensor, or of all tensors of a tuple; 0 for what is no tensor."""
     match spec:
         case TensorSpec():
             return spec.nbytes
@@ -230,8 +240,7 @@ LINE = 3
 """Steps in a row that one line of the program must have to be a frame."""
 
 MANY = 6
-"""A step with more steps of the backward beside it than this is a frame with them."""
-
+"""A step that has more steps of the backward beside it than this becomes a frame, together with them."""
 
 ALIKE = 0.75
 """The share of its steps that a call next to a loop must have in common with it to be one of its turns."""
@@ -239,7 +248,7 @@ ALIKE = 0.75
 
 @dataclass(slots=True)
 class Box:
-    """A frame while it is made."""
+    """A frame while it is made, which the functions below change. Its units are boxes, and steps by their numbers."""
 
     name: str
     kind: str
@@ -271,12 +280,16 @@ class Frame:
 
 
 def frame_unit(number: int) -> int:
-    """Return a frame's number as a unit, and a unit of a frame as its number."""
+    """Return a frame's number as a unit, or a unit that is a frame as its number: it is its own inverse. Frame 0 is the
+    unit -1."""
     return -number - 1
 
 
 def frames_of(scene: Scene) -> tuple[Frame, ...]:
-    """Return the frames of a scene; the first is the whole program."""
+    """Return the frames of a scene; the first is the whole program.
+
+    Only the forward is put into frames, folded and cut; then the backward is put beside it.
+    """
     root = _calls_in(scene)
     for box in _inner_first(root):
         _fold_box(box, scene.nodes)
@@ -307,8 +320,8 @@ def _calls_in(scene: Scene) -> Box:
     A step that makes something for the backward alone may run late: it stands in the last call of its module.
     """
     root = Box(scene.name, "program")
-    stack = [("", root)]
-    last: dict[tuple[str, ...], Box] = {}
+    stack = [("", root)]  # the calls around the step before, the outermost first
+    last: dict[tuple[str, ...], Box] = {}  # the last call of each path
     late = _for_backward_alone(scene)
     for place, node in enumerate(scene.nodes[: scene.forward]):
         module = node.source.module if node.source is not None else ""
@@ -316,6 +329,7 @@ def _calls_in(scene: Scene) -> Box:
         if place in late and path in last:
             last[path].units.append(place)
             continue
+        # Leave the calls that this step is not in, then enter those that are missing.
         depth = 0
         while depth < min(len(path), len(stack) - 1) and stack[depth + 1][0] == path[depth]:
             depth += 1
@@ -330,7 +344,8 @@ def _calls_in(scene: Scene) -> Box:
 
 
 def _for_backward_alone(scene: Scene) -> set[int]:
-    """Return the steps of the forward whose results no step of the forward needs but such steps, and no output."""
+    """Return the steps of the forward that no output needs, directly or through other steps, but saved ones: they are
+    computed for the backward alone."""
     needed = {port.value for port in scene.ports if not port.enters and port.port.role != "saved"}
     only_backward: set[int] = set()
     for place in range(scene.forward - 1, -1, -1):
@@ -345,7 +360,7 @@ def _for_backward_alone(scene: Scene) -> set[int]:
 
 
 def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
-    """Replace units that repeat by loops."""
+    """Replace the units of a box that repeat by loops, also in the turns of those loops."""
     if len(box.units) < 2:
         return
     steps = _steps_of_units(box.units, nodes)
@@ -360,7 +375,8 @@ def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
 
 
 def _steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Steps:
-    """Return units as what repeats in them."""
+    """Return units as `loops_of` wants them: equal tokens for units that may be one unit of two turns, and the units
+    from which each takes values."""
     inside = [list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in units]
     place = {node: count for count, nodes_of_unit in enumerate(inside) for node in nodes_of_unit}
     numbers: dict[Any, int] = {}
@@ -369,12 +385,14 @@ def _steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> S
         tokens.append(numbers.setdefault(_token_of_unit(unit, inside[count], nodes), len(numbers)))
         arguments = [place.get(value, -1) for node in inside[count] for value in nodes[node].inputs]
         uses.append([argument for argument in arguments if argument != count])
+        # A turn begins rather at a module's call than at steps between calls: at the first of calls in a row.
         borders.append(isinstance(unit, Box) and not (count and isinstance(units[count - 1], Box)))
     return Steps(tokens, uses, borders, [len(nodes_of_unit) for nodes_of_unit in inside])
 
 
 def _token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneNode]) -> Any:
-    """Return what two turns have in common of a unit: of a box its name without numbers and all its steps."""
+    """Return what is equal for units that may be one unit of two turns: of a step its token, of a box its name without
+    numbers, the tokens of all its steps, and which of them takes from which (-1 from outside)."""
     if isinstance(unit, int):
         return nodes[unit].token
     order = {node: count for count, node in enumerate(inside)}
@@ -383,7 +401,7 @@ def _token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[Scene
 
 
 def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
-    """Yield units with those that repeat in loops."""
+    """Yield units, with a loop in place of those that repeat. A step that only one turn has (`odd`) stands in it."""
     for node in repeats:
         if isinstance(node, int):
             yield units[node]
@@ -395,8 +413,8 @@ def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> It
 
 
 def _joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
-    """Return units in which a loop of calls has also those next to it that are nearly the same: a first layer may
-    compute what the others take from it."""
+    """Return units in which a loop of calls has also the calls next to it that are nearly the same. A first layer may
+    have steps that the others lack, such as a mask that all take from it."""
     joined: list[Box | int] = []
     for unit in units:
         before = joined[-1] if joined else None
@@ -410,7 +428,8 @@ def _joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> lis
 
 
 def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
-    """Whether two boxes are calls of modules whose names differ in a number, and most steps are equal."""
+    """Whether two boxes are calls of modules named by a number, such as `0` and `1` of `layers`, and most of their
+    steps are equal."""
     if isinstance(left, int) or isinstance(right, int) or {left.kind, right.kind} != {"module"}:
         return False
     if not left.name.isdigit() or not right.name.isdigit():
@@ -420,7 +439,8 @@ def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) ->
 
 
 def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
-    """Return a loop; a turn that is one box is that box."""
+    """Return a loop of turns. A turn that is one box is that box, and the loop is named by the first and the last of
+    them, `0…11`; else each turn gets a box around it."""
     boxes: list[Box | int] = []
     for count, turn in enumerate(turns):
         alone = turn[0]
@@ -433,7 +453,7 @@ def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
 
 
 def _cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
-    """Cut a long box into lines of the program, and then into groups."""
+    """Cut a box of more than LONG units into lines of the program; what still has twice as many into groups of LONG."""
     if box.kind == "loop":
         return
     if len(box.units) > LONG:
@@ -444,7 +464,7 @@ def _cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
 
 
 def _units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Iterator[Box | int]:
-    """Yield units, with those that stand in a row and come from one line in a box."""
+    """Yield units, with a box around LINE and more steps in a row that come from one line of the program."""
 
     def line(unit: Box | int) -> tuple[str, int, str] | None:
         source = nodes[unit].source if isinstance(unit, int) else None
@@ -460,7 +480,7 @@ def _units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> It
 
 
 def _title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> str:
-    """Return the names of the first and the last step of some units."""
+    """Return the title of a group of units, the names of its first and its last step: `add … relu_3`."""
     first, last = (list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in (chunk[0], chunk[-1]))
     return f"{nodes[first[0]].name} … {nodes[last[-1]].name}"
 
@@ -469,8 +489,8 @@ def _title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> s
 
 
 def _put_beside(root: Box, scene: Scene) -> None:
-    """Put each step of the backward into the box of the step of the forward that its echo names; into that of a step
-    whose result it takes where the echo names none."""
+    """Add each step of the backward to the box of the step of the forward that its echo names. Without one it goes to
+    the box of a step whose result it takes, the last argument first, or else to the whole program."""
     home: dict[int, Box] = {}
     for box in _inner_first(root):
         home |= {unit: box for unit in box.units if isinstance(unit, int)}
@@ -483,13 +503,14 @@ def _put_beside(root: Box, scene: Scene) -> None:
 
 
 def partner_in(place: int, own: set[int], nodes: Sequence[SceneNode]) -> int | None:
-    """Return the step of the forward beside which a step of the backward stands: in the same box; None if there is
-    none."""
+    """Return the step of the forward beside which a step of the backward stands: the first of its partners that is in
+    `own`, the forward's steps of its box; None if there is none."""
     return next((partner for partner in nodes[place].partners if partner in own), None)
 
 
 def _gather_box(box: Box, scene: Scene) -> None:
-    """Make boxes of steps that have many steps of the backward beside them, if there are others in the box."""
+    """Replace each step of the forward with more than MANY steps of the backward beside it by a box of them all, unless
+    little else is in the box."""
     if box.kind == "loop":
         return
     own = {unit for unit in box.units if isinstance(unit, int) and unit < scene.forward}
@@ -497,6 +518,8 @@ def _gather_box(box: Box, scene: Scene) -> None:
     for unit in box.units:
         if isinstance(unit, int) and unit >= scene.forward:
             groups.setdefault(partner_in(unit, own, scene.nodes), []).append(unit)
+    # The steps of the forward, the boxes, and the groups of the backward: with fewer than three there is nothing from
+    # which a new box would set them apart.
     if len(groups) + len(box.units) - sum(map(len, groups.values())) < 3:
         return
     for first, group in groups.items():
@@ -510,7 +533,8 @@ def _gather_box(box: Box, scene: Scene) -> None:
 
 
 def _merge_box(box: Box) -> None:
-    """Let a box that has nothing but another box take its place."""
+    """Replace a box's units by those of the only box in it, as long as there is only one, and join their names: a
+    module `mlp` with nothing but the module `0` becomes `mlp.0`. The program, a region and a loop keep their kind."""
     while len(box.units) == 1 and isinstance(only := box.units[0], Box) and box.kind != "loop":
         if box.kind == "program":
             if only.kind != "module":
@@ -526,7 +550,7 @@ def _merge_box(box: Box) -> None:
 
 
 def numbered(root: Box) -> list[Frame]:
-    """Return the boxes as frames, outer ones first."""
+    """Return the boxes as frames, outer ones first: a frame's number is higher than that of the one around it."""
     numbers = {id(root): 0}
     order, parents = [root], [-1]
     for box in order:
@@ -586,7 +610,8 @@ def places_in(scene: Scene, frames: Sequence[Frame]) -> Places:
 
 
 def flows_in(scene: Scene, frames: Sequence[Frame], places: Places) -> list[tuple[Flows, Flows, Flows]]:
-    """Return the flows in each frame: of the forward, of the backward, and of what is saved."""
+    """Return for each frame its flows of the forward, of the backward, and of what is saved (FORWARD, BACKWARD, SAVED
+    are their indices)."""
     flows: list[tuple[Flows, Flows, Flows]] = [({}, {}, {}) for _ in frames]
     for kind, value, taker in flows_kinds(scene):
         for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
@@ -595,7 +620,8 @@ def flows_in(scene: Scene, frames: Sequence[Frame], places: Places) -> list[tupl
 
 
 def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:
-    """Yield the kind of each flow between two steps, the step that makes the value, and the step that takes it."""
+    """Yield each flow between two steps: its kind, the step that makes the value, and the step that takes it. What
+    comes from an input is no flow, unless it is a tensor that a step of the forward saved."""
     count, saved = len(scene.nodes), scene.made_by()
     for taker, node in enumerate(scene.nodes):
         for value in node.inputs:
@@ -606,7 +632,11 @@ def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:
 
 
 def hops(places: Places, source: tuple[int, int], target: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
-    """Yield the frames on the way from one step to another, each with the units between which it is passed there."""
+    """Yield the frames on the way from one step to another, each as (frame, source, target): the places in it between
+    which the value is passed. `source` and `target` are as in `Places.of_node`.
+
+    From step a in frame F to step b beside F: (F, a, OUTSIDE), then (the frame around, F, b).
+    """
     depth = places.depth
     while depth[source[0]] > depth[target[0]]:
         yield source[0], source[1], OUTSIDE
@@ -618,5 +648,5 @@ def hops(places: Places, source: tuple[int, int], target: tuple[int, int]) -> It
         yield source[0], source[1], OUTSIDE
         yield target[0], OUTSIDE, target[1]
         source, target = places.of_frame[source[0]], places.of_frame[target[0]]
-    if source[1] != target[1]:
+    if source[1] != target[1]:  # equal where both are one step: of the same frame, at the same place
         yield source[0], source[1], target[1]

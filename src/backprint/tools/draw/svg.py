@@ -141,7 +141,7 @@ path { fill: none; }
 
 
 def colored(rules: str, colors: Mapping[str, str]) -> str:
-    """Return rules with their colors."""
+    """Return rules in which each `$name` is replaced by that color."""
     return re.sub(r"\$([a-z-]+)", lambda match: colors[match[1]], rules)
 
 
@@ -157,11 +157,11 @@ LEGEND = 22.0
 """The height of a line of the legend."""
 
 MINIMUM = 12
-"""What stands beside the title of a frame has room for more letters than this, or it is left out."""
+"""What stands beside the title of a frame is left out unless there is room for more letters than this."""
 
 
 def svg_of(picture: PairPicture, title: str = "") -> str:
-    """Return a picture as the text of an SVG file."""
+    """Return a picture as the text of an SVG file; without a title it has the name of what is drawn."""
     return "".join(_svg_parts(picture, title or picture.drawn.scene.name))
 
 
@@ -189,7 +189,7 @@ def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
 
 
 def _drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
-    """Yield the frames, lines, steps and texts of a picture, what is above others last."""
+    """Yield the frames, lines, steps and texts of a picture. SVG draws in this order, so a later one covers others."""
     yield from (_frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
     yield from (_line_svg(line) for line in picture.lines if line.kind == "saved")
     yield from (_line_svg(line) for line in picture.lines if line.kind != "saved")
@@ -202,6 +202,7 @@ ARROWS = "".join(
     f'markerHeight="8" orient="auto"><path class="arrow-{side}" d="M0 .8L7.5 4L0 7.2z"/></marker>\n'
     for name, side in (("af", "forward"), ("ab", "backward"), ("ax", "bad"))
 )
+"""The heads of arrows of a flow of the forward, of the backward, and of NaN or Inf, which lines name by id."""
 
 
 def _in_xml(text: str) -> str:
@@ -224,7 +225,8 @@ def _rect_svg(x: float, y: float, width: float, height: float, kind: str, radius
 
 
 def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
-    """Return a frame: open, or as a box of two halves. The title stands over the outermost."""
+    """Return a frame: open, as a border with its name; or folded, as a box of two halves with two lines of text each.
+    Over the outermost frame stands the title."""
     drawn, number = picture.drawn, frame_unit(box.unit)
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
     tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
@@ -237,6 +239,7 @@ def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
         more = contents_of(picture.drawn) if not number else frame.label
         if more and fits > MINIMUM:
             head += _text_svg(beside, box.y + 15, shortened(more, fits), "small", "start")
+        # Frames in one another alternate between two grounds.
         kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
         return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}{head}</g>\n"
     (name, ours), (back, theirs) = folded_texts(drawn, number)
@@ -266,6 +269,7 @@ def _node_svg(picture: PairPicture, box: DrawnBox) -> str:
     title = "\n".join(filter(None, facts))
     name = step_text(node.target)
     inside = _rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
+    # The base line of letters that are centered is about a third of their size below the middle.
     inside += _text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
     for pill in box.pills:
         shape = _rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
@@ -275,13 +279,13 @@ def _node_svg(picture: PairPicture, box: DrawnBox) -> str:
 
 
 def spec_text(picture: PairPicture, node: int) -> str:
-    """Return the type of a step as text."""
+    """Return the shape and dtype of a step's result as text; empty where it has none."""
     spec = picture.drawn.scene.nodes[node].spec
     return show_spec(spec) if spec is not None else ""
 
 
 def source_text(picture: PairPicture, node: int) -> str:
-    """Return the line of the program of a step."""
+    """Return the line of the program from which a step comes, as `model.py:12 code`; empty where it is not known."""
     source = picture.drawn.scene.nodes[node].source
     return f"{source.at} {source.code}" if source is not None else ""
 
@@ -297,25 +301,27 @@ def _line_svg(line: DrawnLine) -> str:
         return _path_svg(line, kind if line.bytes else f"{kind} thin", _bridge_width(line.bytes), "", title)
     is_bad = line.is_bad
     arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
+    # Wider with each value that goes along it, up to six.
     width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
     end = f' marker-end="url(#{arrow})"' if line.ends else ""
     return _path_svg(line, f"{kind} flow-bad" if is_bad else kind, width, end, line.mark.text if line.mark else "")
 
 
 def _path_svg(line: DrawnLine, kind: str, width: float, end: str, tooltip: str) -> str:
-    """Return the path of a line, with its title."""
+    """Return a line as a path of these classes; `end` is the attribute of its arrow, `tooltip` what hovering shows."""
     title = f"<title>{_escaped_lines(tooltip)}</title>" if tooltip else ""
     path = f'<path class="{kind}" stroke-width="{width:.1f}"{end} d="{path_of(line)}"'
     return f"{path}>{title}</path>\n" if title else f"{path}/>\n"
 
 
 def _bridge_width(count: int) -> float:
-    """Return the width of a bridge: a point for a KiB, and 1.6 more for each tenfold."""
+    """Return the width of a bridge of `count` bytes: from a point on, about 1.6 more for each tenfold above a KiB, and
+    at most 14. Without bytes it is drawn thin."""
     return min(14.0, 1.0 + 1.6 * math.log10(1 + count / 1024)) if count else 1.2
 
 
 def _label_svg(label: LineLabel) -> str:
-    """Return what a line carries: the bytes of a bridge, the shape of a flow of one value."""
+    """Return the text of a line: the bytes of a bridge, the shape or the measurement of a flow."""
     line = label.line
     kind = "saved-text" if line.kind == "saved" else "bad-text" if line.is_bad else "small label"
     return _text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
@@ -342,16 +348,17 @@ ENTRIES = (
     ("pill pill-mutation", "updated in place", "pill-mutation"),
     ("forward guard", "guard", 'class="forward guard'),
 )
-"""What the legend shows: a class, a text, and how it is found in a picture."""
+"""What the legend shows: the classes of a sample shape, its text, and a pattern that is in the SVG where it is used."""
 
 
 def _legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
-    """Return the legend of what is drawn, and how many lines it takes in the width of the picture."""
+    """Return the legend of what occurs in the SVG `drawn`, and how many lines it takes in the width of the picture;
+    `top` is its y."""
     x, line, parts = PAD, 0, []
     for kind, text, pattern in ENTRIES:
         if re.search(pattern, drawn) is None:
             continue
-        wide = 42 + 5.2 * len(text)
+        wide = 42 + 5.2 * len(text)  # the sample is 20 wide, and 6 before its text; 16 are between two entries
         if x > PAD and x + wide > width:
             x, line = PAD, line + 1
         y = top + LEGEND * line + 2

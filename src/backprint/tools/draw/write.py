@@ -25,7 +25,8 @@ EDGE = 16_384
 def draw_capture(
     capture: Capture, path: str | os.PathLike[str], pair: int = 0, nodes: int = READABLE, scale: float = 2.0
 ) -> Path:
-    """Draw a Pair of a Capture to a file, whose ending says in which format."""
+    """Draw a Pair of a Capture to a file, whose ending says in which format. Refuse an ending, a number or a Pair that
+    there is not, before anything is drawn."""
     draw = _format_of_picture(path)
     check_numbers(pair, nodes, scale)
     count = len(capture.pairs)
@@ -42,7 +43,7 @@ def write_picture(drawn: DrawnPair, path: str | os.PathLike[str], nodes: int = R
 
 
 def _format_of_picture(path: str | os.PathLike[str]) -> Callable[[DrawnPair, str, int, float], bytes]:
-    """Return what draws a picture in the format that the ending of a path says."""
+    """Return the function that draws the format of a path's ending; refuse any other ending."""
     suffix = Path(path).suffix
     draw = FORMATS.get(suffix.lower())
     if draw is None:
@@ -52,7 +53,7 @@ def _format_of_picture(path: str | os.PathLike[str]) -> Callable[[DrawnPair, str
 
 
 def check_numbers(pair: int, nodes: int, scale: float) -> None:
-    """Raise unless the numbers of a picture can be met."""
+    """Refuse numbers of a picture with another type, or out of their range."""
     for name, value, least in (("pair", pair, 0), ("nodes", nodes, 1)):
         if type(value) is not int or value < least:
             raise UsageError(f"{name}={value!r:.80} must be a whole number from {least} on")
@@ -61,22 +62,24 @@ def check_numbers(pair: int, nodes: int, scale: float) -> None:
 
 
 def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
-    """Return a picture as SVG."""
+    """Return a picture as SVG. `scale` is for PNG; all functions of FORMATS take it."""
     return svg_of(_readable_picture(drawn, nodes), title).encode()
 
 
 def _readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
-    """Return a picture of at most so many steps and folded frames. If that is more than usual, it may be wider, too."""
+    """Return a picture of at most `nodes` steps and folded frames, and no wider than WIDEST; whoever asks for more than
+    READABLE nodes gets any width."""
     return picture_of(drawn, opened_frames(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
 
 
 def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
-    """Return a picture as DOT, for Graphviz."""
+    """Return a picture as DOT, for Graphviz, which lays it out itself. `scale` is for PNG."""
     return dot_of(drawn, opened_frames(drawn, nodes), title).encode()
 
 
 def _as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
-    """Return a picture as PNG: the SVG in light colors, drawn by resvg."""
+    """Return a picture as PNG: the SVG in light colors, drawn by resvg, and smaller than `scale` where a side would
+    have more pixels than EDGE. Refuse without resvg."""
     try:
         import resvg_py
     except ImportError:

@@ -112,6 +112,8 @@ def number_candidates(
     example_values = set(examples.values())
 
     def rank_of_dimension(dim: int) -> tuple[bool, bool, int, bool, int]:
+        """Return the key that puts the likeliest size first: not 0 or 1, which Dynamo makes constants; one of the
+        examples; one that several dimensions have; none of a parameter; the first."""
         size = sizes[dim]
         return (size < 2, size not in example_values, -sizes.count(size), size in parameter_sizes, dim)
 
@@ -143,7 +145,7 @@ def _likeliest_numbers(
 
 
 def _tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]) -> str:
-    """Return the first tensor after a number among the arguments, or ''."""
+    """Return the name of the first tensor after a number among the arguments, or ''."""
     after = arguments[arguments.index(argument) + 1 :]
     return next((candidate.name for candidate in after if not candidate.kind.startswith("Sym")), "")
 
@@ -183,7 +185,7 @@ def _run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Ma
     single_value_norms: list[int] = []
 
     def batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if x.dim() < 2 or x.numel() <= x.shape[1]:
+        if x.dim() < 2 or x.numel() <= x.shape[1]:  # at most one element for each channel
             single_value_norms.append(sys._getframe(1).f_lineno)
         return torch.empty_like(x)
 
@@ -214,7 +216,7 @@ class _TooLargeResult(Exception):
 
 
 class _ResultSizes(TorchDispatchMode):
-    """A dispatch mode that raises TooLargeResult if a result, which is a meta tensor here, would not fit in memory if
+    """A dispatch mode that raises _TooLargeResult if a result, which is a meta tensor here, would not fit in memory if
     it had values."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -371,6 +373,7 @@ def _kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
         return _float_recipe(known)
     if dtype.startswith("complex"):
         mean, std = _finite_or(meta.mean, 0.0), _finite_or(meta.std, 1.0)
+        # The real and the imaginary part are drawn alone: each has half of the variance.
         return "normal", _normal_facts(mean, std / math.sqrt(2), None, None)
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
 
@@ -379,7 +382,8 @@ def _kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
 
 
 def _integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
-    """Return the recipe of integers: in the range that the metadata and the uses allow."""
+    """Return the recipe of integers: positions count up, a mask is a mask, all others are in the range that the
+    metadata and the uses allow."""
     name, _, meta, use = known
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)

@@ -162,7 +162,7 @@ def method_node(of: ast.expr, name: str, *args: ast.expr) -> ast.Call:
 
 
 def placed(statement: Any, line: int) -> Any:
-    """Return a statement whose nodes all have this line as their place, as tracebacks show it."""
+    """Give all nodes of a statement this line as their place, which tracebacks show, and return the statement."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.stmt, ast.expr, ast.keyword)):
             node.lineno = node.end_lineno = line
@@ -201,7 +201,10 @@ def read_code(text: str) -> ModelProgram:
 
 
 class _CodeReader:
-    """Checks the tree of one text, and copies what is allowed; keeps its lines and the names bound so far."""
+    """Checks the tree of one text, and copies what is allowed; keeps its lines and the names bound so far.
+
+    A method for a node returns the node as a program has it (see above), or refuses what no graph has.
+    """
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -217,15 +220,17 @@ class _CodeReader:
         return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
 
     def refused(self, node: Any, why: str) -> RefusedError:
+        """Return the refusal of a node, with its line, for the caller to raise."""
         return RefusedError(f"line {node.lineno}: {why}")
 
     def odd(self, node: Any, why: str) -> RefusedError:
-        """A refusal that quotes the source text of a node."""
+        """Return the refusal of a node that quotes its source text."""
         return self.refused(node, f"{self.source_of(node)!r}: {why}")
 
     # ---- the file, the class, the function
 
     def program(self, tree: ast.Module) -> ModelProgram:
+        """Return the program of a file: imports and one class GraphModule."""
         program = None
         for node in tree.body:
             match node:
@@ -252,7 +257,7 @@ class _CodeReader:
                 raise self.refused(node, f"{statement!r:.100}: a graph imports {', '.join(sorted(IMPORTS))} alone")
 
     def forward_of(self, cls: ast.ClassDef) -> ast.FunctionDef:
-        """Return the class's only function, forward."""
+        """Return the class's only function, forward; refuse a class that has anything else."""
         plain = not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
         if not plain or _dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
             raise self.refused(cls, "a graph's class has one base, torch.nn.Module, and no decorators or keywords")
@@ -265,6 +270,7 @@ class _CodeReader:
         )
 
     def function(self, node: ast.FunctionDef) -> ModelProgram:
+        """Return the program of the function `forward`, and note all names that it binds (`locals`)."""
         spec = node.args
         stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
         if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
@@ -281,6 +287,7 @@ class _CodeReader:
         return ModelProgram(arguments, lines)
 
     def argument(self, node: ast.arg) -> ForwardArgument:
+        """Return an argument of forward, with its kind by its annotation, and bind its name."""
         match node.annotation:
             case None | ast.Constant(value=str()):
                 kind = ""
@@ -295,6 +302,7 @@ class _CodeReader:
         return ForwardArgument(node.arg, kind, node.lineno)
 
     def bind(self, node: Any, name: str) -> None:
+        """Note that a line or an argument binds a name; refuse names with a meaning of their own."""
         if name in RESERVED or name.startswith("__") or len(name) > MAX_STRING:
             raise self.refused(node, f"{name!r:.80} is reserved and cannot name a value")
         self.bound.add(name)
@@ -302,6 +310,7 @@ class _CodeReader:
     # ---- lines
 
     def line(self, node: ast.stmt, last: bool) -> Statement:
+        """Return a line; only the `last` one may return."""
         match node:
             case ast.Assign(targets=targets, value=value):
                 expression = self.expr(value)
@@ -326,6 +335,7 @@ class _CodeReader:
         raise self.odd(node, f"a graph is straight-line code, and a {kind} is not allowed in it")
 
     def target(self, node: ast.expr) -> ast.Name | ast.Subscript | ast.Tuple:
+        """Return what a line assigns to, and bind its names."""
         match node:
             case ast.Name(id=name):
                 self.bind(node, name)
@@ -341,6 +351,7 @@ class _CodeReader:
     # ---- expressions
 
     def expr(self, node: ast.expr) -> ast.expr:
+        """Return an expression, by the table EXPRESSIONS."""
         read = EXPRESSIONS.get(type(node))
         if read is None:
             raise self.odd(node, f"a {type(node).__name__} is not part of a graph")
@@ -355,6 +366,7 @@ class _CodeReader:
         return [self.expr(node) for node in nodes]
 
     def constant(self, node: ast.Constant) -> ast.expr:
+        """Return a constant; refuse bytes, long texts, and integers of more than 64 bits."""
         value = node.value
         if isinstance(value, bytes) or (isinstance(value, str) and len(value) > MAX_STRING):
             raise self.refused(node, f"a constant of {len(value):,} characters or bytes is not part of a graph")
@@ -363,6 +375,7 @@ class _CodeReader:
         return ast.Constant(value)
 
     def name(self, node: ast.Name) -> ast.expr:
+        """Return a value that an earlier line binds, or else one of CONSTANTS."""
         if node.id in self.bound:
             return name_node(node.id)
         if node.id in CONSTANTS and self.is_global(node, node.id):
@@ -379,6 +392,7 @@ class _CodeReader:
         return True
 
     def attribute(self, node: ast.Attribute) -> ast.expr:
+        """Return a constant of torch by its dotted name (`torch.float32`), or an attribute of a value (`x.shape`)."""
         if self.is_global(node, dotted := _dotted(node)):
             if dotted in CONSTANTS:
                 return ast.Constant(CONSTANTS[dotted])
@@ -390,6 +404,7 @@ class _CodeReader:
         return ast.Attribute(self.expr(node.value), node.attr, ast.Load())
 
     def call(self, node: ast.Call) -> ast.expr:
+        """Return a call of a function of torch (`function_call`), or of a method of a tensor."""
         if self.is_global(node, dotted := _dotted(node.func)):
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
@@ -398,13 +413,14 @@ class _CodeReader:
         if f"Tensor.{name}" not in callables():
             raise self.refused(node, f"the method .{name:.80}() is not a known tensor method")
         of, (args, keywords) = self.expr(node.func.value), self.arguments(node)
-        if name in ("cuda", "cpu") and not keywords and len(args) < 2:
+        if name in ("cuda", "cpu") and not keywords and len(args) < 2:  # `x.cuda(0)` is `x.to(DEVICE)`
             return method_node(of, "to", name_node(DEVICE_TEXT))
         if name == "to":
             args[:1] = map(_without_device, args[:1])
         return ast.Call(ast.Attribute(of, name, ast.Load()), args, keywords)
 
     def function_call(self, node: ast.Call, dotted: str) -> ast.expr:
+        """Return a call of a function by its dotted name: of the table, of NOISE, or of a form of its own."""
         if dotted in NOISE:
             return ast.Constant(None)
         if dotted in OWN_FORMS:
@@ -417,6 +433,8 @@ class _CodeReader:
         return ast.Call(name_node(dotted), args, keywords)
 
     def arguments(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
+        """Return the arguments of a call by position and by keyword; a text that names a device is DEVICE_TEXT. Refuse
+        `**`, and a keyword that stands twice."""
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -432,7 +450,7 @@ class _CodeReader:
         return self.exprs(node.args), keywords
 
     def device(self, node: ast.Call) -> ast.expr:
-        """`device("cuda:0")`, `device(type="cuda", index=0)`."""
+        """Return DEVICE or META for `device("cuda:0")` or `device(type="cuda", index=0)`; refuse other devices."""
         args, keywords = self.arguments(node)
         arguments = dict(zip(("type", "index"), args, strict=False)) | {str(word.arg): word.value for word in keywords}
         match arguments.pop("type", None), arguments.pop("index", ast.Constant(None)):
@@ -444,11 +462,13 @@ class _CodeReader:
                 not arguments and text in DEVICES and number >= 0
             ):
                 return name_node(DEVICE)
+            # `device(device("cuda"))`: the inner one is a name already.
             case ast.Name(id="torch.device" | "torch.device.meta" as name), ast.Constant(value=None) if not arguments:
                 return name_node(name)
         raise self.refused(node, f"{self.source_of(node)!r} is not a device: write device(type='cuda', index=0)")
 
     def slice_call(self, node: ast.Call) -> ast.expr:
+        """Return `slice(stop)`, or one with two or three values, with all three."""
         args, keywords = self.arguments(node)
         if keywords or not 1 <= len(args) <= 3:
             raise self.odd(node, "slice takes one to three values")
@@ -456,7 +476,7 @@ class _CodeReader:
         return call_node(SLICE, *bounds, *(ast.Constant(None) for _ in range(3 - len(bounds))))
 
     def spelled(self, node: ast.Call) -> ast.expr:
-        """`float("inf")` and its like."""
+        """Return the number of `float("inf")` and its like as a constant; refuse other calls of `float`."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in SPELLED:
                 return ast.Constant(SPELLED[text.strip().lower()])
@@ -473,9 +493,11 @@ class _CodeReader:
         return ast.BinOp(left, node.op, right)
 
     def unary(self, node: ast.UnaryOp) -> ast.expr:
+        """Return an operation on one value; a negative number is a constant."""
         kind = type(node.op).__name__
         if kind not in UNARY:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
+        # The least integer is written as `-` before a number that is one too large by itself, which `constant` refuses.
         if kind == "USub" and isinstance(node.operand, ast.Constant) and node.operand.value == MAX_INTEGER:
             return ast.Constant(-MAX_INTEGER)
         match operand := self.expr(node.operand):
@@ -506,7 +528,7 @@ class _CodeReader:
 
 
 def _dotted(node: ast.expr) -> str:
-    """`a.b.c` as a text; '' where the node is not a dotted name."""
+    """Return a dotted name as a text, `a.b.c`; '' where the node is none, or has more than nine parts."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

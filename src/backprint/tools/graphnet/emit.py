@@ -71,6 +71,7 @@ FUSED = "torch._native_multi_head_attention"
 
 NORMS = (f"{FUNCTIONAL}batch_norm", "torch.batch_norm")
 ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_dot_product_attention")
+"""Functions whose dropout is lost in a program that was traced in eval mode, under their two names."""
 
 
 class _ModeRewriter(ast.NodeTransformer):
@@ -90,8 +91,12 @@ class _ModeRewriter(ast.NodeTransformer):
         return node
 
     def attention(self, node: ast.Call) -> ast.expr:
-        """Replace inference's fused attention, which has no derivative, by the function that modules train with."""
-        match node.args[9:11]:
+        """Replace inference's fused attention, which has no derivative, by the function that modules train with.
+
+        Its arguments are query, key, value, width, heads, in-weight, in-bias, out-weight, out-bias, mask, need_weights;
+        the other function has the sequence as the first dimension, and this one the batch: hence the transposes.
+        """
+        match node.args[9:11]:  # a call without a mask and without weights, as modules make it
             case [ast.Constant(value=None), ast.Constant(value=False)] if self.train and not node.keywords:
                 pass
             case _:
@@ -119,7 +124,7 @@ class _ModeRewriter(ast.NodeTransformer):
         match by_name.value if by_name else by_place or ast.Constant(default):
             case ast.Constant(value=before) if bool(before) is not self.train:
                 if before is None and len(node.args) < place:
-                    return
+                    return  # without a default, and with other arguments missing: no call that torch takes
             case _:
                 return
         self.changed[target] += 1
@@ -273,7 +278,7 @@ def _restored_modes() -> Iterator[None]:
 
 
 def _autocast_nesting() -> int:
-    """Return how many autocasts are open."""
+    """Return how many autocasts are open. torch tells it only as it counts one more or one less."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
 

@@ -40,7 +40,7 @@ class _BoundCalls(ast.NodeTransformer):
     """Puts the calls into a line, inner ones first."""
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Dict) -> ast.expr:
-        """A list is bounded where it is made, if an item may itself be a list."""
+        """Bound a list where it is made, if an item may itself be a list; the targets of an assignment make none."""
         items = node.values if isinstance(node, ast.Dict) else node.elts
         target = not isinstance(node, ast.Dict) and isinstance(node.ctx, ast.Store)
         flat = all(isinstance(item, ast.Constant) or is_slice(item) for item in items)
@@ -50,7 +50,7 @@ class _BoundCalls(ast.NodeTransformer):
     visit_List = visit_Dict = visit_Tuple
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        """`target += value`; where it may grow without end, `target = bounded_iadd(target, value)`."""
+        """Turn `target += value`, where it may grow without end, into `target = bounded.iadd(target, value)`."""
         if type(node.op) not in IN_PLACE:
             self.generic_visit(node)
             return node
@@ -61,6 +61,7 @@ class _BoundCalls(ast.NodeTransformer):
         return assignment
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Turn `left + right`, where it may grow without end, into `bounded.add(left, right)`."""
         self.generic_visit(node)
         if type(node.op) not in BOUNDED_BY:
             return node
@@ -68,13 +69,14 @@ class _BoundCalls(ast.NodeTransformer):
         return call_node(TIMES if by_constant else BOUNDED_BY[type(node.op)], node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        """Writing to an item requires a tensor, because a list could come to hold itself."""
+        """Require a tensor where an item is written to, because a list could come to hold itself."""
         self.generic_visit(node)
         node.value = call_node(REQUIRED, node.value) if isinstance(node.ctx, ast.Store) else node.value
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """A method that is arithmetic requires a tensor; the list that `tolist` returns is bounded; slices are flat."""
+        """Require a tensor for a method that is arithmetic (`x.__add__`), bound the list that `tolist` returns, and
+        refuse slices of slices."""
         self.generic_visit(node)
         if is_slice(node) and not all(isinstance(bound, ast.Constant) for bound in node.args):
             return call_node(FLAT_SLICE, *node.args)
@@ -97,12 +99,13 @@ def _is_small(node: ast.expr) -> bool:
 
 
 PLAIN = (str, list, tuple)
+"""What `+` and `*` make longer."""
 
 
 def _bounded(name: str) -> Callable[[Any, Any], Any]:
     """Return the function of this name of the module `operator`, which refuses a result that would pass a limit."""
     function: Callable[[Any, Any], Any] = getattr(operator, name)
-    target = f"operator.{name.removeprefix('i')}"
+    target = f"operator.{name.removeprefix('i')}"  # `iadd` has the limit of `add`
 
     def call(left: Any, right: Any) -> Any:
         if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
@@ -120,19 +123,19 @@ _product = _bounded("mul")
 
 
 def _bounded_times(left: Any, right: Any) -> Any:
-    """`left * right` of which one is a small constant: a number needs no bound."""
+    """Return `left * right`, of which one is a small constant: only a list or a text needs a bound."""
     return _product(left, right) if isinstance(left, PLAIN) or isinstance(right, PLAIN) else left * right
 
 
 def _bounded_items(items: Any) -> Any:
-    """Return a value, unless it is a tuple, list or dictionary that the lists in it make too long."""
+    """Return a value; refuse a tuple, list or dictionary that the lists in it make too long."""
     if isinstance(items, (tuple, list, dict)) and tree_size(items) > MOST_ITEMS:
         raise ReplayError(f"a list of more than {MOST_ITEMS:,} items, with those of its lists; no graph needs one")
     return items
 
 
 def _flat_slice(start: Any, stop: Any, step: Any) -> slice:
-    """Return a slice, unless a bound could hold others: two slices of slices are compared bound by bound."""
+    """Return a slice; refuse a bound that could hold others: two slices of slices are compared bound by bound."""
     for bound in (start, stop, step):
         if isinstance(bound, (slice, dict, *PLAIN)):
             raise ReplayError(f"a {type(bound).__name__} is a bound of a slice; no graph needs that")
@@ -147,7 +150,7 @@ def _require_tensor(value: Any) -> Any:
 
 
 def _bounded_tolist(tensor: Any) -> Any:
-    """`tensor.tolist()`, unless the list would be too long."""
+    """Return `tensor.tolist()`; refuse a list that would be too long."""
     if _require_tensor(tensor).numel() > MOST_ITEMS:
         raise ReplayError(f"a list of {tensor.numel():,} items; a graph may make one of {MOST_ITEMS:,}")
     return tensor.tolist()

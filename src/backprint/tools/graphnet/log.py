@@ -45,6 +45,7 @@ from backprint.tools.graphnet.scores import (
 T = TypeVar("T")
 
 PROMPT = "graph-net-test-compiler-log"
+"""What every line that is written begins with; lines that are read may begin with anything."""
 
 FLUCTUATION = "Environment fluctuation detected"
 
@@ -79,7 +80,8 @@ ESCAPED = re.compile(r"[%\[]|(?<=all)_(?=close)|(?<=Error):|(?<=Exception):|[^\S
 
 
 def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
-    """The samples of a log, in its order; those written as unmeasured stand first."""
+    """Return the samples of a log, in its order; those written as unmeasured stand first. Refuse a file that cannot be
+    read."""
     try:
         lines = read_lines(path, MOST_LOG, MOST_LINES, "surrogateescape", links=True, error=UsageError)
     except UsageError as error:
@@ -89,7 +91,7 @@ def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
 
 
 def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
-    """The samples of a log's text. Messages name the place and the line."""
+    """Return the samples of a log's text. Messages name the `place` and the line."""
     lines = tuple(enumerate(text.split("\n"), 1))
     starts = [number for number, line in lines if "[Processing]" in line]
     unmeasured = (_unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
@@ -103,7 +105,7 @@ def write_log(samples: Iterable[ScoredSample], path: Path | str) -> None:
 
 
 def log_text(samples: Iterable[ScoredSample]) -> str:
-    """The text of a log; each line begins with GraphNet's prompt."""
+    """Return the text of a log; each line begins with GraphNet's prompt, and unmeasured samples stand first."""
     ordered = sorted(samples, key=lambda sample: sample.outcome != UNMEASURED)
     return "".join(f"{PROMPT} {line}\n" for sample in ordered for line in lines_of(sample))
 
@@ -119,7 +121,7 @@ class _LoggedLines:
     lines: tuple[tuple[int, str], ...]
 
     def first_with(self, *words: str) -> str | None:
-        """The first line in which one of the words stands."""
+        """Return the first line in which one of the words stands; None without one."""
         return next((line for _, line in self.lines if any(word in line for word in words)), None)
 
     def matches(self, *words: str) -> bool:
@@ -127,7 +129,7 @@ class _LoggedLines:
         return any(all(word in line for word in words) for _, line in self.lines)
 
     def values(self, kind: str, convert: Callable[[str], T]) -> dict[str, T]:
-        """Key and value of each line of a kind."""
+        """Return the key and the value of each line of a kind (PATTERNS); refuse a value that `convert` cannot read."""
         values_by_key = {}
         for number, line in self.lines:
             if match := PATTERNS[kind].search(line):
@@ -141,6 +143,7 @@ class _LoggedLines:
 
 
 def sample_of(block: _LoggedLines) -> ScoredSample:
+    """Return the sample of its lines; `lines_of` is the reverse."""
     dtypes = block.values("datatype", str.split)
     sides = block.values("compared", lambda text: text)
     closeness = block.values("correctness", flags)
@@ -165,10 +168,12 @@ def sample_of(block: _LoggedLines) -> ScoredSample:
 
 
 def flags(text: str) -> tuple[bool, ...]:
+    """Read the value of a correctness line, `1 0 1`: whether each output is within the tolerance."""
     return tuple(bool(float(word)) for word in text.split())
 
 
 def ratio(text: str) -> float:
+    """Read a speedup."""
     value = float(text)
     if not 0 <= value < math.inf:
         raise ValueError("a speedup is a finite number from 0 on")
@@ -178,7 +183,8 @@ def ratio(text: str) -> float:
 def forms(
     block: _LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
 ) -> tuple[OutputForm, ...]:
-    """The forms of one side's outputs; without shapes where the log has not one for each dtype."""
+    """Return the forms of one side's outputs; without shapes where the log has not one for each dtype. The words of a
+    `[DataType]` line may end with `:nan` or `:inf`, which `_form_lines` writes."""
     known = dtypes.get(side, ())
     shapes = listed(sides.get("Shape", ""), side)
     spelled = listed(sides.get("DataType", ""), side)
@@ -189,11 +195,12 @@ def forms(
 
 
 def listed(text: str, side: str) -> list[object]:
-    """The list that stands for a side in `eager:[…] compiled:[…] match:…`; empty where there is none to read."""
+    """Return the list that stands for a side in `eager:[…] compiled:[…] match:…`; empty where there is none to read."""
     match = BOTH_SIDES.fullmatch(text)
     if match is None:
         return []
     try:
+        # Python wrote the list, with single quotes.
         values = json.loads(match[list(SIDES).index(side) + 1].replace("'", '"'))
     except ValueError:
         return []
@@ -201,7 +208,8 @@ def listed(text: str, side: str) -> list[object]:
 
 
 def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
-    """An output and the tolerances within which it is; a line with too few values says nothing good of the rest."""
+    """Return an output with the tolerances that it is within; a correctness line with too few values says nothing good
+    of the rest."""
     good = [name for name, values in closeness.items() if values[index : index + 1] == (True,)]
     close = (tolerance_named(name) for name in good)
     return ScoredOutput(form, EQUAL in good, frozenset(tolerance for tolerance in close if tolerance is not None))
@@ -209,7 +217,7 @@ def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, 
 
 def outcome_of(block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
     """Return how the sample ended, and why, by the words that GraphNet looks for, in its order."""
-    compared = block.matches("all_close")
+    compared = block.matches("all_close")  # then both sides ran, whatever other lines are missing
     if line := block.first_with(FLUCTUATION):
         return UNMEASURED, _reason_in(line)
     if not (compared or block.matches("[Datatype][eager]")):
@@ -229,7 +237,8 @@ def outcome_of(block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: S
 def _told_by_outputs(
     block: _LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], timed: bool
 ) -> tuple[str, str]:
-    """The outcome where nothing failed, and its reason: from the outputs that were compared."""
+    """Return the outcome where nothing failed, and its reason, from the outputs that were compared. Refuse lines that
+    contradict each other."""
     longest = max(map(len, closeness.values()), default=0)
     if longest > len(outputs):
         number, line = block.lines[0]
@@ -247,29 +256,33 @@ ERRORS = ("Exception:", "Error:")
 
 
 def _failed_unseen(block: _LoggedLines) -> tuple[str, str]:
-    """How a sample failed of which no dtype is known."""
+    """Return how a sample failed of which no dtype is known, and why."""
     side = "compiled" if block.matches("Fail due to compiled model execution error") else "eager"
     line = block.first_with(f"{SIDES[side]} model execution failed:", *ERRORS)
     return {"eager": "eager_fail", "compiled": "compile_fail"}[side], _reason_in(line)
 
 
 def _mismatch_without_shapes(block: _LoggedLines) -> str:
-    """Shapes are said to differ, or were not compared because the dtypes differ."""
+    """Return which mismatch a sample has without a line that shapes match: they differ, or were not compared because
+    the dtypes differ."""
     unsaid = not block.matches("[Shape]", "match:")
     return "type_mismatch" if unsaid and block.matches("[DataType]", "match:False") else "shape_mismatch"
 
 
 def _mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
+    """Return which mismatch a line is about that says that dtypes differ: GraphNet writes one too where a side has NaN
+    or Inf."""
     same = [form.dtype for form in eager] == [form.dtype for form in compiled]
     return "value_mismatch" if same and any(form.values for form in compiled) else "type_mismatch"
 
 
 def _reason_in(line: str | None) -> str:
-    """The reason that a line gives, without the words before it."""
+    """Return the reason that a line gives, without the words before it."""
     return _unescaped(LEADING.sub("", line).strip()) if line else ""
 
 
 def _unmeasured_of(line: str) -> ScoredSample:
+    """Return the sample of a line `[Unmeasured] NAME REASON`."""
     name, _, reason = line.partition("[Unmeasured] ")[2].partition(" ")
     return ScoredSample(_unescaped(name), UNMEASURED, reason=_unescaped(reason.strip()))
 
@@ -278,7 +291,7 @@ def _unmeasured_of(line: str) -> ScoredSample:
 
 
 def lines_of(sample: ScoredSample) -> Iterator[str]:
-    """A sample's lines, in GraphNet's order."""
+    """Yield a sample's lines, in GraphNet's order, without its prompt."""
     name = _escaped_word(sample.name)
     if sample.outcome == UNMEASURED:
         yield f"[Unmeasured] {name} {escaped(sample.reason)}"
@@ -296,7 +309,7 @@ def lines_of(sample: ScoredSample) -> Iterator[str]:
 
 
 def _form_lines(sample: ScoredSample) -> Iterator[str]:
-    """The lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none."""
+    """Yield the lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none."""
     if sample.outcome == "eager_fail":
         return
     eager = [output.form for output in sample.outputs]
@@ -305,6 +318,7 @@ def _form_lines(sample: ScoredSample) -> Iterator[str]:
         return
     compiled = eager if sample.compiled is None else sample.compiled
     yield f"[Datatype][compiled]: {' '.join(form.dtype for form in compiled)}"
+    # `float32`, or `float32:nan` and `float32:inf`
     spelled = [[f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)]
     differ = sample.outcome in ("type_mismatch", "value_mismatch")
     yield f"[DataType] eager:{spelled[0]} compiled:{spelled[1]} match:{not differ}"
@@ -317,7 +331,7 @@ def _closeness_known(output: ScoredOutput) -> bool:
 
 
 def _closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
-    """For each tolerance, of all dtypes: which outputs are within it."""
+    """Yield a line for equality, and one for each tolerance of all dtypes: which outputs are within it."""
     if not outputs:
         return
     yield f"[Correctness][{EQUAL}]: {' '.join(str(int(output.equal)) for output in outputs)}"
@@ -326,6 +340,7 @@ def _closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
 
 
 def bit(output: ScoredOutput, tolerance: Tolerance) -> str:
+    """Return `1` if an output is within a tolerance, else `0`; `flags` reads it."""
     return str(int(tolerance in output.close))
 
 

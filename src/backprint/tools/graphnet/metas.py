@@ -78,6 +78,7 @@ MAX_BYTES = 64 * 2**20
 
 
 _TABS = re.compile(r"^\t+", re.MULTILINE)
+"""The tabs that a line begins with, which `_read_metas` replaces: Python refuses them in a text."""
 
 
 def _read_metas(text: str) -> dict[str, Meta]:
@@ -100,7 +101,7 @@ def _read_metas(text: str) -> dict[str, Meta]:
 
 
 def _meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
-    """Return the Meta of a class of literals."""
+    """Return the Meta of a class of literals; refuse any other line in it."""
     fields: dict[str, Any] = {}
     digits = 3
     for row in node.body:
@@ -176,7 +177,7 @@ ALIASES: Mapping[str, str] = {
 
 
 def _meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
-    """Check a class's fields, and make a Meta of them."""
+    """Make a Meta of a class's fields; refuse those that no tensor can have."""
     name = _required_field(fields, "name", str, "a text")
     shape = _required_field(fields, "shape", list, "a list of sizes")
     if len(shape) > MOST or not all(type(size) is int and 0 <= size <= LARGEST for size in shape):
@@ -204,6 +205,7 @@ def _meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
 
 
 def _required_field(fields: Mapping[str, Any], key: str, kind: type, words: str) -> Any:
+    """Return a field, or refuse metadata in which it is missing or of another type; `words` name the type."""
     value = fields.get(key)
     if not isinstance(value, kind):
         raise SampleError(f"the metadata of a tensor has {key} = {value!r:.80}, where {words} is expected")
@@ -211,7 +213,7 @@ def _required_field(fields: Mapping[str, Any], key: str, kind: type, words: str)
 
 
 def _statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | None:
-    """Return a field that is a number, or None where it is absent."""
+    """Return a field that is a number, or None where it is absent; refuse anything else."""
     value = fields.get(key)
     if value is None or (type(value) in (int, float, bool) and (type(value) is float or abs(value) < 2**64)):
         return value
@@ -235,7 +237,7 @@ _WHOLE = re.compile(r"(u?)int(\d+)")
 
 
 def _dtype_holds(dtype: str, number: float) -> bool:
-    """Whether a tensor of this dtype can hold a number; integers truncate floats."""
+    """Whether `torch.tensor` can make a tensor of this dtype with a number; integers truncate floats."""
     match = _WHOLE.fullmatch(dtype)
     if match is None:
         return type(number) is float or abs(number) < 2**1023
@@ -245,6 +247,7 @@ def _dtype_holds(dtype: str, number: float) -> bool:
 
 
 def flattened(value: Any) -> Iterator[Any]:
+    """Yield the items of nested lists."""
     for item in value:
         if isinstance(item, list):
             yield from flattened(item)
@@ -285,6 +288,7 @@ def _shape_row(node: ast.expr) -> tuple[str, tuple[Any, ...]]:
 
 
 def _shape_size(node: ast.expr) -> int | str | None:
+    """Return a size as a number, or as the name of a symbol; None for an expression of symbols."""
     match node:
         case ast.Constant(value=int(size)):
             return size
@@ -368,6 +372,7 @@ SPEC = re.compile(
 SIZE = re.compile(r"\b[0-9]{1,19}\b")
 
 ITEMSIZE = re.compile(r"([0-9]{1,4})")
+"""The number in a dtype's name, which is that of its bits: 32 of `float32`."""
 
 
 MOST_LISTED = 2**63 - 1

@@ -92,6 +92,8 @@ class NamedInput:
     why: str
 
 
+# Parts of Dynamo's names: what stands before the name proper; a tensor of the module, `L_self_…`; the end of its path,
+# `conv1_parameters_weight_` as module, kind and name; and what a label of ours cannot have.
 _PREFIX = re.compile(r"^(?:object_getattribute_|dict_getitem_|getattr_)+(?=[Ll]_)")
 _STATE = re.compile(r"^[Ll]_(?:self|instance)_(.+)$")
 _END = re.compile(r"^(?:(.*)_)?(parameters|buffers)_(.+?)_?$")
@@ -118,8 +120,10 @@ def name_inputs(
     for argument, traced_argument in zip(arguments, traced, strict=True):
         name, role, why = _name_and_role(traced_argument, children)
         role, why = (roles or {}).get(argument.name, (role, why))
+        # The original name is no name of Dynamo's, so it is taken as it is.
         if argument.name in originals and traced_argument is argument:
             name = _LABEL.sub("_", originals[argument.name])
+        # An input is a parameter of the module's `forward`.
         if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
             name = re.sub(r"\W", "_", name)
             name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
@@ -142,7 +146,9 @@ def _is_traced_name(name: str) -> bool:
 
 
 def is_free(name: str, state: bool, used_names: Mapping[str, bool], inner: Collection[str]) -> bool:
-    """Whether a name is free for a tensor; that of a module's tensor is neither a module's nor below a tensor's."""
+    """Whether a name is free for a tensor. The name of a module's tensor (`state`) must not be that of a module
+    (`inner`), of a member of all modules, nor have a tensor's name as a module in its path. `used_names` says of each
+    name whether it is a module's tensor."""
     steps = name.split(".")
     if (
         not all(steps)
@@ -191,7 +197,7 @@ def _call_argument_name(raw: str, state: re.Match[str] | None) -> str:
 
 
 def _module_path(text: str) -> list[str]:
-    """`modules_a_modules_0_modules_b_eps` as `a`, `0`, `b_eps`."""
+    """Return a mangled path as its modules and the rest: `modules_a_modules_0_modules_b_eps` is `a`, `0`, `b_eps`."""
     if not text.startswith("modules_"):
         return [text]
     return text.removeprefix("modules_").split("_modules_")
@@ -213,7 +219,8 @@ def _modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
 
 
 def _attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
-    """`self_attn_scaling` as `self_attn`, `scaling`, where a module of that name is known or the attribute is."""
+    """Return the mangled end of an attribute's path in parts: `self_attn_scaling` is `self_attn`, `scaling` where other
+    names show such a module, or the attribute is a usual one; else it stays one part."""
     known = [child for child in children.get(tuple(path), ()) if last.startswith(f"{child}_")]
     if known:
         child = max(known, key=len)
@@ -240,7 +247,8 @@ def _name_meaning(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ShownInput:
-    """An input whose values an expression has: plus `added`, in its `own_shape` or not, `summed` with others or not."""
+    """An input whose values an expression has. `added` is the number that was added to them; `own_shape` says that the
+    expression has the input's shape, `summed` that other values were added."""
 
     name: str
     added: float = 0.0
@@ -260,7 +268,8 @@ OWN_SHAPE = frozenset("to long int float double half bfloat16 type type_as conti
 """Methods of KEEPS that keep the shape as well."""
 
 UseRule = tuple[tuple[int | str, ...], str, int | None]
-"""The positions and keywords of an argument, the use that it is put to, and the argument that it indexes."""
+"""The positions and keywords of an argument, its use (a word of USES in metas.py), and the position of the argument
+that it indexes, if it indexes one."""
 
 INDEXED: Mapping[str, tuple[int, int]] = {
     "index_select": (2, 1),
@@ -342,7 +351,8 @@ MOST_STEPS = 5_000_000
 
 
 def _merge_shown(seen: Iterable[_ShownInput]) -> tuple[_ShownInput, ...]:
-    """Merge duplicates, so that a value that is joined to itself again and again does not grow."""
+    """Return ShownInputs without duplicates; of more than MOST_SEEN, those that differ in `added` alone become one. So
+    a value that is joined to itself again and again does not grow."""
     merged = dict.fromkeys(seen)
     if len(merged) <= MOST_SEEN:
         return tuple(merged)
@@ -355,7 +365,8 @@ def _merge_shown(seen: Iterable[_ShownInput]) -> tuple[_ShownInput, ...]:
 
 
 class _UseWalk:
-    """The state of one walk through a program's lines."""
+    """The state of one walk through a program's lines: `env` has the inputs that each variable shows, `kinds` and
+    `below` what was noted of each input (`Use`), `steps` how much was looked at."""
 
     def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
         self.env: dict[str, tuple[_ShownInput, ...]] = {name: (_ShownInput(name),) for name in names}
@@ -369,7 +380,7 @@ class _UseWalk:
         return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
 
     def bind(self, target: ast.expr, value: ast.expr, seen: tuple[_ShownInput, ...]) -> None:
-        """Bind a target to the inputs that a value shows."""
+        """Let the variables of a target show the inputs that a value shows (`seen`)."""
         match target, value:
             case ast.Name(id=name), _:
                 self.env[name] = seen
@@ -427,6 +438,7 @@ class _UseWalk:
             ):
                 more = number if isinstance(op, ast.Add) else -number
                 return tuple(replace(shown, added=shown.added + more) for shown in self.result(left))
+            # The right operand alone: the mask in `scores + mask`.
             case ast.BinOp(op=ast.Add(), right=right):
                 return tuple(replace(shown, summed=True) for shown in self.result(right))
         return ()
@@ -464,7 +476,7 @@ class _UseWalk:
         for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
             for argument in _given_at(places, args, kwargs):
                 self.note(argument, kind)
-                if of is not None and of < len(args):
+                if of is not None and of < len(args):  # an index is below the first size of what it indexes
                     self.bound(argument, self.size(args[of], 0))
         match name, args:
             case "one_hot", [indices, ast.Constant(value=int(classes)), *_]:
@@ -490,7 +502,7 @@ class _UseWalk:
                 self.bound(item, self.size(of, dim))
 
     def note(self, value: ast.expr, kind: str) -> None:
-        """Note a use of the inputs that a value shows."""
+        """Note a use of the inputs that a value shows, but of those whose values are summed with others."""
         for shown in self.result(value):
             if not shown.summed:
                 self.kinds.setdefault(shown.name, set()).add(kind)
@@ -585,7 +597,7 @@ def can_require_grad(metas: Mapping[str, Meta], named: NamedInput) -> bool:
 
 
 def _why_no_grad(named: NamedInput, meta: Meta, use: Use, inner: bool = False) -> str:
-    """Why an input does not require grad in any graph; '' where it may. `inner` says that the model computes it."""
+    """Return why an input does not require grad in any graph; '' where it may. `inner`: the model computes it."""
     if FLOATING.fullmatch(meta.dtype) is None:
         return f"{meta.dtype} has no gradient"
     if named.role == "parameter":
@@ -697,8 +709,8 @@ def _read_graph_text(text: str) -> Graph:
 
 
 def without_saved(graph: Graph) -> Graph:
-    """Return a forward without the values that it saves for its backward; a graph that returns nothing else as it
-    is."""
+    """Return a forward without the values that it saves for its backward, as `without_saved` of graph/sizes.py; but a
+    graph that returns nothing else as it is, because a sample returns something."""
     kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
     if not kept:
         return graph
@@ -713,7 +725,7 @@ def _graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:
 
 
 def _with_graph_dtypes(graph: Graph, metas: Mapping[str, Meta]) -> dict[str, Meta]:
-    """Metadata that lacks dtypes, with those of the Graph's inputs."""
+    """Return metadata that lacks dtypes, with those of the Graph's inputs."""
     dtypes = {port.local: port.spec.dtype for port in graph.inputs if isinstance(port.spec, TensorSpec)}
     return {name: replace(meta, dtype=dtypes.get(name, meta.dtype)) for name, meta in metas.items()}
 
@@ -816,7 +828,7 @@ def _check_metadata(sample: GraphNetSample) -> None:
 
 
 def _infer_dtypes(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Meta]:
-    """Fill in dtypes that metadata lacks: an input that the graph uses as an index is int64."""
+    """Return metadata that lacks dtypes with what they may be: an input that the graph uses as an index is int64."""
     uses = uses_of(program, metas)
     return {
         name: replace(meta, dtype="int64") if name in uses and "index" in uses[name].kinds else meta
@@ -876,7 +888,8 @@ def tensor_bytes(meta: Meta) -> int:
 
 
 def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
-    """Return a text that samples of the same program share, and their inputs' elements; `exact` adds the shapes."""
+    """Return a text that samples of the same program share, and how many elements their inputs have; with `exact`, only
+    samples of the same shapes share it."""
     sample = read_graphnet(folder)
     examples = read_symbol_examples(folder)
     inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.arguments]
@@ -913,6 +926,7 @@ class _Renamer(ast.NodeTransformer):
         self.fresh = count()
 
     def bind(self, name: str) -> str:
+        """Give a name the next number, `%3`, and return that; a name that is bound again gets another."""
         self.numbers[name] = f"%{next(self.fresh)}"
         return self.numbers[name]
 
@@ -922,7 +936,7 @@ class _Renamer(ast.NodeTransformer):
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AugAssign:
-        """The name of an update in place stands for the same value after it."""
+        """Read the target instead of binding it: after an update in place, the name stands for the same value."""
         node.target.ctx = ast.Load()
         self.generic_visit(node)
         return node

@@ -30,6 +30,7 @@ EQUAL = "equal"
 """The name of the correctness line that says which outputs are equal, bit for bit."""
 
 NAMED = re.compile(r"all_close_atol_(\S+?)_rtol_(\S+)")
+"""A `Tolerance.line_name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Tolerance:
 
 @cache
 def tolerance_at(level: int, dtype: str) -> Tolerance | None:
-    """The tolerance of a dtype at a level, to three digits as GraphNet compares; None where outputs must be equal."""
+    """Return the tolerance of a dtype at a level, to three digits as GraphNet compares; None where outputs must be
+    equal."""
     if dtype not in EXPONENTS:
         return None
     atol, rtol = (float(f"{10 ** (level * exponent):.3g}") for exponent in EXPONENTS[dtype])
@@ -130,7 +132,7 @@ class ScoredSample:
             raise UsageError(f"sample {self.name!r}: speedup {self.speedup!r} is not a finite number from 0 on")
 
     def setting(self, key: str) -> str:
-        """A word of its configuration; empty where it has none by that key."""
+        """Return a word of its configuration; '' where it has none by that key."""
         return dict(self.config).get(key, "")
 
     def right_at(self, level: int) -> bool:
@@ -146,7 +148,7 @@ class ScoredSample:
 
 
 def compared_outcome(outputs: Iterable[ScoredOutput]) -> str:
-    """`correct` if all outputs are within level 1, where GraphNet begins to forgive errors, else `accuracy`."""
+    """Return `correct` if all outputs are within level 1, where GraphNet begins to forgive errors, else `accuracy`."""
     return "correct" if all(output.within(1) for output in outputs) else "accuracy"
 
 
@@ -160,7 +162,7 @@ MeanSpeedup = tuple[float | None, float | None, float | None]
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of numbers from 0 on; 0 if one of them is."""
+    """Return the geometric mean of numbers from 0 on; 0 if one of them is. Refuse no numbers, and numbers below 0."""
     if not values:
         raise UsageError("no geometric mean of no values")
     if min(values) <= 0:
@@ -257,6 +259,7 @@ class ScoreTerms:
         return range(-10, int(max(level for level in forgiving if level < NEVER)) + 2)
 
     def forgives(self, outcome: str, level: int) -> bool:
+        """Whether ES(t) counts an outcome that is an error as 1 at a level."""
         return level >= INTERPRETATIONS[self.interpretation][outcome]
 
 
@@ -273,12 +276,13 @@ class ScorePoint:
 
 
 def score_curve(samples: Iterable[ScoredSample], terms: ScoreTerms = DEFAULT) -> tuple[ScorePoint, ...]:
-    """S(t) and ES(t) at every level, of the samples that are measured."""
+    """Return S(t) and ES(t) at every level, of the samples that are measured; refuse samples of which none is."""
     scored = _measured_samples(samples)
     return tuple(_score_point(scored, level, terms) for level in terms.levels)
 
 
 def _measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...]:
+    """Return the samples that scores can count; refuse if there is none."""
     all_samples = tuple(samples)
     scored = tuple(sample for sample in all_samples if sample.measured)
     if not scored:
@@ -287,6 +291,7 @@ def _measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ..
 
 
 def _score_point(samples: Sequence[ScoredSample], level: int, terms: ScoreTerms) -> ScorePoint:
+    """Return both scores of measured samples at a level."""
     return ScorePoint(
         level=level,
         s=geometric_mean([_strict_value(sample, level, terms) for sample in samples]),
@@ -295,7 +300,7 @@ def _score_point(samples: Sequence[ScoredSample], level: int, terms: ScoreTerms)
 
 
 def _strict_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
-    """The value of a sample in S(t)."""
+    """Return the value of a sample in S(t)."""
     if not sample.right_at(level):
         return terms.failure_value
     speedup = _speedup_of(sample)
@@ -303,7 +308,7 @@ def _strict_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
 
 
 def _forgiving_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
-    """The value of a sample in ES(t)."""
+    """Return the value of a sample in ES(t): that in S(t), of level FROZEN at most, unless its error is forgiven."""
     decisive = min(level, FROZEN)
     if level < FROZEN or sample.right_at(decisive) or not terms.forgives(_error_at(sample, decisive), level):
         return _strict_value(sample, decisive, terms)
@@ -311,13 +316,14 @@ def _forgiving_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> flo
 
 
 def _error_at(sample: ScoredSample, level: int) -> str:
-    """The outcome of a sample at a level: `accuracy` where it was compared, and is not right."""
+    """Return the outcome of a sample at a level: `accuracy` where it was compared, and is not right."""
     if sample.outcome not in COMPARED:
         return sample.outcome
     return "correct" if sample.right_at(level) else "accuracy"
 
 
 def _speedup_of(sample: ScoredSample) -> float:
+    """Return the speedup of a sample that is right; refuse one that was not timed."""
     if sample.speedup is None:
         raise UsageError(f"sample {sample.name!r} is right and has no speedup; score `measured` samples only")
     return sample.speedup

@@ -27,7 +27,8 @@ def within(value: Any, wanted: Any) -> tuple[int, ...]:
 
 
 def _least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
-    """Return a function of (atol, rtol) that says what torch.allclose says of tensors without NaN."""
+    """Return a function of (atol, rtol) that says what torch.allclose says; NaN equals nothing. The differences are
+    computed once for all tolerances."""
     if value.shape != wanted.shape:
         return lambda atol, rtol: False
     finite = torch.isfinite(wanted) & torch.isfinite(value)

@@ -70,12 +70,13 @@ def _is_worth_trying(graph: Graph, values: PortValues) -> bool:
 
 
 def operator_name(target: str) -> str:
-    """Return an operator's name without its library and overload: `div` of `aten.div.Tensor`."""
+    """Return an operator's name without its namespace and overload: `div` of `aten.div.Tensor`."""
     return target.removeprefix("torch.ops.").split(".")[1] if "." in target else target
 
 
 def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
-    """Draw a tensor by the rules of GraphNet's tools."""
+    """Draw a tensor by the rules of GraphNet's tools, which are above; `row` has the fields of its metadata."""
+    # The name in the seed gives tensors of one shape other values.
     generator = torch.Generator().manual_seed(seed + sum(map(ord, row["name"])))
     dtype: torch.dtype = getattr(torch, row["dtype"].removeprefix("torch."))
     shape, low, high = row["shape"], row.get("min_val"), row.get("max_val")
@@ -226,7 +227,7 @@ def _must_be_exact(port: Port, exact: Collection[str]) -> bool:
 
 
 def _tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
-    """Return the row of an input tensor."""
+    """Return the row of an input tensor; with fewer than `whole` elements, it has them all."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     return {
@@ -252,7 +253,8 @@ def _scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
 
 
 def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> MetaRow:
-    """Moments and range of floats, range of integers, data of small tensors; of a sparse tensor, of its values."""
+    """Return the fields of a row that describe values: mean, deviation and range of floats, the range of integers, all
+    elements (`data`) of tensors of fewer than `whole`; of a sparse tensor, mean and deviation of its values."""
     empty: MetaRow = {"mean": None, "std": None, "data": None}
     if value is not None and value.layout is not torch.strided:
         values = strided_parts(value)[-1]
@@ -284,7 +286,7 @@ def elements(value: Tensor) -> list[Any]:
 
 
 def _finite_moments(value: Tensor) -> MetaRow:
-    """Mean and standard deviation of the finite elements, where there are any."""
+    """Return the mean and the standard deviation of the finite elements, where there are any."""
     if not value.is_floating_point() or not value.numel():
         return {}
     wide = _sampled_elements(value)
@@ -312,7 +314,8 @@ def _sampled_elements(value: Tensor) -> Tensor:
 
 
 def _why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
-    """Why a graph fails on GraphNet's draws from these rows, or returns new NaN or infinities; '' if neither."""
+    """Return why a graph fails on GraphNet's draws from these rows: it raises, or returns NaN or infinities that it
+    does not return on its own inputs (`values`); '' if neither."""
     bad: list[int] = []
     orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
     size = sum(math.prod(entry["shape"]) for entry in rows)
@@ -338,7 +341,8 @@ def _why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues,
 
 
 def _in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
-    """Lay a drawn tensor out in memory as the sample's `model.py` does."""
+    """Return a drawn tensor laid out in memory as the sample's `model.py` does (`contiguous_inputs`): `orders` has the
+    dimensions of permuted inputs, from the outermost in memory on."""
     if name not in orders:
         return value
     order = orders[name]
@@ -447,7 +451,7 @@ def write_trees(
 
 
 def _checked_relative_path(relative: str) -> PurePosixPath:
-    """Check a relative path: it stays inside the tree, and GraphNet's tools can paste it into commands."""
+    """Return a relative path; refuse one that leaves the tree, or that GraphNet's tools cannot paste into commands."""
     place = PurePosixPath(relative)
     if place.is_absolute() or not place.parts or any(part in ("..", ".") for part in place.parts):
         raise UsageError(f"{relative!r:.80} is not a path below a tree")
@@ -513,7 +517,7 @@ def _movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
 
 
 def copy_sample(source: Path, there: Path) -> None:
-    """Copy a GraphNet sample, and complete missing files and attributes."""
+    """Copy a GraphNet sample, and add the files and facts that GraphNet's tools need and it lacks."""
     if not any(source.rglob("model.py")):
         raise SampleError(f"{source}: no model.py in it or below, so this is not a GraphNet sample")
     apart = (source / "model.py").is_file()

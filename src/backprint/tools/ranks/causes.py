@@ -23,7 +23,8 @@ Members = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """The gradients of one parameter, by rank: the ranks' own, and the whole's where they lie."""
+    """The gradients of one parameter, by rank: the ranks' own (`local`), and the whole's where they lie (`wanted`).
+    Errors are relative to `largest`."""
 
     local: Mapping[int, Tensor | None]
     wanted: Mapping[int, Tensor]
@@ -38,7 +39,7 @@ class Gradients:
         return {rank: _relative_error(self.local[rank], self.wanted[rank], self.largest) for rank in self.wanted}
 
     def holds(self, ranks: Sequence[int], change: Callable[[int], Tensor | None]) -> bool:
-        """Whether a change of the gradients of these ranks makes them the whole's."""
+        """Whether `change`, which returns a rank's gradient changed, makes those of these ranks the whole's."""
         return all(_relative_error(change(rank), self.wanted[rank], self.largest) <= TOLERANCE for rank in ranks)
 
     def holds_scaled(self, ranks: Sequence[int], by: float) -> bool:
@@ -46,7 +47,7 @@ class Gradients:
         return self.holds(ranks, lambda rank: self.scaled(rank, by))
 
     def total(self, rank: int, members: Sequence[int]) -> Tensor:
-        """Return the sum of the gradients of the members of a rank's group."""
+        """Return the sum of the gradients of the members of a rank's group, of those that have this rank's shape."""
         rows = [row for member in members if (row := self.local.get(member)) is not None]
         same = [row for row in rows if row.shape == self.wanted[rank].shape]
         return sum_of(same) if same else torch.zeros_like(self.wanted[rank])
@@ -113,7 +114,7 @@ def cause_of(
 
 
 def _cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
-    """Say what is missing over the groups of one label; '' if it is not that."""
+    """Say what is missing over the groups of one label, by trying what would mend the gradients; '' if nothing does."""
     count = len(members_of[wrong[0]])
     if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
         return f"lacks a sum over {label}"
@@ -126,7 +127,8 @@ def _cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, memb
 
 
 def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
-    """Say by which factor all wrong gradients differ from the whole's; '' if by none."""
+    """Say by which factor all wrong gradients differ from the whole's; '' if by none. It is measured at the largest
+    element of the whole's, and must fit all."""
     ratios = []
     for rank in wrong:
         gradient, wanted = gradients.scaled(rank, 1), gradients.wanted[rank]

@@ -73,7 +73,7 @@ def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
 
 
 def in_double(value: Any) -> Any:
-    """Return nested arguments with floating-point tensors in float64, leaves as before."""
+    """Return nested arguments with floating-point tensors in float64, which require grad where they did."""
 
     def wider(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
@@ -85,14 +85,14 @@ def in_double(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of a rank's parameters and inputs."""
+    """The parameters and inputs of a rank that `numbered` has made: each element is its number in the whole."""
 
     parameters: Mapping[str, Tensor]
     inputs: Mapping[str, Tensor]
 
 
 def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
-    """Return the numbers of a rank's parameters and inputs."""
+    """Return the Numbers of a rank: what `shard` has left in it of a numbered model and its arguments."""
     model = place.call[0]
     state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
     inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
@@ -103,12 +103,12 @@ def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
 
 
 Digests = tuple[str, ...]
-"""The elements of all tensors among a rank's arguments."""
+"""A digest of the elements of each tensor among a rank's arguments."""
 
 
 def digests_of(call: Call) -> Digests:
-    """Return the elements of the tensors among the arguments of a call, to compare them with those of another rank.
-    Their order does not count: a sum over the same rows in another order hides as much."""
+    """Return a digest of the elements of each tensor among the arguments of a call, to compare with those of another
+    rank. Their order does not count: a sum over the same rows in another order hides as much."""
     _, args, kwargs = call
     tensors = [on_cpu(opened(leaf)) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
@@ -144,8 +144,8 @@ def with_unlike_elements(call: Call) -> Call:
 
 
 def with_unlike_parameters(model: nn.Module) -> nn.Module:
-    """Return a model with small numbers added to each parameter whose elements are all equal: a bias of zeros hides
-    that every rank adds it."""
+    """Add small numbers to each parameter of a model whose elements are all equal, and return the model: a bias of
+    zeros hides that every rank adds it."""
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -162,6 +162,7 @@ def redrawn(call: Call, integers: bool) -> Call:
     generator = torch.Generator().manual_seed(SEED)
 
     def other(leaf: Any) -> Any:
+        """Return one argument with other values, of the same shape, dtype and device."""
         if not isinstance(leaf, Tensor) or not leaf.numel():
             return leaf
         if leaf.is_floating_point():
@@ -171,6 +172,7 @@ def redrawn(call: Call, integers: bool) -> Call:
         if not integers or leaf.is_complex():
             return leaf
         values = leaf.unique()
+        # Of one value alone, such as lengths that are all 7, the smaller ones are drawn too.
         if len(values) == 1 and int(values) > 0:
             values = torch.arange(int(values) + 1).to(leaf)
         places = torch.rand(leaf.shape, generator=generator).square() * len(values)
@@ -241,7 +243,7 @@ def with_methods_of_sharded() -> Iterator[None]:
 
 
 def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
-    """Run a step, forward and backward; each gradient is sharded as its parameter is.
+    """Run a step, forward and backward, and return what it leaves; each gradient is sharded as its parameter is.
 
     The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
     """
@@ -250,7 +252,7 @@ def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str])
         model.train(options.mode == "train")
     inputs = inputs_of(call, arguments)
     for tensor in inputs.values():
-        tensor.retain_grad()
+        tensor.retain_grad()  # what `shard` returns may be no leaf
     before = dict(model.named_parameters())
     torch.manual_seed(SEED)
     result = model(*args, **kwargs)
@@ -287,7 +289,7 @@ def gradient_of(parameter: Tensor) -> Tensor | None:
 
 
 def on_cpu(tensor: Tensor) -> Tensor:
-    """Return a copy of a tensor, on the CPU, where gradients are compared."""
+    """Return a copy of a tensor on the CPU, which is where gradients are compared."""
     return tensor.detach().to("cpu", copy=True)
 
 
@@ -342,12 +344,14 @@ class MadeInDouble(_InDouble):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func.name().partition("::")[2].partition(".")[0]
+        # Parameters and buffers that are made now are in float64, as those of the whole are.
         if name in EMPTY and kwargs.get("dtype") is None and torch.get_default_dtype() in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         kinds = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
-        if name in EMPTY or torch.float64 in kinds:
+        if name in EMPTY or torch.float64 in kinds:  # what is in float64 stays so, as in a step
             return super().__torch_dispatch__(func, types, args, kwargs)
+        # A table that is computed in float32 stays in float32, and is not cast to less.
         if kwargs.get("dtype") in LESS and torch.float32 in kinds:
             kwargs = {**kwargs, "dtype": torch.float32}
         return Answered.__torch_dispatch__(self, func, types, args, kwargs)

@@ -99,7 +99,7 @@ def with_own_copies(values: Sequence[Value], count: int = 1) -> list[list[Value]
 
 
 def items_of(place: Place, value: Any) -> Iterable[Any]:
-    """Return the objects that a place holds."""
+    """Return the objects that a place holds: the values of a dict, the items of a container, or the one object."""
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(place, Items) else (value,)
@@ -128,7 +128,8 @@ def _own_copy(value: Any) -> Any:
 
 
 def put_back(values: Sequence[Value], *, has_run: bool = True) -> None:
-    """Put what is given in its places. The program `has_run` since they were read: then they are read first."""
+    """Put what is given in its places. If the program `has_run` since they were read, they are read first: a place
+    writes only what differs from what it read last."""
     with untraced():
         for place, value in values:
             if has_run:

@@ -25,7 +25,7 @@ Key = tuple[int, str, tuple[int, ...], int]
 
 @dataclass(slots=True)
 class Sent:
-    """What the members of a group have sent so far, and where in their program."""
+    """What the members of a group have sent so far, and where in their program; `taken` counts those that have it."""
 
     calls: dict[int, Call] = field(default_factory=dict)
     tensors: dict[int, Tensor] = field(default_factory=dict)
@@ -41,7 +41,8 @@ class Meeting:
         self.open: dict[Key, Sent] = {}
 
     def meet(self, key: Key, rank: int, call: Call, tensor: Tensor) -> Sent:
-        """Send a tensor, and return what all members have sent, as soon as they have."""
+        """Send a tensor, and return what all members have sent, as soon as they have: the last one lets the others go
+        on, which wait until then. The last that takes it removes it."""
         members = key[2]
         sent = self.open.setdefault(key, Sent())
         where = "" if self.replays else frames.place(frames.here({}))
@@ -86,7 +87,7 @@ class Among:
         return label
 
     def at_barrier(self, reference: Any) -> None:
-        """Wait at a barrier for all members of a group."""
+        """Wait at a barrier for all members of a group: they meet, as in a collective of no elements."""
         label = self.label(reference)
         call = Call("barrier", label)
         self.counts[call.text] = number = self.counts.get(call.text, 0) + 1
@@ -122,7 +123,8 @@ def _as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor)
 
 
 def _is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bool:
-    """Whether what arrived is what is computed of what all have sent, but for the order of rounding."""
+    """Whether what arrived is what is computed of what all have sent, but for the order of rounding: each of the sums
+    rounds at most by eps of the largest that was sent, or of the result."""
     if arrived.shape != computed.shape or arrived.dtype != computed.dtype:
         return False
     if arrived.is_complex():
@@ -170,7 +172,8 @@ def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Se
 
 
 def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:
-    """Return the collectives of each rank, with what every member of the group has kept of what it sent."""
+    """Return the collectives of each rank, with what every member of the group sent: a rank's own sample has only what
+    the rank itself sent, so the others' is taken from their samples, and is None where these do not keep it."""
     kept = [getattr(capture.peers, "exchanges", {}) for capture in ranks]
     groups = [dict(capture.rank.groups) if capture.rank is not None else {} for capture in ranks]
     own: dict[tuple[str, tuple[int, ...], int, int], Tensor | None] = {}

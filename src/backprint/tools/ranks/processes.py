@@ -42,7 +42,8 @@ from backprint.values.exchanges import Call, Exchange, Peers, mismatch
 from backprint.values.wrappers import is_wrapped
 
 JOINT_CAPTURES = [0]
-"""How many captures of this process have exchanged tensors with others."""
+"""How many captures of this process have exchanged tensors with others, as the item of a list. All processes count
+alike, so the number tells a note of failure from one of an earlier capture."""
 
 POLL, LOOK = 0.001, 0.2
 """Seconds between two looks at a collective that is under way, and at the notes of the others."""
@@ -54,7 +55,7 @@ def _failure_key() -> str:
 
 
 def _note_failure(error: BaseException) -> None:
-    """Tell the other processes that this rank's capture has failed, and why."""
+    """Tell the other processes that this rank's capture has failed, and why, by a note in the store that they share."""
     rank, _ = own_rank()
     try:
         default_store().set(_failure_key(), f"rank {rank}: {describe_error(error)}"[:4000])
@@ -89,7 +90,7 @@ def wait_for(work: Any, call_text: str) -> None:
 
 
 def _raise_if_gone(error: RuntimeError, call_text: str) -> NoReturn:
-    """Raise what has failed in another rank, or that one has gone, for an error of a collective."""
+    """Raise, in place of the `error` of a collective, what another rank has noted, or else that a rank has gone."""
     time.sleep(LOOK)  # one that raises notes why before it goes
     _raise_if_failed()
     raise RanksError(f"a rank has gone while this one waited in {call_text}: {str(error)[:200]}") from error
@@ -97,7 +98,7 @@ def _raise_if_gone(error: RuntimeError, call_text: str) -> NoReturn:
 
 @contextmanager
 def _others_may_go(call_text: str) -> Iterator[None]:
-    """Say that a rank has gone where a collective inside, which is begun or runs as a whole, fails for that reason."""
+    """Raise that a rank has gone where a collective in this block fails because of that; other errors as they are."""
     try:
         yield
     except RuntimeError as error:
@@ -178,7 +179,8 @@ class Alike(Together):
 def capture_in_processes(
     target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CaptureOptions
 ) -> Capture:
-    """Capture a program in a process that has process groups; without collectives, as in any other process."""
+    """Capture a program in a process that has process groups; without collectives, as in any other process. If it
+    fails, the other processes are told, which else would wait."""
     together = Alike() if backend_of_world() == "fake" else Together()
     check_options(target, options)
     joint = needs_others(target)

@@ -98,6 +98,7 @@ class Reached(Walk):
             self.push_all("", [(name, held) for name, held in table.items() if not name.startswith("__")])
 
     def places_of_class(self, name: str, kind: type) -> Iterator[Place]:
+        """Yield the attributes of a class of the program's own; its bases and its module are searched next."""
         if _is_own_class(kind):
             yield (place := ClassAttributes(kind))
             parts = [part for held in place.table.values() for part in parts_of_attribute(held)]
@@ -136,6 +137,8 @@ class Reached(Walk):
         return iter(())
 
     def places_of_container(self, name: str, container: Any) -> Iterator[Place]:
+        """Yield the places of a container, unless it is LARGE."""
+        # By the built-in `len` of its kind: a subclass may have one of its own.
         kind = next(known for known in FILL if issubclass(type(container), known))
         if kind.__len__(container) <= LARGE:
             yield from super().places_of_container(name, container)
@@ -181,7 +184,7 @@ classes that say they are of `builtins`."""
 
 
 def _is_of_exec(table: dict[str, Any]) -> bool:
-    """Whether globals are of no module, as those of code that a program gives to `exec`."""
+    """Whether a table of globals is of no module that is imported, as that of code that a program gives to `exec`."""
     name = table.get("__name__")
     return name is None or (name not in sys.modules and str(name).partition(".")[0] not in STANDARD)
 
@@ -190,7 +193,7 @@ def _is_of_exec(table: dict[str, Any]) -> bool:
 
 
 def globals_assigned_in(module: Any) -> Iterator[Place]:
-    """Yield the globals that the functions of an installed package's module assign."""
+    """Yield a place for the globals that the functions of an installed package's module assign, if there are any."""
     if isinstance(module, ModuleType) and not is_own(module.__name__) and (names := assigned_in(module)):
         yield Globals(vars(module), frozenset(names))
 
@@ -229,7 +232,7 @@ def _codes_of(value: Any, module: str) -> Iterator[CodeType]:
         functions = [f.__func__ if isinstance(f, (staticmethod, classmethod)) else f for f in functions]
     for function in functions:
         if isinstance(function, FunctionType):
-            own = inspect.unwrap(function)
+            own = inspect.unwrap(function)  # of a decorated one, the function that is wrapped
             if isinstance(own, FunctionType) and own.__module__ == module:
                 yield own.__code__
 
@@ -244,6 +247,7 @@ def _codes_inside(code: CodeType) -> Iterator[CodeType]:
 
 def _assigned_by(code: CodeType) -> Iterator[str]:
     """Yield the globals that a function assigns."""
+    # Every second byte of the code is an opcode: to look there first is much faster than `dis`.
     if STORE in code.co_code[::2]:
         yield from (step.argval for step in dis.get_instructions(code) if step.opcode == STORE)
 

@@ -72,7 +72,8 @@ def sharding(
 
 
 def stand_ins(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
-    """Return fake tensors in the place of those that have values, by identity, as `copy.deepcopy` takes them."""
+    """Return a memo for `copy.deepcopy` that replaces the tensors that have values by fake ones, by their ids: so a
+    copy of a large model takes no memory."""
     real = {str(id(tensor)): tensor for tensor in tensors if not isinstance(opened(tensor), FakeTensor)}
     copies = common_world().fake_copies(real)
     return {
@@ -125,6 +126,7 @@ def in_ranks(
     owners: dict[int, tuple[Tensor, int]] = {}
 
     def in_one(rank: int) -> T:
+        """Be one rank, in a thread that has its turn: make its call, and do the work."""
         groups = ThreadGroups(rank, size)
         with in_rank(groups):
             among = Among(meeting, rank)
@@ -165,7 +167,7 @@ def in_place(groups: ThreadGroups, kept: Sequence[Value], variables: Variables) 
 
 
 def _changed_since(before: contextvars.Context) -> Variables:
-    """Return the context variables that have been set since then."""
+    """Return the context variables that have been set since `before` was taken."""
     now = contextvars.copy_context()
     return {
         variable: value for variable, value in now.items() if variable not in before or before[variable] is not value
@@ -224,7 +226,7 @@ def _with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
 
 def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
     """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
-    `bp.fake()`."""
+    `bp.fake()`. The state of the process is put back."""
     before = state_of_process(Kept((make, options.loss)))
     try:
         set_state_of_process(replace(before, kept=with_own_copies(before.kept)[0]))
@@ -237,7 +239,7 @@ def captured_without_values(rank: int, size: int, make: Make, options: CaptureOp
 
 
 def _captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
-    """Make the call of a rank without values, and capture it."""
+    """Make the call of a rank without values, and capture it; refuse modules that reduce gradients in hooks."""
     torch.manual_seed(SEED)
     with fake(), Functional():
         try:
@@ -270,5 +272,6 @@ def step_among_others(program: CalledProgram) -> Outcome:
         torch.manual_seed(SEED)
         outcome = run_step(program)
     if isinstance(target := program.target(), nn.Module):
-        refuse_modules(target)  # the step may have told them to keep their gradients
+        # Asked again after the step: it may have told a module to keep its gradients.
+        refuse_modules(target)
     return outcome

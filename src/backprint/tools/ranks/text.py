@@ -41,7 +41,8 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> 
 
 
 def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
-    """Say where the graphs of two ranks differ first: in a call, or else in an input or output; '' where in neither."""
+    """Say where the graphs of two ranks (`numbers`) differ first: in a call, or else in an input or output; '' where in
+    neither."""
     left, right = (ranks[number] for number in numbers)
     names = f"ranks {numbers[0]} and {numbers[1]}"
     graphs = [
@@ -81,6 +82,8 @@ def sent_by_group(capture: Capture) -> dict[str, list[Sent]]:
             specs = specs_of(graph)
             for step in graph.steps:
                 if step.target in COLLECTIVES:
+                    # `all_reduce` of `….all_reduce.default`. In an all-to-all each rank may send other sizes, so its
+                    # options and its shape are not compared.
                     kind, exchanges = step.target.split(".")[-2], "all_to_all" in step.target
                     options = () if exchanges else tuple(map(repr, step.args[1:-1]))
                     name = next(refs(step.args[0]), "")
@@ -108,7 +111,7 @@ def _members_in_words(members: Sequence[int]) -> str:
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
-    """Return several ranks as text."""
+    """Return several ranks as text: `rank 3`, or `ranks 0, 1, 2`."""
     shown = ", ".join(map(str, ranks[:16]))
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{', …' if len(ranks) > 16 else ''}"
 
@@ -199,7 +202,7 @@ MOST_WAITS = 8
 
 
 def _seconds_text(seconds: float) -> str:
-    """Return a time in words."""
+    """Return a time as text, in s, ms or us."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"

@@ -40,7 +40,8 @@ def state_of_process(kept: Kept) -> _ProcessState:
 
 
 def set_state_of_process(state: _ProcessState, *, has_run: bool = True) -> None:
-    """Set what `state_of_process` returned. A rank `has_run` since it was called last."""
+    """Set what `state_of_process` returned. Without `has_run` no program ran since it was called last, so what is in
+    the places of `kept` need not be read again."""
     set_random_states(state.generators)
     if torch.get_default_dtype() != state.dtype:
         torch.set_default_dtype(state.dtype)
@@ -52,7 +53,7 @@ def set_state_of_process(state: _ProcessState, *, has_run: bool = True) -> None:
 
 
 class Stopped(BaseException):
-    """Ends a rank because another has failed; no handler of the program catches it."""
+    """Ends a rank because another has failed; `except Exception` of the program does not catch it."""
 
 
 class RankTurns(Generic[T]):
@@ -104,7 +105,8 @@ class RankTurns(Generic[T]):
         return [self.ended[rank] for rank in range(self.size)]
 
     def be_rank(self, rank: int, work: Callable[[int], T]) -> None:
-        """The body of a thread."""
+        """Run a rank in its thread: wait for its first turn, do its work, and pass the turn on for good. An error is
+        kept in `failure`, and ends the other ranks."""
         try:
             with of_party(self):
                 self.take_turn(rank)
@@ -120,7 +122,7 @@ class RankTurns(Generic[T]):
             self.pass_on(rank)
 
     def take_turn(self, rank: int) -> None:
-        """Wait until it is this rank's turn."""
+        """Wait until it is this rank's turn, and give the process its state; raise Stopped if another has failed."""
         with self.changed:
             self.changed.wait_for(lambda: self.running == rank or self.failure is not None)
             if self.failure is not None:
@@ -128,10 +130,11 @@ class RankTurns(Generic[T]):
             set_state_of_process(self.own[rank], has_run=False)
 
     def pass_on(self, rank: int) -> None:
-        """Give the turn to the next rank that can go on. If none can, and some wait, all end."""
+        """Keep this rank's state of the process, and give the turn to the next rank that can go on. If none can, and
+        some wait, they wait for each other: all end."""
         with self.changed:
             self.own[rank] = state_of_process(self.kept)
-            others = [*range(rank + 1, self.size), *range(rank + 1)]
+            others = [*range(rank + 1, self.size), *range(rank + 1)]  # the next ones, and at last this rank itself
             able = [other for other in others if other not in self.ended and other not in self.waiting]
             alive = self.failure is None
             if able and alive and not (able == [rank] and rank in self.ended):
@@ -159,7 +162,7 @@ class RankTurns(Generic[T]):
 
 
 def raise_with_rank(rank: int, error: BaseException) -> NoReturn:
-    """Raise an error with the rank that it was raised in."""
+    """Raise an error with the rank that it was raised in; -1 is the caller's thread (Ctrl-C)."""
     named = _error_of_rank(rank, error)
     if named is error:
         raise error

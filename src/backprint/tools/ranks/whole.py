@@ -76,7 +76,8 @@ class OutputNumber:
 
     @property
     def relation(self) -> str:
-        """How the ranks have the whole's number; '' if they do not."""
+        """How the ranks' numbers make the whole's: each is it, or their mean or sum is, over all or over the groups of
+        one label; '' if in none of these ways."""
         mean = sum(self.ranks) / len(self.ranks)
         if all(self.is_whole(number) for number in self.ranks):
             return "the whole's on every rank"
@@ -159,10 +160,10 @@ def against_whole(
     size: int,
     captures: Sequence[Capture],
 ) -> AgainstWhole:
-    """Compare the gradients of all ranks with the whole model's.
+    """Compare the gradients of all ranks with the whole model's. Refuse a whole that is no module.
 
     Where two ranks have different parts of the data which are equal, a missing reduction does not show: then the data
-    are redrawn.
+    are redrawn, first only floating-point numbers, then integers too.
     """
     if not isinstance(model, nn.Module):
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
@@ -191,7 +192,8 @@ def _equal_data(call: Call, options: CaptureOptions, rows: Sequence[RankGradient
 
 
 def _ranks_with_equal_parts(call: Call, options: CaptureOptions, rows: Sequence[RankGradients]) -> str:
-    """Return two ranks that have different parts of the arguments of a call, which are equal, in words; '' without."""
+    """Return in words two ranks whose parts of the arguments have equal elements, but are different parts; '' if there
+    are none. Which part a rank has is seen by sharding arguments without equal elements."""
     pairs = [pair for pair in itertools.combinations(rows, 2) if pair[0].data == pair[1].data != ()]
     if not pairs:
         return ""
@@ -207,7 +209,8 @@ def _ranks_with_equal_parts(call: Call, options: CaptureOptions, rows: Sequence[
 def _against_whole_on(
     call: Call, arguments: Sequence[str], options: CaptureOptions, size: int, captures: Sequence[Capture]
 ) -> tuple[AgainstWhole, Sequence[RankGradients]]:
-    """Compare on these arguments; return what each rank left, too."""
+    """Compare on these arguments, and return what each rank left, too. Three programs run: the ranks on numbered
+    parameters, which tells where elements lie, the ranks, and the whole in one rank. `what` names the one that runs."""
     what = "the model with numbered parameters"
     rows: Sequence[RankGradients] = ()
     try:
@@ -268,7 +271,7 @@ def _how_it_began(left: Left) -> Iterator[str]:
 
 
 def _has_cleared(rows: Sequence[RankGradients]) -> bool:
-    """Whether a step that runs its backward itself has left no gradient on any rank."""
+    """Whether a step that runs its backward itself (its outputs have no `roots`) has left no gradient on any rank."""
     gradients = [gradient for row in rows for gradient in row.gradients.values() if gradient is not None]
     return not any(row.left.roots for row in rows) and not any(bool(gradient.any()) for gradient in gradients)
 
@@ -285,8 +288,9 @@ class _Comparison:
     """Compares the gradients of all ranks with those of the whole model, tensor by tensor, and keeps what it finds.
 
     `numbers` says where the elements of each rank's tensors lie in the whole, whose gradients are `flat`, one after
-    another. `trained` are the elements for which a rank has a gradient, `reducing` the groups over which the backward
-    sends, or the step, if it runs its backward itself.
+    another, from index 1 on; 0 is no element of the whole. `least` is the least number that errors are relative to.
+    `trained` are the elements for which a rank has a gradient, `reducing` the groups over which the backward sends, or
+    the step, if it runs its backward itself. `zeros` are the parameters and inputs whose gradients are 0 everywhere.
     """
 
     numbers: Sequence[Numbers]
@@ -304,13 +308,15 @@ class _Comparison:
     count: int = 0
 
     def see_parameter(self, name: str) -> None:
-        """Compare a parameter on the ranks that have it."""
+        """Compare a parameter on the ranks that have it, and count it, or note why it is not compared."""
         places = {rank: row.parameters[name] for rank, row in enumerate(self.numbers) if name in row.parameters}
         if reason := _unknown_place(places, len(self.flat)):
             self.unknown.append((name, reason))
             return
         gradients = _gradients_at(places, self.flat, [row.gradients.get(name) for row in self.rows], self.least)
         missing = [rank for rank in places if self.rows[rank].gradients.get(name) is None]
+        # A step that runs its backward itself may have cleared a gradient after it used it; where the backward is ours,
+        # a missing gradient is one of 0 (`Gradients.scaled`).
         runs_backward = not any(row.left.roots for row in self.rows)
         if not all(bool(wanted.isfinite().all()) for wanted in gradients.wanted.values()):
             self.unknown.append((name, "has NaN or Inf in its gradient in the whole"))
@@ -318,7 +324,7 @@ class _Comparison:
             self.notes.append(f"{name} is a copy of a parameter that is compared, and has no gradient itself")
         elif missing and runs_backward and any(bool(gradients.wanted[rank].any()) for rank in missing):
             self.unknown.append((name, f"has no gradient on {ranks_in_words(missing)}: the step has cleared it"))
-        elif not gradients.any():
+        elif not gradients.any():  # 0 everywhere would agree, whatever is missing
             self.zeros.append(name)
         else:
             self.count += 1
@@ -329,7 +335,8 @@ class _Comparison:
                 self.faults.append(self.fault(name, gradients))
 
     def see_input(self, name: str) -> None:
-        """Compare an input that requires grad."""
+        """Compare an input that requires grad, as `see_parameter` does a parameter. Its gradient may be a whole number
+        of times too large on every rank (`_divisors`)."""
         places = {rank: row.inputs[name] for rank, row in enumerate(self.numbers) if name in row.inputs}
         if len(places) < len(self.rows) or _unknown_place(places, len(self.flat)):
             self.notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
@@ -340,6 +347,7 @@ class _Comparison:
             return
         self.count += 1
         allowed = _divisors(_count_of_different(places))
+        # By how much it is too large: 1 where it is right, 0 where no number mends it.
         times = next((number for number in allowed if gradients.holds_scaled(list(places), 1 / number)), 0)
         if not times:
             self.faults.append(self.fault(name, gradients))
@@ -349,7 +357,7 @@ class _Comparison:
     def fault(self, name: str, gradients: Gradients) -> Fault:
         """Return what is wrong with a gradient."""
         errors = gradients.errors()
-        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
+        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)  # `not` includes NaN
         source = _source_of_gradient(self.captures[wrong[0]], name) if self.captures else None
         cause = cause_of(groups_of(self.rows, self.captures, name), wrong, gradients, self.reducing)
         return Fault(name, wrong, _worst_of(errors.values()), cause, source)
@@ -377,7 +385,7 @@ def compared(
     nothing = torch.zeros(0, dtype=torch.float64)
     sent = [row for capture in captures for row in traffic_of(capture)]
     every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
-    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])
+    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])  # elements are numbered from 1 on (`numbered`)
     with_gradient = [
         row.parameters[name].real.reshape(-1)
         for row, left in zip(numbers, rows, strict=True)
@@ -420,7 +428,7 @@ def _gradients_at(
 
 
 def _count_of_different(places: Mapping[int, Tensor]) -> int:
-    """Return how many parts of a whole the ranks hold: two where each of four has one of two halves."""
+    """Return how many different parts of a whole the ranks hold: two where each of four has one of two halves."""
     different: list[Tensor] = []
     for place in places.values():
         if not any(place.shape == other.shape and torch.equal(place, other) for other in different):
@@ -453,7 +461,7 @@ def _not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tenso
     """Yield the parameters of the whole that have a gradient and are trained by no rank, or not all of them."""
     held = [places.real.reshape(-1) for row in numbers for places in row.values()]
     known = torch.cat([torch.zeros(0, dtype=torch.float64), *held]).unique()
-    start = 1
+    start = 1  # the number of the parameter's first element, as `numbered` counts them
     for name, gradient in whole.items():
         count = gradient.numel()
         own = int(((known >= start) & (known < start + count)).sum())
@@ -464,7 +472,8 @@ def _not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tenso
 
 
 def _unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
-    """Say why it is not known where a parameter lies in the whole; '' if it is."""
+    """Say why it is not known where a parameter lies in the whole; '' if it is. Each of its elements must be the number
+    of one element of the whole (`numbered`), or 0 for what a shard adds."""
     for rank, places in rows.items():
         if places.is_complex():
             return "is complex, and only real gradients are compared"
@@ -489,7 +498,7 @@ def _source_of_gradient(capture: Capture, name: str) -> Source | None:
 
 
 def _steps_reading(graph: Graph, name: str) -> list[Step]:
-    """Return the steps that depend on an input, in order."""
+    """Return the steps that depend on an input, directly or through others, in order."""
     known = {port.local for port in graph.inputs if port.name == name}
     reading = []
     for step in graph.steps:

@@ -56,7 +56,8 @@ from backprint.values.wrappers import is_wrapped
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The program that was sharded: the whole model with its arguments, how each rank shards it, and the options."""
+    """The program that was sharded: the whole model with its arguments, and the options, which say how each rank shards
+    it (`shard`)."""
 
     model: Any
     args: tuple[Any, ...]
@@ -139,7 +140,8 @@ class World:
         ]
 
     def with_nonfinite(self, number: int, verdict: Verdict, results: Results) -> Verdict:
-        """Return the Verdict of a rank with where its NaN and Inf come from, which the rank alone can say."""
+        """Return the Verdict of a rank, with where its NaN and Inf come from if its results have some: only then is the
+        rank verified alone, which finds the step that made them."""
         tensors = [value for value in results.values() if isinstance(value, Tensor) and value.is_floating_point()]
         if all(bool(tensor.isfinite().all()) for tensor in tensors):
             return verdict
@@ -174,7 +176,7 @@ class World:
 
 
 def results_of(outcome: Outcome) -> Results:
-    """Return the results of a step by port."""
+    """Return the results of a step that the program ran, by port."""
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
@@ -192,7 +194,7 @@ def _against_digests(witness: Mapping[str, Any], results: Results) -> list[PortV
 
 
 def _verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], witness: str) -> Verdict:
-    """Return the Verdict of a rank."""
+    """Return the Verdict of a rank, the worst of its ports'; `witness` says what it was compared with."""
     detail = "; ".join(f"{port.role} {port.name}: {port.detail}" for port in ports if port.verdict != "bitwise")
     word = worst([port.verdict for port in ports])
     return Verdict(word, f"rank {rank} of {capture.name}", detail, tuple(witnessed(ports, witness)))
@@ -203,8 +205,8 @@ def replayed_together(
     values: Sequence[Mapping[str, Any]],
     arrived: Sequence[Mapping[str, Sequence[Exchange]]] | None = None,
 ) -> list[Results]:
-    """Run the graphs of all ranks; their collectives are computed where they meet, or come to what `arrived` in the
-    step, if that is the same but for rounding."""
+    """Run the graphs of all ranks, which take turns in threads, and return the results of each. Their collectives are
+    computed where they meet; what `arrived` in the step is used instead if it is the same but for rounding."""
     turns: RankTurns[Results] = RankTurns(len(ranks))
     meeting = Meeting(turns, replays=True)
 
@@ -220,7 +222,8 @@ def replayed_together(
 
 
 def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> World:
-    """Capture every rank of a step: all run it among each other, then each is captured alone."""
+    """Capture every rank of a step: all run it among each other, then each is captured alone. Refuse a model that is
+    sharded already."""
     for name, tensor in target.named_parameters() if isinstance(target, nn.Module) else ():
         if is_wrapped(tensor):
             raise UsageError(
@@ -296,7 +299,7 @@ def _folder_of_rank(folder: Path, rank: int) -> Path:
 
 
 def _save_world(world: World, path: str | os.PathLike[str], data: str, overwrite: bool) -> Path:
-    """Write the sample of each rank, in a folder of a temporary name that is renamed when it is whole."""
+    """Write the sample of each rank, in a folder of a temporary name that is renamed when it is complete."""
     place = Path(path)
     check_place(place, overwrite, WORLD)
     with unfinished_folder(place.parent, place.name) as staging:
@@ -339,7 +342,7 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World
 
 
 def _loaded_rank(place: Path, number: int, allow: Sequence[str]) -> Capture:
-    """Read the sample of a rank."""
+    """Read the sample of a rank; refuse one of another rank."""
     capture = load(place, allow)
     if capture.rank is not None and capture.rank.number != number:
         raise SampleError(f"{place}: is the sample of rank {capture.rank.number}")
@@ -353,7 +356,7 @@ def is_world(folder: Path) -> bool:
 
 def _numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:
     """Yield the samples of ranks in a folder, with their numbers."""
-    for place in folder.glob(f"{_folder_of_rank(folder, 0).name[:-1]}*") if folder.is_dir() else ():
+    for place in folder.glob(f"{_folder_of_rank(folder, 0).name[:-1]}*") if folder.is_dir() else ():  # `rank_*`
         number = place.name.rpartition("_")[2]
         if number.isdecimal() and len(number) < 8 and (place / CAPTURE).is_file():
             yield int(number), place
@@ -376,14 +379,15 @@ def _world_of_samples(folder: Path, allow: Sequence[str]) -> World:
 
 
 def _makes_what_ran(capture: Capture) -> bool:
-    """Whether a sample has the values that its rank had in the step, and digests of what these came to."""
+    """Whether a sample has the values that its rank had in the step, and digests of what these came to: none of its
+    inputs is drawn from a seed, but for those that another Pair feeds."""
     brought = {link.name for link in capture.links}
     drawn = {name for name, recipe in capture.recipes.recipes.items() if getattr(recipe, "kind", "") in DRAWN_KINDS}
     return capture.witness is not None and drawn <= brought
 
 
 def _digests_of_program(capture: Capture) -> Mapping[str, Any]:
-    """Return the digests of the program's results, of those that a sample keeps."""
+    """Return the digests of the program's results; a sample's witness may have other rows."""
     rows = capture.witness or {}
     return {text: rows[text] for text in rows if PortKey.from_text(text).role in OUT_ROLES}
 

@@ -55,14 +55,16 @@ class Messages:
             del rows[mark.get(label, 0) :]
 
     def begin(self, call: Call, sent: Tensor, received: Tensor) -> None:
-        """Note a collective. What it receives will be in `received`, or in tensors that are copied from it."""
+        """Note a collective, and copy what is sent. What it receives will be in `received`, or is taken there from the
+        tensors of the script that `note_copy` names."""
         message = Message(call, sent.detach().clone(), received)
         self.by_group.setdefault(call.group, []).append(message)
         self.memories.add(storage_id(received.untyped_storage()))
 
     def note_copy(self, source: Tensor, target: Tensor) -> None:
-        """Note that a part of what a collective receives is copied to a tensor: the script's call puts it there. A copy
-        of anything else is nothing to be read."""
+        """Note that a part of what a collective receives (`source`) will be in a tensor of the script's (`target`),
+        where the script's own call puts it: when that is first read, it is copied back. A copy of anything else is not
+        noted."""
         if storage_id(source.untyped_storage()) in self.memories:
             self.unread.setdefault(storage_id(target.untyped_storage()), []).append((source.detach(), target.detach()))
 
@@ -129,7 +131,8 @@ def _exchange_of(message: Message, size: int, place: int) -> Exchange:
 
 
 def empty_result(func: Any, args: Any, size: int) -> Tensor:
-    """Return memory for what a collective returns to a member of a group of this size."""
+    """Return memory for what a collective returns to a member of a group of this size: zeros of its shape, which is
+    that of the argument, but for collectives that gather, scatter, or exchange rows (their sizes are argument 1)."""
     sent: Tensor = args[0]
     rows, rest = (sent.shape[0], sent.shape[1:]) if sent.dim() else (1, ())
     match collective_name(func):

@@ -27,7 +27,8 @@ def proven_step(recorded: Capture) -> Capture:
 
 
 def _check_sent(capture: Capture) -> None:
-    """Raise if the graphs of a rank have sent something else than the script did, where that matters."""
+    """Refuse a rank whose graphs have sent something else than the script did. It matters if the result is used; of a
+    broadcast, only then, because what a rank sends that is not the source of it goes nowhere."""
     differing = getattr(capture.peers, "differing", ())
     for key, (step, is_used) in collective_steps(capture).items() if differing else ():
         if key in differing and (is_used or "broadcast" not in step.target):

@@ -45,7 +45,12 @@ COMPILED = (
 
 
 class Recording:
-    """The steps of a running script, from the first requested one to before the last."""
+    """The steps of a running script, from `first` to before `last`: `done` takes each Capture, `tell` each message.
+
+    `count` is the number of the step that runs, `settled` are the steps that were kept or reported, `finished` the
+    recorders that are still on a mode stack, `depth` the calls of autograd that run in each thread, and `undo` what
+    takes each hook off again. `around` is what is open while a step is recorded.
+    """
 
     def __init__(
         self, steps: tuple[int, int], done: Callable[[int, Capture], None], tell: Callable[[str], None]
@@ -76,7 +81,7 @@ class Recording:
         self.replace(torch.autograd, "grad", self.wrap_autograd(torch.autograd.grad, self.before_grad))
 
     def close(self) -> None:
-        """Remove all hooks and recorders."""
+        """Remove all hooks and recorders, the last hook first; a step that is being recorded is dropped."""
         self.closed = True
         for undo in reversed(self.undo):
             undo()
@@ -86,7 +91,7 @@ class Recording:
         self.stop_recorder()
 
     def replace(self, module: Any, name: str, new: Any) -> None:
-        """Replace a function of torch's by one of ours, until the end."""
+        """Replace a function of torch's by one of ours until `close`, which leaves what another has put there since."""
         plain = getattr(module, name)
         setattr(module, name, new)
         self.undo.append(lambda: setattr(module, name, plain) if getattr(module, name) is new else None)
@@ -167,7 +172,7 @@ class Recording:
         recorder = self.recorder_here(create_graph)
         if self.recorder is not None and recorder is None:
             self.recorder.drop_step("a backward runs in another thread than the step")
-        elif recorder is not None and self.depth[recorder.thread] == 1:
+        elif recorder is not None and self.depth[recorder.thread] == 1:  # one inside another belongs to the outer one
             roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
             with _without_any_mode():
                 recorder.enter_backward(roots, grad_tensors is not None)
@@ -199,7 +204,8 @@ class Recording:
             self.end_step()
 
     def recorder_here(self, create_graph: bool = False) -> LiveRecorder | None:
-        """Return the recorder of this thread's step; remove one that has lost its step where that is safe."""
+        """Return the recorder of this thread's step, None in another thread. First drop a step that is lost, or that
+        differentiates (`create_graph`) an operator which rounds otherwise then, and remove what is finished."""
         recorder = self.recorder
         if recorder is not None and create_graph and recorder.twice:
             recorder.drop_step(
@@ -238,7 +244,7 @@ class Recording:
             push_mode(recorder)
 
     def drop_on_compiled_calls(self) -> None:
-        """Lose the step where compiled code is called."""
+        """Drop the step as soon as the script calls compiled code, whose operators no mode sees."""
 
         def lose_step() -> None:
             if self.recorder is not None and not self.is_off():
@@ -247,7 +253,7 @@ class Recording:
         self.undo_compiled = note_compiled_calls(lose_step)
 
     def stop_recorder(self) -> LiveRecorder | None:
-        """Stop recording."""
+        """Stop recording, and return the recorder, if there was one. Its mode leaves the stack where that is safe."""
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
             self.finished.append(recorder)
@@ -267,7 +273,7 @@ class Recording:
                 self.finished = [mode for mode in self.finished if mode not in done]
 
     def end_step(self) -> None:
-        """End the step, and begin the next."""
+        """End the step: prove it, or report why it is dropped; and begin the next if it was asked for."""
         if self.recorder is not None and self.recorder.thread != threading.get_ident():
             return  # another thread's step, while one is written down here
         recorder = self.stop_recorder()
@@ -280,7 +286,8 @@ class Recording:
             self.begin_step()
 
     def prove_step(self, recorder: LiveRecorder) -> None:
-        """Make a Capture of a step and prove it, in a thread where no mode of the script is active."""
+        """Make a Capture of a step, prove it and hand it to `done`, in a thread where no mode of the script is active.
+        The script waits meanwhile, and its tensors stay as they are."""
         if settings.ONE_AT_A_TIME.is_held_here():  # the proof would deadlock
             raise CaptureError("the step ran inside a capture or a proof of the script's own")
         number = self.count
@@ -318,7 +325,7 @@ class Recording:
         self.settled.add(number)
 
     def drop_current_step(self, why: str) -> None:
-        """Drop the step that is being recorded, and report the reason."""
+        """Drop the step that is being recorded, and report the reason if the step was asked for."""
         if self.recorder is not None:
             self.recorder.drop_step(why)
         self.stop_recorder()

@@ -119,6 +119,7 @@ def _main_module(script: _Script) -> ModuleType:
 
 
 def code_of(path: str) -> CodeType:
+    """Compile a script. It does not inherit this module's `from __future__ import annotations`."""
     with io.open_code(path) as file:
         return compile(file.read(), path, "exec", dont_inherit=True)
 
@@ -133,7 +134,8 @@ def traceback_of_script(error: BaseException, path: str) -> TracebackType | None
 
 
 def show_without_own_frames(error: BaseException, path: str) -> None:
-    """Make Python show an error that ends it without our frames."""
+    """Make Python show an error that ends it without our frames: the hook that shows errors is replaced, and is put
+    back when it runs."""
     hook, trace = sys.excepthook, traceback_of_script(error, path)
     for other in chained(error):
         other.__traceback__ = without_own_frames(other.__traceback__)
@@ -151,7 +153,7 @@ def show_without_own_frames(error: BaseException, path: str) -> None:
 
 
 def reporting_errors(act: Callable[[], None], tell: Callable[[str], None]) -> Callable[[], None]:
-    """Return `act` with a message instead of any error."""
+    """Return a function that calls `act`, and tells its error, if it raises one, in place of raising it."""
 
     def acting() -> None:
         try:
@@ -178,7 +180,8 @@ def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
 
 
 class _ImportFinder(MetaPathFinder):
-    """Finds one module through the other finders, and calls `act` after it was loaded."""
+    """Finds one module through the other finders, and calls `act` after it was loaded. It removes itself first, so that
+    `find_spec` below does not find it again."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.name, self.act = name, act

@@ -95,7 +95,7 @@ def _objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
 
 
 def _paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
-    """Return the path of every module, by identity: `model.blocks.0`, as its parameters are named."""
+    """Return the path of every module, by its id: `model.blocks.0`, as its parameters are named."""
     paths: dict[int, str] = {}
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
@@ -109,12 +109,13 @@ UNNAMED = r"[^\w.]+"
 
 
 def names_in_frames(frame: Any) -> Named:
-    """Name tensors after the variables of the user's frames; names in a model come first."""
+    """Return the names of the tensors that the variables of the user's frames hold, as `named_tensors` chooses them."""
     return named_tensors(_objects_in_frames(frame))
 
 
 def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
-    """Name the tensors among what variables hold; names in a model come first."""
+    """Return the names of the tensors among what variables hold. Of several names of one tensor the first counts: in a
+    model, then in the state of an optimizer, then of a variable."""
     named: Named = {}
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
@@ -131,7 +132,8 @@ def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
 
 
 def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield what variables hold, breadth first, and what that holds, by dotted names."""
+    """Yield what variables hold, breadth first, and what that holds, by dotted names; at most 3 levels deep and 20,000
+    objects, because a script may hold a whole dataset."""
     queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
     visited: set[int] = set()
     for name, value, depth in queue:
@@ -145,8 +147,9 @@ def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, An
 
 
 def _names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor], known: Named) -> dict[str, str]:
-    """Return a name for every tensor that a step took from `outside`, by its key; `leaves` has them as the script has
-    them, in wrappers or not."""
+    """Return a name for every tensor that a step took from `outside`, by its key on the tape, `outside 0` and so on:
+    its name in the script, or that of its parameter with `.grad`, or `input_0` and so on. `leaves` has the tensors as
+    the script has them, in wrappers or not."""
     names_by_key: dict[str, str] = {}
     names = {key: name for key, (name, _) in known.items()}
     grads = {
@@ -217,7 +220,9 @@ class LiveRecorder(Recorder, TorchDispatchMode):
     `lost` says why the step was dropped; from then on every operator runs as if there were no recorder. `wrappers` has
     the leaves that wrap a tensor, and `shards` what a tensor from outside is a part of, by the identity of the tensor
     inside. While a call is written in another form than it runs in, `written` is the number of memories before it.
-    `waits` says that the script waits for a collective now.
+    `waits` says that the script waits for a collective now. `twice` names an operator of ROUNDS_OTHERWISE_TWICE that
+    the step has called. `known` has for each memory from outside the parts of it that are inputs so far, and
+    `outside_at_begin` the tensors from outside, as they were when they were first used.
     """
 
     supports_higher_order_operators = True
@@ -290,7 +295,8 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         return result
 
     def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a function of ours; an error in it drops the step. A forked child has no step."""
+        """Call a function of ours and return its result; an error in it drops the step. It is not called once the step
+        was dropped, nor in a forked child, which has no step."""
         if self.lost or os.getpid() != self.pid:
             return None
         try:
@@ -301,8 +307,10 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             return None
 
     def before(self, call: Call) -> None:
+        """Note a call that is about to run; drop the step if our mode would change what its backward computes."""
         func, args = call.func, call.args
         rounds_otherwise = func in ROUNDS_OTHERWISE and torch.is_grad_enabled()
+        # The input, and the value of `masked_fill`.
         if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
             self.drop_step(
                 f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{_place_of_script()}"
@@ -313,6 +321,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         call.kept[self] = self.begun(call, facts_of(func)), ()
 
     def after(self, call: Call, result: Any) -> None:
+        """Write a call that has run on the tape, and note what a collective sends and what is added to a gradient."""
         func, args = call.func, call.args
         if func in SETTERS and storage_id(storages(result)[-1]) not in self.memories:
             self.enter_unknown_tensor(None, args[0], False)
@@ -337,6 +346,8 @@ class LiveRecorder(Recorder, TorchDispatchMode):
                 self.known[place.memory].append(place)
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
+        """Return the StorageView of an argument, as `Recorder` does; one that is not known is entered first, and what a
+        collective put there is kept, as it is about to be read."""
         if self.messages.unread and tensor.layout is torch.strided and not leaves_values_unread(func):
             self.messages.read(tensor)
         key = storage_id(storages(tensor)[-1])
@@ -392,7 +403,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             raise CaptureError(f"what {func} receives is not found again in what it returns{_place_of_script()}")
         for leaf in plain_leaves(args, kwargs):
             if isinstance(leaf, Tensor):
-                self.place_argument(func, leaf, True, False)
+                self.place_argument(func, leaf, True, False)  # it may be written to, and autograd makes no node of it
         self.written = self.memory_count
         try:
             with self.recording():
@@ -456,7 +467,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             self.messages.note_copy(expected, tensor)
 
     def is_known(self, tensor: Tensor) -> bool:
-        """Whether a tensor was made in the step or is in the known part of memory from outside.
+        """Whether a tensor was made in the step, or lies in a part of memory from outside that is an input already.
 
         The step may first use a part of a batch: then the whole batch is another input.
         """
@@ -467,6 +478,8 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         return known is None or any(_contains_memory(known_place, place) for known_place in known)
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor) -> str:
+        """Enter a tensor as an input of the step, and return its key, `outside 0` and so on. Refuse one that is not
+        strided, that has no memory, or that a collective's callback may have made."""
         if tensor.layout is not torch.strided:
             raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{_place_of_script()}")
         _refuse_freed("a tensor from outside", tensor)
@@ -528,7 +541,8 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         self.backwards.append(mark)
 
     def leave_backward(self) -> None:
-        """Note that it has ended."""
+        """Note that the backward has ended, and keep what it gave for each leaf: the gradient where there was none,
+        else what it added to that which was there (`terms`)."""
         mark = self.backwards[-1]
         mark.end, mark.after = len(self.tape.calls), self.gradients()
         leaves = self.leaves()
@@ -611,7 +625,7 @@ class Uses:
 
 
 def _uses_in(calls: Sequence[TapedCall], gradients: Collection[StorageView]) -> Uses:
-    """Return the Uses: a sum belongs to the segment after the backward if nothing in the backward reads it later."""
+    """Return the Uses of the calls of a backward; `gradients` are those that existed before it."""
     sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
     last: dict[int, int] = {}
     for index, call in enumerate(calls):
@@ -621,7 +635,11 @@ def _uses_in(calls: Sequence[TapedCall], gradients: Collection[StorageView]) -> 
 
 
 class _StepWriter:
-    """Writes a step's tape segment by segment."""
+    """Writes a step's tape segment by segment: calls outside a backward, a backward, calls outside, and so on.
+
+    Where a backward adds to an existing gradient, the graph of the backward returns its own term, and the sum is in the
+    next forward segment: `late` has these sums. `leaving` are the values that pass from a backward to that segment.
+    """
 
     def __init__(self, recorder: LiveRecorder, names: Mapping[str, str]) -> None:
         self.recorder, self.names = recorder, dict(names)
@@ -636,6 +654,7 @@ class _StepWriter:
     # ---- Segments
 
     def write(self) -> None:
+        """Write all segments."""
         begin = 0
         for mark in self.recorder.backwards:
             self.forward(self.recorder.tape.calls[begin : mark.begin])
@@ -664,8 +683,10 @@ class _StepWriter:
             if self.is_tangent(call, mark, segment):
                 continue
             if index in uses.sums:
+                # What the backward returns is what it adds, or the sum of that where it adds several times.
                 self.leaving.add(call.args[1])
                 added[call.args[0]] = self.writer.add(call, added.get(call.args[0]), call.args[1])
+                # Nothing in the backward reads the sum, so it can be made after it.
                 if uses.last.get(call.args[0].memory, -1) < index:
                     self.late.append(call)
                     continue
@@ -718,7 +739,12 @@ class _StepWriter:
 
 class _LinkedSegments:
     """The segments as linked Pairs. They are made from the last to the first, because a later one determines which
-    values it needs of those before."""
+    values it needs of those before.
+
+    A group is a forward segment and, if one follows, the backward after it: a Pair. `home` has for each value its group
+    and its side in it (0 forward, 1 backward), `wanted` for each group the values that later groups need, `changed` the
+    tensors whose last value it makes. `roots` has the names of the inputs by their local names.
+    """
 
     def __init__(self, step: _StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
         self.step, self.writer = step, step.writer
@@ -781,7 +807,8 @@ class _LinkedSegments:
         return assembled.pair
 
     def joint(self, index: int) -> Joint:
-        """Return the Joint of one group, with the outputs that later groups need."""
+        """Return the Joint of one group. Its forward returns the losses, the values that later groups take and the
+        tensors that it changes; its backward the leaves' gradients, and what later groups take of it."""
         forward, *rest = self.groups[index]
         segment = rest[0] if rest else _Segment([])
         losses = self.losses(index)
@@ -860,12 +887,14 @@ class _LinkedSegments:
         return PortKey("output", loss) if own is None else PortKey("mutation", own), name
 
     def free(self, name: str, source: int) -> str:
-        """Return a name for a gradient between Pairs that is not a tensor's own."""
+        """Return a name for a gradient that passes between Pairs, `model.weight.grad`; with the number of the Pair that
+        made it, where several make one or a tensor from outside has that name."""
         several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
         return f"{name}.{source}" if several or name in self.step.names.values() else name
 
     def losses(self, index: int) -> dict[str, str]:
-        """Return the losses of a group's backward, by names that are unique in the step."""
+        """Return the losses of a group's backward, by names that are unique in the step: `loss` where the step has one
+        backward, else `loss_0`, `loss_1` and so on."""
         back = [number for number, group in enumerate(self.groups) if len(group) > 1]
         losses = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
         if len(back) == 1:
@@ -880,7 +909,8 @@ ROLES = ("parameter", "buffer", "input", "constant")
 
 
 def _role_of(name: str, tensor: Tensor) -> str:
-    """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step."""
+    """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step. State is
+    what has a dotted name, `model.running_mean`; an input is a variable of its own, or has no name (`input_0`)."""
     if isinstance(tensor, nn.Parameter):
         return "parameter"
     return "input" if name.startswith("input_") or "." not in name else "buffer"
@@ -890,7 +920,7 @@ def _role_of(name: str, tensor: Tensor) -> str:
 
 
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
-    """Return the Capture of a recorded step."""
+    """Return the Capture of a recorded step, with the tensors that the script computed as its Origin."""
     recorder.messages.read_all()
     step = _StepWriter(recorder, _names_of_outside_tensors(recorder.seen.outside, recorder.leaves(), names))
     step.write()
@@ -944,7 +974,7 @@ class _RecordedPart:
     partial: bool = True
 
     def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """Return the recorded values."""
+        """Return the recorded values at the ports of this Pair, whatever it is called on."""
         keep, gave = self.keys, self.outcome
         return Outcome(
             {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
@@ -987,7 +1017,8 @@ class _RecordedOrigin(Origin):
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """Return the results of the step, if these are its inputs. Those that it only overwrites may be any."""
+        """Return the results of the step if these are its inputs, else refuse: it cannot run again. Inputs that it only
+        overwrites may be any."""
         known = {name: tensor for name, tensor in self.values().items() if name in self.read and name in values}
         other = [name for name, tensor in known.items() if not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]

@@ -133,7 +133,8 @@ class PassBuild:
 
     def origin(self, near: list[Any]) -> NonfiniteOrigin | Unwatched | None:
         """Return where NaN and Inf come from: the first NaN that the forward made, else the first gradient of the
-        backward that has some; None if there are none."""
+        backward that has some; None if there are none. An Inf of the forward counts only through the gradients, because
+        it may do no harm, as `exp(-inf)` does none."""
         if not self.keeps_stats:
             return Unwatched()
         for node in sorted(self.ran, key=lambda node: self.call.nodes[node].seq):

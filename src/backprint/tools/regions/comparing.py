@@ -69,7 +69,8 @@ def compare_dumps(
 
 
 def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpComparison:
-    """Compare passes of the same number, so that bounded dumps are compared step by step; else in order."""
+    """Compare passes of one region and number, so that dumps that keep some passes are compared step by step. Where no
+    number is in both, or one is there twice (of several runs), compare them in order."""
     ours, theirs = (
         {(region_pass.region, region_pass.index): region_pass for region_pass in side} for side in (left, right)
     )
@@ -97,7 +98,8 @@ def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpCompariso
 
 
 def _compare_pass(index: int, left: Pass, right: Pass) -> list[GradientVerdict]:
-    """Compare two passes: roots, edges, then inputs, in the order of the first; those of the second alone come last."""
+    """Return a row for each gradient of two passes: roots, edges, then inputs, each in the order of the first; those of
+    the second alone come last of their kind."""
     lines = {edge.name: str(line) for side in (right, left) for edge in side.edges if (line := side.where(edge))}
     kinds: tuple[tuple[str, Sequence[Any], Sequence[Any]], ...] = (
         ("root", left.roots, right.roots),

@@ -47,7 +47,7 @@ class PassBounds:
 
 
 def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
-    """Check the options of `bp.region`, and make PassBounds of them."""
+    """Make PassBounds of the options of `bp.region`; refuse values that these do not take."""
     for name, value, free in (("every", every, False), ("limit", limit, True)):
         if value is None and free:
             continue
@@ -63,7 +63,8 @@ def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBoun
 
 @dataclass(slots=True)
 class PassCount:
-    """How many passes began, and how many of them were kept."""
+    """How many passes began, and how many of them were kept. `free` has numbers that were given back: a heap, because
+    the next pass takes the lowest."""
 
     begun: int = 0
     kept: int = 0
@@ -79,7 +80,7 @@ class PassCount:
             return self.begun - 1
 
     def give_back(self, number: int) -> None:
-        """Give back the number of a call that ran nothing in the region."""
+        """Give back the number of a call that ran nothing in the region, so that passes have numbers without gaps."""
         with self.lock:
             heapq.heappush(self.free, number)
 
@@ -88,7 +89,7 @@ class PassCount:
         return number % bounds.every == 0 and (bounds.limit is None or self.kept < bounds.limit)
 
     def keep(self, bounds: PassBounds) -> bool:
-        """Whether one more pass is kept; counts it if so."""
+        """Count one more pass that is kept, and return True; False, without counting it, where the limit is reached."""
         with self.lock:
             if bounds.limit is not None and self.kept >= bounds.limit:
                 return False
@@ -129,18 +130,18 @@ class RegionCore:
         self.path, self.level, self.stacks, self.bounds = path, level, stacks, bounds
         self.watches = level != "none"
         self.count = PassCount() if path is None else _count_of(*key)
-        self.reached = False
-        self.bads: dict[str, OperatorRun] = {}
+        self.reached = False  # whether a pass has reached the region
+        self.bads: dict[str, OperatorRun] = {}  # the first operator that returned `NaN`, and that returned `Inf`
         self.title = title or "region"
-        self.head = title or "pass"
+        self.head = title or "pass"  # the names of dumped passes begin with it: `pass_0000`
         self.passes: list[Pass | DumpedPass] = []
         self.errors: list[str] = []
         self.names = UserNames()
         # The operators that ran, and those that made nodes and whose nodes no pass has run, by name and line.
         self.all: Counter[tuple[str, Frame | None]] = Counter()
         self.unrun: Counter[tuple[str, Frame | None]] = Counter()
-        self.ranks: Counter[str] = Counter()
-        self.fresh = False
+        self.ranks: Counter[str] = Counter()  # how many operators of each name ran since the last pass
+        self.fresh = False  # whether a pass has ended since the last operator ran
         self.lock = threading.RLock()
 
     # ---- Called by `watch`
@@ -177,7 +178,8 @@ class RegionCore:
                 self.failed(wrong)
 
     def take(self, build: PassBuild, error: str) -> None:
-        """Keep a Pass of a backward call, if any node of the region ran."""
+        """Keep a Pass of a backward call if a node of the region ran and the bounds keep it, and write it if there is a
+        folder. Without such a node the call was no pass."""
         for wrong in build.call.errors:
             self.failed(wrong)
         number = build.call.numbers[self]
@@ -201,14 +203,15 @@ class RegionCore:
             self.dump(len(self.passes) - 1)
 
     def reach(self, kind: str, record: NodeRecord) -> None:
-        """Mark the operator that a node was made for as reached."""
+        """Count the operator that a node was made for as reached, once for each run of the operator."""
         ran = operator_of(kind, record) or next(iter(record.after), None)
         if ran is not None and id(self) in ran.unrun:
             ran.unrun.discard(id(self))
             self.unrun[ran.name, ran.frame] -= 1
 
     def dump(self, index: int) -> None:
-        """Write a pass to disk; one that cannot be written stays in memory, with a warning."""
+        """Write the pass at `index` of `passes` to disk, and keep only its folder in memory. One that cannot be written
+        stays in memory, with a warning."""
         region_pass = self.passes[index]
         assert isinstance(region_pass, Pass)
         assert self.path is not None
@@ -343,6 +346,8 @@ class Region:
         return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
     def _begin(self, seen: dict[str, Any]) -> None:
+        """Open the block, with the names of the variables that it can see. Refuse a region that is open or finished; a
+        decorated function begins again with each call."""
         if self._state == "finished":
             raise UsageError(USED)
         if self._state == "open":
@@ -360,7 +365,8 @@ class Region:
         watch.open_block(core)
 
     def _end(self, left: dict[str, Any]) -> None:
-        """Close the block, and name the tensors that it left in the user's variables."""
+        """Close the block, and name the tensors that it left in the user's variables: one that a node of the block made
+        by its record, any other as one from outside."""
         core = self._core
         watch.close_block(core)
         with watch.unwatched_here():
@@ -462,6 +468,7 @@ def _read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
     return region_pass if isinstance(region_pass, Pass) else region_pass.read_pass()
 
 
+# Functions that only begin when they are called, so that a decorator would close the block too early.
 PIECEWISE = (
     (inspect.iscoroutinefunction, "an async function"),
     (inspect.isgeneratorfunction, "a generator"),

@@ -59,7 +59,8 @@ def write_pass(region_pass: Pass, folder: Path, head: str) -> DumpedPass:
 
 
 def _rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
-    """Rename the staging folder to the next free name; another process or region may take a name at the same time."""
+    """Rename the staging folder to the next free name, such as `pass_0003`, and return it. Another process or region
+    may take a name at the same time; then the next one is tried."""
     index = sum(entry.name.startswith(f"{head}_") for entry in os.scandir(folder))
     while True:
         place = folder / f"{head}_{index:04d}"
@@ -93,6 +94,7 @@ def pass_as_json(region_pass: Pass, tensors: dict[str, Tensor] | None = None) ->
         for place, (flowed, row) in enumerate(zip(getattr(region_pass, kind), content[kind], strict=True)):
             gradient = flowed.gradient
             if gradient is not None and id(gradient) not in kept:
+                # `root 0`, `edge mul:0 -> leaf:0`, `input mul:0`
                 name = f"{kind[:-1]} {place if kind == 'roots' else flowed.name}"
                 kept[id(gradient)] = _keep_gradient(name, gradient, tensors)
             row["gradient"] = None if gradient is None else kept[id(gradient)]
@@ -100,6 +102,7 @@ def pass_as_json(region_pass: Pass, tensors: dict[str, Tensor] | None = None) ->
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses as dicts without gradients, tuples as lists, NaN and Inf as texts."""
     kind = type(value)
     if is_dataclass(kind):
         return {name: _plain(getattr(value, name)) for name in _names_of_fields(kind)}
@@ -114,7 +117,8 @@ def _names_of_fields(kind: Any) -> tuple[str, ...]:
 
 
 def _keep_gradient(name: str, value: Tensor, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Put a gradient into `tensors`; return what `_kept_gradient` needs to find it."""
+    """Put a gradient into `tensors`, as dense real tensors because a safetensors file has no others, and return what
+    `_kept_gradient` needs to put it together again."""
     row: dict[str, Any] = {"name": name}
     if value.layout is not torch.strided:
         if value.layout is not torch.sparse_coo:
@@ -155,6 +159,7 @@ def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, T
 
 
 def _pass_of_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
+    """Return the Pass that `pass_as_json` wrote; raise one of MALFORMED where it is not whole."""
     content = {name: value for name, value in content.items() if name != "format"}
     rows = {kind: [{**row, "stats": checked_stats(row["stats"])} for row in content[kind]] for kind in FLOWED}
     kept = {kind: [row.pop("gradient", None) for row in rows[kind]] for kind in FLOWED}
@@ -180,7 +185,8 @@ def _pass_of_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | No
 
 
 def checked_stats(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the statistics of a gradient as plain values, their counts checked; a norm may be NaN or Inf, as text."""
+    """Return the statistics of a gradient as plain values, its norm as a number where the file has `nan` or `inf` as a
+    text. Refuse counts that no tensor has."""
     if row is None:
         return None
     counts = [row[name] for name in ("count", "nan", "inf", "zeros")]
@@ -292,13 +298,13 @@ NO_PASS = (
 
 
 def _folder_order(folder: Path) -> tuple[str, int]:
-    """Sort key of folders: the name, then the number as a number."""
+    """Return the sort key of a folder, with its number as a number: `pass_9999` comes before `pass_10000`."""
     head, _, number = folder.name.rpartition("_")
     return (head, int(number)) if number.isdecimal() else (folder.name, 0)
 
 
 def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
-    """Return the time at which a pass began."""
+    """Return the time at which a pass began, in seconds since 1970; refuse what is no time."""
     time = content.get("time", 0.0)
     if type(time) not in (int, float) or not abs(time) < 1e11:
         raise RegionError(f"{folder}: graph.json is malformed: its time is {time!r:.80}")
@@ -306,7 +312,8 @@ def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
 
 
 def select_run(runs: Collection[str], run: str, place: str | os.PathLike[str]) -> str:
-    """Select a run by `latest`, its name, or the beginning of its name."""
+    """Return the name of the run that `run` selects: `latest`, a name, or the beginning of one. Refuse what selects
+    none or several. `runs` has the latest last."""
     if run == "latest":
         return list(runs)[-1]
     named = [name for name in runs if name == run] or [name for name in runs if run and name.startswith(run)]

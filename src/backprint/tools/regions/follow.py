@@ -56,7 +56,7 @@ class NodeFlow:
 @dataclass(frozen=True, slots=True)
 class ReachedNode:
     """A node that a backward call reaches: its kind, the record of how the forward made it, the cores of its regions,
-    and its targets."""
+    and its targets: `slots` has for each of its outputs the (node, input) that takes the gradient, or None."""
 
     kind: str
     record: NodeRecord | None
@@ -83,22 +83,26 @@ class BackwardCall:
         self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
         self.roots, self.given = roots, gradients
         self.titles = _root_names(roots) if self.cores else {}
-        self.numbers = {core: core.count.take() for core in self.cores}
+        self.numbers = {core: core.count.take() for core in self.cores}  # the number of the pass of each region
+        # The highest level of the regions that keep this pass.
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
         self.level = max((core.level for core in due), key=LEVELS.index, default="none")
         self.flows: dict[Any, NodeFlow] = {}
+        # How many hooked nodes give a gradient to each (node, input), and for one that only one feeds the gradient on
+        # its way there, with what was kept of it, so that its statistics are computed once.
         self.fed: dict[tuple[Any, int], int] = {}
         self.held: dict[tuple[Any, int], tuple[Tensor, KeptGradient]] = {}
         self.handles: list[Any] = []
         self.root_kept: list[KeptGradient | None] = []
-        self.task: int | None = None
+        self.task: int | None = None  # autograd's number of the graph task, known when the first hook runs
         self.thread = threading.get_ident()
         self.started, self.clock = time.time(), time.perf_counter()
         self.seconds = 0.0
         self.errors: list[Exception] = []
 
     def hook(self) -> None:
-        """Hook the nodes whose gradients the regions keep."""
+        """Hook the nodes whose gradients the regions keep: `sources` are in a region or feed one, `targets` take
+        gradients from a region."""
         sources: set[Any] = set()
         targets: set[Any] = set()
         for node, each in self.nodes.items():
@@ -141,7 +145,8 @@ class BackwardCall:
         return hook
 
     def deriving(self, node: Any) -> Callable[[Any], None]:
-        """Return the hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
+        """Return the hook that runs before a node whose backward makes nodes itself (`create_graph`): these belong to
+        the node's regions until `after` ends it."""
         reached = self.nodes[node]
 
         def hook(incoming: Any) -> None:
@@ -161,7 +166,8 @@ class BackwardCall:
         return hook
 
     def incoming_gradients(self, node: Any, incoming: Any) -> tuple[KeptGradient | None, ...]:
-        """Keep the gradients that a node takes; one that comes unchanged from a single node is kept already."""
+        """Return what is kept of the gradients that a node takes. Of one that comes unchanged from a single node,
+        `given_to` has it already."""
         if self.level == "none":
             return tuple([self.keep(tensor) for tensor in incoming])
         kept = []
@@ -172,14 +178,16 @@ class BackwardCall:
         return tuple(kept)
 
     def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> KeptGradient | None:
-        """Keep a gradient that a node returns, for its target too where nothing else feeds that."""
+        """Return what is kept of a gradient that a node returns, and hold it for its target too where nothing else
+        feeds that."""
         kept = self.keep(tensor)
         if kept is not None and target is not None and self.level != "none" and self.fed.get(target) == 1:
             self.held[target] = (tensor, kept)
         return kept
 
     def keep(self, tensor: Any) -> KeptGradient | None:
-        """Keep a gradient at this call's level."""
+        """Return what is kept of a gradient at this call's level; of one whose values cannot be read, such as one of a
+        subclass, only shape, dtype and device."""
         if not isinstance(tensor, Tensor):
             return None
         shape = tuple(tensor.shape)
@@ -211,12 +219,13 @@ device_text = functools.cache(str)
 
 @functools.cache
 def dtype_text(dtype: torch.dtype) -> str:
-    """`float32`."""
+    """Return the name of a dtype without `torch.`: `float32`."""
     return str(dtype)[6:]
 
 
 def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
-    """Return every autograd node that can be reached from the roots."""
+    """Return every autograd node that can be reached from the roots, with what is recorded of it. A leaf is in no
+    region: the same tensor may be used by many."""
     reached: dict[Any, ReachedNode] = {}
     stack = [node for root in roots if (node := root_node(root)) is not None]
     while stack:
@@ -240,7 +249,7 @@ def root_node(root: Any) -> Any:
 
 
 def _root_names(roots: Sequence[Any]) -> dict[int, str]:
-    """Return the names of the roots' variables where the backward was called."""
+    """Return the names of the roots' variables where the backward was called, by their index among the roots."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -257,7 +266,8 @@ _lock = threading.Lock()
 
 
 def _running_call() -> BackwardCall | None:
-    """Return the backward call whose graph task runs in this thread."""
+    """Return the backward call whose graph task runs in this thread; None where it cannot be told. Hooks ask, because a
+    node that two calls share has the hooks of both. A task is given to its call when it is first seen."""
     task = current_backward()
     known = _tasks.get(task)
     if known is not None:
@@ -275,18 +285,19 @@ def _running_call() -> BackwardCall | None:
 
 def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a backward call, and hand the regions that it reaches the gradients that flowed."""
-    if watch.here.busy:
+    if watch.here.busy:  # a backward of our own
         return engine(roots, *args, **kwargs)
     if any(isinstance(root, Tensor) and not root.requires_grad for root in roots):
         return engine(roots, *args, **kwargs)  # which raises, as it does without regions
     try:
         with watch.unwatched_here():
+            # After the roots, autograd's engine takes their gradients, keep_graph and create_graph.
             call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
     except Exception as error:  # an error of ours: the backward runs on, unseen by regions
         message = f"backprint: regions do not see this backward: {describe_error(error)}"
         warnings.warn(message, RuntimeWarning, stacklevel=4)
         return engine(roots, *args, **kwargs)
-    if not call.cores:
+    if not call.cores:  # it reaches no region
         with watch.without_operator_mode():
             return engine(roots, *args, **kwargs)
     calls: list[BackwardCall] = getattr(_local, "calls", [])

@@ -24,7 +24,7 @@ from backprint.trace.reach import objects_held_by
 # ---- Nodes
 
 MOST = 2000
-"""With so many values seen, no more containers are opened."""
+"""With so many of the user's values seen, UserNames opens no more containers."""
 
 OPAQUE = {
     "CompiledFunction": "compiled by torch.compile: what ran in it is not seen",
@@ -49,12 +49,13 @@ def _kind_stem(kind: str) -> str:
 
 
 def operator_of(kind: str, record: NodeRecord) -> OperatorRun | None:
-    """Return the operator that a node stands for: one that ran after the node was made, or the one just before."""
+    """Return the operator that a node stands for, by its name: `mul` for MulBackward0. It ran after the node was made,
+    or just before."""
     wanted = _kind_stem(kind)
     for ran in (*record.after, record.before):
         if ran is not None and ran.packet.replace("_", "").lower() == wanted:
             return ran
-    if kind == "CopySlices":
+    if kind == "CopySlices":  # made for a tensor when an operator has changed a view of it
         return record.before
     return None
 
@@ -67,6 +68,8 @@ def operator_names(kind: str, record: NodeRecord) -> tuple[str, ...]:
     if record.within:
         return tuple(ran.name for ran in record.within)
     ran = operator_of(kind, record)
+    # Of another name, the next operator counts if this is the only node that was made before it. AccumulateGrad stands
+    # for no operator, and neither does the AsStridedBackward0 that autograd makes itself for a view that was changed.
     if (
         ran is None
         and record.after
@@ -78,7 +81,7 @@ def operator_names(kind: str, record: NodeRecord) -> tuple[str, ...]:
 
 
 def why_opaque(kind: str) -> str:
-    """Why a node's operators are unknown; '' where they are known."""
+    """Return why a node's operators are unknown; '' where they are known."""
     return next((why for name, why in OPAQUE.items() if name in kind), "")
 
 
@@ -92,7 +95,8 @@ def title_of(kind: str, record: NodeRecord | None, core: int) -> str:
 
 
 def unique_title(name: str, used_names: dict[str, int]) -> str:
-    """`name`, or `name_1` and so on where it is taken. `used_names` has how often each was wanted again."""
+    """Return `name`, or `name_1`, `name_2` and so on where it is taken, and note it in `used_names`: how often each
+    name was wanted after the first time."""
     title = free_name(name, used_names, first=used_names.get(name, 0) + 1)
     used_names[name] = used_names.get(name, -1) + 1
     used_names.setdefault(title, 0)
@@ -103,7 +107,11 @@ def unique_title(name: str, used_names: dict[str, int]) -> str:
 
 
 class UserNames:
-    """The user's names of tensors and modules, which are held weakly."""
+    """The user's names of tensors and modules, which are held weakly.
+
+    `tensors` and `modules` are by the names of variables. `parameters` has the path of each parameter by its id, and
+    `places` that of each module by the id of the weak reference to it, which is what a NodeRecord holds.
+    """
 
     def __init__(self) -> None:
         self.tensors: dict[str, weakref.ref[Tensor]] = {}
@@ -112,7 +120,8 @@ class UserNames:
         self.places: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
 
     def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Take names from variables; returns the tensors among them that require grad."""
+        """Keep the modules among variables, and return the tensors that require grad, by name, which are not kept yet:
+        `keep` does that."""
         tensors: dict[str, Tensor] = {}
         for name, value in _tensors_and_modules(variables):
             if issubclass(type(value), nn.Module):
@@ -122,7 +131,7 @@ class UserNames:
         return tensors
 
     def module(self, name: str, module: nn.Module) -> None:
-        """Keep a module that the block can see."""
+        """Keep a module that the block can see, by the first name that it has."""
         if all(reference() is not module for reference in self.modules.values()):
             self.modules[name] = weakref.ref(module)
 
@@ -150,7 +159,7 @@ class UserNames:
         modules = [(name, module) for name, reference in self.modules.items() if (module := reference()) is not None]
         inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
         modules = [(name, module) for name, module in modules if id(module) not in inner]
-        for name, module in reversed(modules):
+        for name, module in reversed(modules):  # the first comes last: `settle` keeps the last path of what two share
             yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
 
     def module_of_node(self, record: NodeRecord) -> str:
@@ -158,7 +167,8 @@ class UserNames:
         return next((self.places[id(caller)][1] for caller in record.modules if id(caller) in self.places), "")
 
     def here(self) -> dict[tuple[int, int], str]:
-        """Return the names of living tensors: by grad_fn and output number, or by the tensor itself."""
+        """Return the names of living tensors: by the id of the grad_fn and the output number, or, without a grad_fn, by
+        the id of the tensor and -1."""
         names: dict[tuple[int, int], str] = {}
         for name, held in self.tensors.items():
             tensor = held()

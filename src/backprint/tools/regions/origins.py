@@ -30,6 +30,8 @@ from backprint.values.statistics import NARROW_DTYPES
 from backprint.values.tree import plain_leaves
 
 UNINITIALIZED = ("empty", "resize", "set_")
+"""Parts of the names of operators whose results are memory that nothing has written."""
+
 WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "exponential", "log_normal", "geometric"}
 """In-place operators that do not read the tensor that they overwrite."""
 
@@ -58,12 +60,13 @@ class NonfiniteSource:
         return any(reference() is core for reference in self.cores)
 
 
-_known: Any = WeakTensorKeyDictionary()
+_known: Any = WeakTensorKeyDictionary()  # the NonfiniteSource of each tensor that was seen with NaN or Inf
 _origins_lock = threading.RLock()
 
 
 def _nonfinite_values(tensor: Tensor) -> str:
-    """`NaN` or `Inf` where a tensor has them, else ''. A finite sum proves that there are none."""
+    """Return `NaN` or `Inf` where a tensor has them, NaN first, else ''. A finite sum proves that there are none; one
+    that overflows does not prove that there are some."""
     if not _can_hold_nonfinite(tensor) or not tensor.numel():
         return ""
     values = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
@@ -93,7 +96,7 @@ def _nested_tensors(values: Any) -> Iterator[Tensor]:
 @functools.cache
 def _how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
     """Return how to look at an operator: whether its results are looked at, whether it reads the arguments that it
-    writes, and which these are."""
+    writes, and which these are (place and name). `out=` arguments, and those of `copy_` and its like, are not read."""
     schema = schema_of(func)
     packet = schema.name.partition("::")[2]
     written = tuple(
@@ -107,7 +110,11 @@ def _how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
 
 
 class OperatorLook:
-    """One run of an operator: the NaN and Inf in its arguments, and then in its results."""
+    """One run of an operator: the NaN and Inf in its arguments, and then in its results.
+
+    It is made before the run, because an operator in place overwrites what it took: `changed` are the arguments that it
+    writes, and `before` has, by id, what was in them. `same` is the argument from which the results have NaN or Inf.
+    """
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
@@ -142,7 +149,8 @@ class OperatorLook:
         return source, True
 
     def met(self, fine: Sequence[Tensor]) -> NonfiniteSource | None:
-        """For an operator with finite results: the source of an argument with NaN or Inf, if one is known."""
+        """Return the source of an argument with NaN or Inf, if one is known, for an operator with finite results; what
+        it wrote (`fine`) has no source any more."""
         if not _known:
             return None
         arguments = _nested_tensors((*self.args, *self.kwargs.values()))
@@ -153,7 +161,8 @@ class OperatorLook:
         return source
 
     def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
-        """Return the source of NaN or Inf in its results: that of an argument, or the operator itself."""
+        """Return the source of `what`, NaN or Inf, in its results: that of an argument which has the same, else the
+        operator itself. Set `same` to that argument."""
         bad_arguments = [(tensor, kind) for tensor, kind in self.nonfinite_arguments() if kind]
         same = next((tensor for tensor, kind in bad_arguments if kind == what), None)
         if same is not None:
@@ -167,8 +176,8 @@ class OperatorLook:
         return source
 
     def outside(self, tensor: Tensor, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
-        """Return the source of a tensor that was never seen: it came from outside, unless a node of an open block made
-        it."""
+        """Return the source of a tensor that no operator was seen to make: it came from outside, unless a node of an
+        open block made it. Remember the source for later."""
         node = tensor.grad_fn if base_of(tensor) is None else base_of(tensor).grad_fn
         record: Any = node.metadata.get("traceback_") if node is not None else None
         if node is not None and any(core in getattr(record, "cores", ()) for core in cores):

@@ -22,8 +22,11 @@ from backprint.values.statistics import Stats
 
 
 def drawn_pass(region_pass: Pass) -> DrawnPair:
-    """Return a pass as it is drawn, with what was measured on its edges: the neighbors that the region takes values
-    from, what is inside, and the neighbors that take values from it."""
+    """Return a pass as it is drawn: each node of autograd once in the forward, as the operators that it stands for, and
+    once in the backward, with what was measured on its edges.
+
+    An edge leads from `source` to `target` in the backward; in the forward a value goes the other way.
+    """
     near, count = _nodes_beside_leaves(region_pass), len(region_pass.nodes)
     forward = _in_forward_order(region_pass)
     backward = forward[::-1]
@@ -35,6 +38,7 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
         _scene_node(node, side, inputs.get(places[node.name], ()), partners, near.get(node.name), region_pass.region)
         for side, order, places, inputs in ((FORWARD, forward, ours, ahead), (BACKWARD, backward, theirs, back))
         for node in order
+        # Not a loop: it names the tuple.
         for partners in (((ours[node.name],) if side == BACKWARD else ()),)
     ]
     marks: dict[tuple[int, int], FlowMark] = {}
@@ -48,14 +52,15 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
 
 
 def _in_forward_order(region_pass: Pass) -> list[Node]:
-    """Return the nodes of a pass as the forward made them. Neighbors that only receive gradients come first, and those
-    that only give some last: what is inside stands together."""
+    """Return the nodes of a pass in the order of the forward, the reverse of that in which they ran. Neighbors that
+    only receive gradients come first, and those that only give some last, so that what is inside stands together."""
     inside = {node.name for node in region_pass.nodes if node.inside}
     gives = {edge.source for edge in region_pass.edges if edge.target in inside}
     receives = {edge.target for edge in region_pass.edges if edge.source in inside}
     near = _nodes_beside_leaves(region_pass)
 
     def part(node: Node) -> int:
+        """Return 0 before the region, 1 in it, 2 behind it."""
         beside = near.get(node.name)
         is_parameter = beside is not None and bool(beside[0].module)
         if node.inside or is_parameter or (node.name in gives) == (node.name in receives):
@@ -76,7 +81,8 @@ def _taken(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 def _nodes_beside_leaves(region_pass: Pass) -> dict[str, tuple[Node, str]]:
-    """Return for each leaf a node that gives it a gradient, and the name of its tensor: it is drawn beside that."""
+    """Return for each leaf, by name, the first node that gives it a gradient, beside which it is drawn, and the name of
+    its tensor."""
     nodes = {node.name: node for node in region_pass.nodes}
     return {
         edge.target: (nodes[edge.source], edge.tensor)
@@ -107,6 +113,7 @@ def _scene_node(
     source = Source("?", 0, "", "", module) if module else None
     if line is not None:
         source = Source(line.file or "?", line.line, line.function, line.code, module)
+    # The leaves of a repeated module differ in their names, and are one leaf of its loop; other leaves are in no loop.
     token = (label if near is None else "leaf" if home else node.name, len(inputs))
     return SceneNode(
         side,
@@ -147,8 +154,10 @@ def _mark_of(edge: Edge) -> FlowMark:
 
 
 def page_of_pass(region_pass: Pass) -> WebPage:
-    """Return the page of a pass: its picture, and the statistics on its edges."""
+    """Return the page of a pass: its picture, and the statistics on its edges. The page has statistics by step, so a
+    step has those of its worst edge."""
     drawn, strings, count = drawn_pass(region_pass), Strings(), 2 * len(region_pass.nodes)
+    # In `drawn_pass` the backward follows the forward in the reverse order: the last step is the forward's first node.
     theirs = {node.name: count - 1 - place for place, node in enumerate(_in_forward_order(region_pass))}
     rows: dict[int, Stats] = {}
     for edge in region_pass.edges:

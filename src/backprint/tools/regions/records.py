@@ -25,6 +25,8 @@ DEEPEST = 100
 """The most frames of a stack that are kept."""
 
 Frame = tuple[CodeType, int]
+"""The code of a frame, and the index of the instruction at which it stood, from which `stack_line` makes a line."""
+
 Frames = tuple[Frame, ...]
 
 
@@ -50,7 +52,7 @@ class OperatorRun:
 
     @property
     def packet(self) -> str:
-        """`mul`, of `aten.mul_.Tensor`."""
+        """The operator's name without namespace, overload and the `_` of in place: `mul` of `aten.mul_.Tensor`."""
         return self.name.split(".")[1].rstrip("_") if "." in self.name else self.name
 
 
@@ -58,8 +60,9 @@ class OperatorRun:
 class NodeRecord:
     """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
 
-    `of` is the recorded node whose backward made it, if one did. `modules` are those whose forward was running, the
-    innermost first.
+    `of` is the kind and the record of the node whose backward made it, if one did. `modules` are those whose forward
+    was running, the innermost first. `apply` is the frame of a custom function's `apply` while its forward runs.
+    `outputs` has the user's names of its results, by their numbers.
     """
 
     seq: int

@@ -171,23 +171,26 @@ class _ThreadState(threading.local):
         self.open: list[RegionCore] = []
         self.mode: _OperatorMode | None = None
         self.last: OperatorRun | None = None
+        # Autograd makes the nodes of an operator before the operator runs: `group` are those made last, and `used`
+        # says that an operator has run since, so that the next node begins a new group.
         self.group: list[NodeRecord] = []
         self.used = False
+        # With create_graph: the regions, the kind and the record of the node whose backward runs.
         self.deriving: tuple[tuple[RegionCore, ...], tuple[str, NodeRecord]] | None = None
-        self.applying: list[NodeRecord] = []
-        self.busy = 0
+        self.applying: list[NodeRecord] = []  # custom functions whose forward may run, the innermost last
+        self.busy = 0  # how many `unwatched_here` are open
 
 
 here = _ThreadState()
 _count = itertools.count()
-_dead: collections.deque[None] = collections.deque()
+_dead: collections.deque[None] = collections.deque()  # an item for each tag that was freed and is not counted yet
 
 
 # ---- Blocks
 
 
 def open_block(core: RegionCore) -> None:
-    """Open a block in this thread."""
+    """Open a block in this thread: the nodes and operators that it makes from here on are told to `core`."""
     _count_blocks(1)
     _install_engine_hooks()
     here.open.append(core)
@@ -198,7 +201,7 @@ def open_block(core: RegionCore) -> None:
 
 
 def close_block(core: RegionCore) -> None:
-    """Close a block that is open in this thread."""
+    """Close a block that is open in this thread. Its nodes are still known, and followed, as long as they live."""
     here.open.remove(core)
     here.group, here.applying = [], []
     if not here.open and here.mode is not None:
@@ -227,7 +230,8 @@ def _forget_dead_nodes() -> None:
 
 
 def _record_new_node() -> list[str]:
-    """Stand for `format_stack`: torch calls it when it makes a node."""
+    """Stand for `format_stack`, which torch calls when it makes a node: record the node if a block is open, and return
+    the tag that torch keeps in the node's metadata; else the texts that torch would have kept."""
     if here.busy or not torch.is_grad_enabled() or is_tracing():  # without gradients no pass can reach it
         return _users_stack()
     if here.deriving is not None:
@@ -249,7 +253,7 @@ def _record_new_node() -> list[str]:
 
 
 def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
-    """Tell the open blocks of a node; returns the tag that torch keeps in its metadata."""
+    """Count a node as alive, and return the tag that torch keeps in its metadata."""
     global _alive
     with _lock:
         _alive += 1
@@ -322,12 +326,13 @@ def is_tracing() -> bool:
 
 
 def _reads_metadata_alone(func: Any) -> bool:
-    """Whether an operator only reads a size or a device."""
+    """Whether an operator only reads a size or a device: such a one is no step of the program."""
     return func.namespace == "prim" or schema_of(func).name.startswith("aten::sym_")
 
 
 def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
-    """Record an operator as it runs: for the nodes made since the last one, or for the custom function it runs in."""
+    """Record an operator as it runs: for the nodes made since the last one, or, in the forward of a custom function,
+    which runs without gradients, for that function's node. Tell the open blocks."""
     if not anomaly_mode():  # a mode that was on before ours was left
         _turn_anomaly_on()
     owner = _running_custom_function(frame)
@@ -343,6 +348,7 @@ def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     elif grads:
         for record in here.group:
             record.after.append(ran)
+    # Nodes were made since the last operator: for this one. Further operators before the next node do not count.
     made_nodes = grads and not inner and not here.used and bool(here.group)
     here.used = True
     here.last = ran

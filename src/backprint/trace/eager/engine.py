@@ -166,13 +166,13 @@ def _retried(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _with_dynamo_loaded(attempt: _Attempt) -> CalledProgram | None:
-    """The program imported Dynamo during the run, so `eager_stance`, which runs compiled parts as eager code, could not
-    be set before it: record the same program again."""
+    """Record the same program again if it imported Dynamo during the run: `eager_stance`, which runs compiled parts as
+    eager code, could not be set before."""
     return attempt.program if attempt.loaded_dynamo else None
 
 
 def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
-    """The program writes to leaves that require grad, which autograd forbids: run it on clones of them."""
+    """Run the program on clones of its leaves if it writes to leaves that require grad, which autograd forbids."""
     program = attempt.program
     requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
     forbidden = isinstance(attempt.error, RuntimeError) and "leaf Variable" in str(attempt.error)
@@ -186,8 +186,8 @@ def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
-    """The program writes to memory that tensors share, and these require grad only because no tensor of the call did:
-    record the program without their gradients, because clones of them as leaves would not share memory."""
+    """Record the program without the gradients of tensors that share memory to which it writes, if these require grad
+    only because no tensor of the call did: clones of them as leaves would not share memory."""
     if attempt.run is None or not attempt.program.grad_by_default:
         return None
     shared = shared_and_written(attempt.run.program, attempt.run.changed)
@@ -195,7 +195,8 @@ def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
-    """A tensor from outside the call requires grad, so the inputs no longer do by default: record without theirs."""
+    """Record without the gradients that inputs have by default if a tensor from outside the call requires grad: then
+    the default does not hold."""
     program, run = attempt.program, attempt.run
     # The tensors of the call come first in the observed program; `with_outside` has cleared their `requires_grad` if a
     # tensor from outside requires grad.
@@ -205,7 +206,7 @@ def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_hooks_after(attempt: _Attempt) -> CalledProgram | None:
-    """Post-accumulate-grad hooks exist that cannot be a part of the capture: record again without running them."""
+    """Record without running post-accumulate-grad hooks if there are some that cannot be a part of the capture."""
     hooks = None if attempt.run is None else attempt.run.hooks
     if hooks is None or not attempt.program.runs_hooks_after or hooks.are_captured or not hooks.exist:
         return None
