@@ -116,7 +116,6 @@ class Pool:
         self.count = 0
         self.started = 0
         self.false_starts = 0
-        self.early: list[Event] = []
         work.mkdir(parents=True, exist_ok=True)
 
     # -------------------------------------------------------------- the Executor
@@ -140,11 +139,11 @@ class Pool:
 
     def events(self, seconds: float) -> list[Event]:
         """Read the workers' messages."""
-        new_events, self.early = self.early, []
+        new_events: list[Event] = []
         poller = select.poll()
         for descriptor in (descriptor for worker in self.workers for descriptor in worker.child.open):
             poller.register(descriptor, select.POLLIN)
-        ready = {descriptor for descriptor, _ in poller.poll(0 if new_events else seconds * 1000)}
+        ready = {descriptor for descriptor, _ in poller.poll(seconds * 1000)}
         for worker in [worker for worker in self.workers if ready & worker.child.open]:
             new_events += self.listen(worker)
         now = time.monotonic()
