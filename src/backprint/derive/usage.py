@@ -248,7 +248,8 @@ def written_rows(subject: Subject) -> Iterator[Result]:
 
 def _writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
     """Run the function forward and backward; return the tensors that were written unseen, each with `forward` or
-    `backward`, whichever wrote it."""
+    `backward`, whichever wrote it. `saved` returns what autograd has saved until now (`keeping_saved`), or nothing if
+    that cannot be watched. What the reference may write, too, is left out (`_may_be_written`)."""
     call = subject.call
     copies = copies_for(call, subject.values)
     inputs = {name: keep(copy) for name, copy in copies.items()}

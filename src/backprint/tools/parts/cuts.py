@@ -272,6 +272,7 @@ def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
     """
     if what:
         raise UsageError(f"by=fold:{what:.40}: fold takes nothing after a colon")
+    # Loops repeat in the forward without its saved values; a step that only these need goes to the stretch before it.
     short = ahead(graph)
     places = {step.name: place for place, step in enumerate(graph.steps)}
     saved = {name for result in graph.results for name in refs(result)} & {step.name for step in short.steps}

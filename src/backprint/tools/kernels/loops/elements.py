@@ -427,9 +427,9 @@ class Reader:
         """Return the element of an argument at time `slot` of a result of `shape`, broadcast: an argument with one time
         has it for all of them, and an argument without time is the same at each."""
         if isinstance(value, Input) and value.timed:
-            return self.elements.load(value.name, slot if value.shape[0] > 1 or shape[0] == 1 else 0, value.dtype)
+            return self.elements.load(value.name, slot if value.shape[0] > 1 else 0, value.dtype)
         if isinstance(value, Slots):
-            return value.parts[slot if len(value.parts) > 1 or shape[0] == 1 else 0]
+            return value.parts[slot if len(value.parts) > 1 else 0]
         if len(value.shape) == len(shape) and value.shape[0] != 1:
             raise NotPointwise(f"an argument of {list(value.shape)} does not change with time as the others do")
         return self.whole(value)

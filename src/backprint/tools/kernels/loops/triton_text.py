@@ -436,7 +436,7 @@ class Writer:
 
     def width(self, element: Element, counts: Mapping[Element, int]) -> int:
         """Return about how long the text of an element is: 10 characters for a name, 6 for an operator with its spaces
-        and brackets."""
+        and brackets. The first answer is kept, though `counts` may differ in another block: it only breaks lines."""
         if element not in self.widths:
             parts = [self.width(item, counts) if self.is_inlined(item, counts) else 10 for item in element.inputs]
             self.widths[element] = 6 + sum(parts)
