@@ -48,6 +48,7 @@ assert "torch" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_split_of_a_folder_keeps_equal_parts_once(samples: Path, tmp_path: Path) -> None:
     events: list[Any] = []
     done = bp.corpus.run(

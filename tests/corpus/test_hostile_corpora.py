@@ -130,6 +130,7 @@ def test_what_runs_out_of_memory_beside_others_may_have_all_of_it_alone(tmp_path
     assert "2.00 are allowed" in found["exhaust"]["detail"]
 
 
+@pytest.mark.slow
 def test_what_waits_to_be_alone_is_not_said_to_be_at_work(tmp_path: Path) -> None:
     seen = []
 

@@ -245,6 +245,7 @@ def test_captured_by_the_command_line_each_costs_a_line(name: str, strangers: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_command_lower_runs_a_sample_in_a_process_of_its_own(strangers: Path, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     out = tmp_path / "kernels.py"

@@ -278,6 +278,7 @@ def test_a_fault_is_not_made_of_inputs_that_a_program_does_not_take(program: Any
     assert answer.word == DERIVATIVE
 
 
+@pytest.mark.slow
 def test_a_row_that_is_hidden_at_capture_is_right() -> None:
     """Forward-mode AD returns NaN for it, and differences do not."""
     mask = torch.tensor([[True, False, True], [False] * 3])

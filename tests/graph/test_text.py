@@ -259,6 +259,7 @@ def test_windows_line_ends_and_blank_lines_do_not_matter() -> None:
     assert parse(graph.code.replace("default(x)", "default(\n            x,\n        )")) == graph
 
 
+@pytest.mark.slow
 @given(anything())
 @settings(deadline=None, max_examples=80)
 def test_random_graphs_come_back(graph: Graph) -> None:

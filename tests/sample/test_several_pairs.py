@@ -71,6 +71,7 @@ def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, t
         assert {key.split()[0] for key in alone(path / pair.name / "backward" / "model.py")} == {"gradient"}
 
 
+@pytest.mark.slow
 def test_show_capture_and_verify_tell_of_every_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, path = saved("an_item", tmp_path)
     shown = CliRunner().invoke(main, ["show", "--summary", str(path)])

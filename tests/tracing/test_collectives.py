@@ -97,6 +97,7 @@ time.sleep(0.3)  # Gloo's threads release tensors, for which they need Python, a
 """
 
 
+@pytest.mark.slow
 def test_what_reads_the_result_of_a_collective_reads_it_after_the_wait(tmp_path: Path) -> None:
     """In two processes that reduce over gloo, on this machine alone."""
     script = tmp_path / "program.py"

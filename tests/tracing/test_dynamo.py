@@ -438,6 +438,7 @@ def test_everything_is_as_it_was(name: str) -> None:
     assert all(tensor.grad is None for tensor in args)
 
 
+@pytest.mark.slow
 def test_a_compiled_function_that_computes_something_else_is_captured_as_it_runs() -> None:
     """torch 2.13: AOTAutograd's gradient of softplus after a transposed group norm is wrong by more than its size."""
     torch.manual_seed(0)

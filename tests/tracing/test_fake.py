@@ -287,6 +287,7 @@ def test_a_device_that_is_not_here_stands_for_the_cpu() -> None:
     assert capture.pairs[0].backward is not None
 
 
+@pytest.mark.slow
 def test_a_copied_module_is_captured() -> None:
     def make() -> nn.Module:
         return nn.TransformerEncoder(

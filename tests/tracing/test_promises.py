@@ -201,6 +201,7 @@ def test_threads_take_turns() -> None:
         assert set(pool.map(one, given)) == {"bitwise"}
 
 
+@pytest.mark.slow
 def test_a_capture_holds_its_program_until_it_is_released() -> None:
     model, x = nn.Linear(2, 2), torch.randn(1, 2)
     capture = bp.capture(model, x)
