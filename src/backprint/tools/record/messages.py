@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprint._torch.distributed import collective_name
@@ -70,6 +71,8 @@ class Messages:
 
     def also_into(self, copy: Tensor, tensor: Tensor) -> None:
         """Take what is about to arrive in a tensor's memory into a copy of the tensor, too."""
+        if tensor.layout is not torch.strided:
+            return  # no collective receives a sparse tensor
         rows = self.unread.get(storage_id(tensor.untyped_storage()), ())
         if any(overlap(target, tensor) for _, target in rows):
             self.unread[storage_id(tensor.untyped_storage())].append((copy, tensor.detach()))
