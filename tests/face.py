@@ -367,6 +367,7 @@ if TYPE_CHECKING:
     from backprint.tools.kernels.alone import alone_text, helper_definitions
     from backprint.tools.kernels.alone_file import argument_bytes, least_bytes, template
     from backprint.tools.kernels.checking.check import derivatives_of_pairs, with_derivatives
+    from backprint.tools.kernels.checking.memory import BandedMemory, OutsideMemoryError
     from backprint.tools.kernels.extraction import RefusedGraph, capture_kernels, extracted_graphs
     from backprint.tools.kernels.inductor import lower_with_inductor, lowering_for
     from backprint.tools.kernels.loops import limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import shutil
 import subprocess
 from dataclasses import replace
@@ -20,8 +21,10 @@ from torch import Tensor, nn
 
 import backprint as bp
 from face import (
+    BandedMemory,
     FusedOperator,
     Kernel,
+    OutsideMemoryError,
     RefusedError,
     alone_text,
     capture_kernels,
@@ -207,14 +210,29 @@ def test_a_value_between_two_kernels_has_none_of_an_inputs_memory() -> None:
                 assert high in (0, 7), (kernel.name, name)
 
 
-def test_a_capture_without_values_has_kernels_without_ranges() -> None:
-    with torch.device("meta"):
-        net = nn.Linear(8, 4)
-    capture = bp.capture(net, torch.empty(3, 8, device="meta"), fake=True)
-    arguments = [
-        one for kernel in capture_kernels(capture, "cpu:avx2") for call in kernel.calls for one in call.arguments
-    ]
-    assert {one.low for one in arguments} <= {None}
+def test_kernels_of_graphs_that_do_not_run_here_say_why_they_have_no_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **options: Any) -> None:
+        raise RuntimeError("no such device")
+
+    monkeypatch.setattr("backprint.tools.kernels.ranges.replay", fails)
+    found = capture_kernels(bp.capture(nn.GELU(), torch.randn(4, requires_grad=True)), "cpu:avx2")
+    arguments = [one for kernel in found for call in kernel.calls for one in call.arguments]
+    assert arguments
+    assert {one.low for one in arguments} == {None}
+    assert {graph.notes[-1] for graph in found.graphs} == {
+        "ranges of arguments are not known: RuntimeError: no such device"
+    }
+
+
+@pytest.mark.parametrize("place", [-1, 5])
+def test_a_write_beside_a_buffer_is_seen(place: int) -> None:
+    """Also in the bytes behind the last element that an allocator would add."""
+    memory = BandedMemory()
+    buffer = memory.empty((5,), (1,), torch.float32)
+    memory.check([buffer])
+    ctypes.c_float.from_address(buffer.data_ptr() + place * buffer.element_size()).value = 1.0
+    with pytest.raises(OutsideMemoryError, match="outside of its argument 0"):
+        memory.check([buffer])
 
 
 # ------------------------------------------------------------------ hostile text, and what is refused

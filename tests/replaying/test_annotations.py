@@ -237,7 +237,7 @@ def test_show_says_where_a_sample_contradicts_itself(sample: Path, tmp_path: Pat
     shutil.copytree(sample, copy)
     file, text, said = next(texts(copy))
     found = next(each for each in said if each["role"])
-    file.write_text(text[: found.start("spec")] + "f64[9, 9]" + text[found.end("spec") :])
+    file.write_text(with_own_end(text[: found.start("spec")] + "f64[9, 9]" + text[found.end("spec") :]))
     shown = CliRunner().invoke(main, ["show", str(copy), "--summary"])
     assert "not as it was saved" in shown.output + str(shown.exception)
 

@@ -195,7 +195,7 @@ def report_of(path: Path) -> Report:
     """Return the report of a run's folder, of a GraphNet log, or of a folder of such logs."""
     from backprint.tools.bench.reports import bench_report
     from backprint.tools.bench.runs import META, read_run
-    from backprint.tools.graphnet.report import report_of_logs
+    from backprint.tools.graphnet.log import report_of_logs
 
     if path.is_file() or (not (path / META).exists() and any(path.glob("*.log"))):
         return report_of_logs(path)

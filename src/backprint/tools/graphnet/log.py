@@ -28,6 +28,7 @@ from urllib.parse import unquote
 
 from backprint.common.files import read_lines
 from backprint.errors import UsageError
+from backprint.table.nouns import Report, Table
 from backprint.tools.graphnet.scores import (
     COMPARED,
     EQUAL,
@@ -37,8 +38,10 @@ from backprint.tools.graphnet.scores import (
     OutputForm,
     ScoredOutput,
     ScoredSample,
+    ScoreTerms,
     Tolerance,
     compared_outcome,
+    score_curve,
     tolerance_named,
 )
 
@@ -380,3 +383,28 @@ def _escaped_word(text: str) -> str:
 
 def _unescaped(text: str) -> str:
     return unquote(text, errors="surrogateescape")
+
+
+# ------------------------------------------------------------------ a report of logs
+
+
+def report_of_logs(path: Path) -> Report:
+    """Return the report of a GraphNet log, or of a folder of logs: the scores at each tolerance level, in both
+    interpretations, of the samples that were measured, and all samples."""
+    logs = {log.stem: read_log(log) for log in (sorted(path.glob("*.log")) if path.is_dir() else [path])}
+    rows = [
+        (name, sample.name, sample.outcome if sample.measured else UNMEASURED, sample.speedup, sample.reason)
+        for name, samples in logs.items()
+        for sample in samples
+    ]
+    scores = []
+    for name, samples in logs.items():
+        if any(sample.measured for sample in samples):
+            default = {point.level: point.es for point in score_curve(samples)}
+            extended = score_curve(samples, ScoreTerms(interpretation="extended"))  # it has a level more
+            scores += [(name, point.level, point.s, default.get(point.level), point.es) for point in extended]
+    kinds = {"name": "name", "t": "digits", "S": "number", "ES_default": "number", "ES_extended": "number"}
+    table = Table("GraphNet's scores", kinds, scores, "At each tolerance level t; higher is better.")
+    columns = {"log": "name", "sample": "name", "outcome": "word", "speedup": "times", "reason": "detail"}
+    answer = f"{len(rows):,} samples of {', '.join(logs)}; {sum(row[2] == 'correct' for row in rows):,} are correct."
+    return Report("Bench logs", answer, (table,), Table("All samples", columns, rows))

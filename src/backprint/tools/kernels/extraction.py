@@ -467,12 +467,13 @@ def capture_kernels(
     if threads < 1:
         raise UsageError(f"threads={threads!r} must be 1 or more")
     aim, row, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
-    ranges = ranges_of(capture)
+    ranges, unknown = ranges_of(capture)
+    notes = (f"ranges of arguments are not known: {unknown}",) if unknown else ()
     for place, pair in enumerate(capture.pairs):
         for extracted in extracted_graphs(pair, aim, threads, capture.name, direction, row, ranges):
             title = f"pair_{place} {extracted.direction}"
             if isinstance(extracted, ExtractedGraph):
-                graphs.append(replace(extracted, title=title))
+                graphs.append(replace(extracted, title=title, notes=(*extracted.notes, *notes)))
             else:
                 refused.append((title, extracted.reason))
     return CaptureKernels(capture, aim, threads, tuple(graphs), tuple(refused), compiler)

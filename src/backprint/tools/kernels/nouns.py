@@ -251,7 +251,7 @@ class ExtractedGraph:
     guards: tuple[str, ...]
     """Lines that must hold before the kernels are called."""
     notes: tuple[str, ...]
-    """Notes on parts of the graph that were rewritten."""
+    """Notes on parts of the graph that were rewritten, and why ranges of arguments are not known."""
     title: str = ""
     """`pair_0 forward`, in a Capture."""
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch.tensors import storage_id
+from backprint.common.text import one_line
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture, Graph, Ref
 from backprint.prove.run import RunOptions
@@ -32,11 +33,9 @@ Ranges = Mapping[tuple[int, str], Range]
 """id of a Graph, name of a value in it -> its range."""
 
 
-def ranges_of(capture: Capture) -> Ranges:
-    """Run the graphs of a Capture once on its own inputs; return the range of each tensor that has one.
-
-    A Capture without values, or whose graphs do not run here, has none.
-    """
+def ranges_of(capture: Capture) -> tuple[Ranges, str]:
+    """Run the graphs of a Capture once on its own inputs; return the range of each tensor that has one, and '' or why
+    others have none: a Capture without values, or whose graphs do not run here."""
     ranges: dict[tuple[int, str], Range] = {}
     graphs = {id(graph): _ports_of(graph) for pair in capture.pairs for graph in pair.graphs}
 
@@ -49,7 +48,8 @@ def ranges_of(capture: Capture) -> Ranges:
     except Exception as error:  # of any kind: the program's operators run
         if is_defect(error):
             raise
-    return ranges
+        return ranges, one_line(f"{type(error).__name__}: {error}")[:200]
+    return ranges, ""
 
 
 def _ports_of(graph: Graph) -> set[str]:

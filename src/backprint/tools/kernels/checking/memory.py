@@ -71,16 +71,17 @@ def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
 class BandedMemory:
     """Makes the buffers of one run of a wrapper, and keeps them, so that no other tensor gets their addresses."""
 
-    kept: dict[int, Tensor] = field(default_factory=dict)
+    kept: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+    """The address of a buffer -> its memory with the bands, and the place of the first byte behind the buffer."""
 
     def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Return an unwritten tensor, with a band before it and one after it."""
         # the offset of the last element; -1 if there is none
         last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
         size = (last + 1) * dtype.itemsize
-        # filled up to a multiple of 64 bytes, behind which the second band begins
+        # up to a multiple of 64 bytes, as an allocator gives it; the band begins right behind the last element
         whole = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
-        self.kept[whole.data_ptr()] = whole
+        self.kept[whole.data_ptr()] = whole, BAND + size
         tensor = torch.empty(0, dtype=dtype)
         return tensor.set_(whole.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
 
@@ -96,6 +97,8 @@ class BandedMemory:
     def check(self, arguments: Sequence[Any]) -> None:
         """Raise if the bands of a buffer were written."""
         for place, value in enumerate(arguments):
-            whole = self.kept.get(value.untyped_storage().data_ptr()) if isinstance(value, Tensor) else None
-            if whole is not None and not bool((torch.cat([whole[:BAND], whole[-BAND:]]) == UNWRITTEN).all()):
+            if not isinstance(value, Tensor) or value.untyped_storage().data_ptr() not in self.kept:
+                continue
+            whole, behind = self.kept[value.untyped_storage().data_ptr()]
+            if not bool((torch.cat([whole[:BAND], whole[behind:]]) == UNWRITTEN).all()):
                 raise OutsideMemoryError(f"it writes outside of its argument {place}, or of one in the same buffer")
