@@ -276,7 +276,7 @@ def trial_cells(trial: dict[str, Any]) -> tuple[str, ...]:
     if "untried" in trial:
         return "", "", "", "", f"not tried: {trial['untried']}"
     if not trial["ports"]:
-        return "0", "", "", "", "nothing depends on it"
+        return "0", "", "", "", "no result that is measured depends on it"
     text = f"no {' or '.join(trial['silent'])} result shows it" if "silent" in trial else ""
     return (
         str(trial["ports"]),

@@ -1,4 +1,4 @@
-"""GraphNet's benchmark log, read and written: the text between its `test_compiler` and its plots.
+"""GraphNet's benchmark log, read, written and shown as a table: the text between its `test_compiler` and its plots.
 
 Both ways pass through ScoredSamples. A log keeps a sample's name, configuration, dtypes, shapes, timings, speedups and
 the tolerances that each output is within. `[max_diff]` and `[mean_diff]`, which no score reads, are left out.
