@@ -5,7 +5,7 @@
 - `build`: a module that can be captured, with inputs. `emit`: its code, in training or eval mode.
 - `write`: GraphNet's files and trees, from a Capture.
 - `scores`: its scores of compilers, and its levels of tolerance. `tolerances`: which an output is within. `log`: the
-  log of its benchmark. `report`: the scores of logs, as tables.
+  log of its benchmark, and its scores as tables.
 """
 
 from backprint.tools.graphnet.read import GraphNetSample, read_graphnet
