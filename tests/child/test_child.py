@@ -42,13 +42,15 @@ ENDS: dict[str, tuple[Callable[[], Any], str]] = {
     "hangs": (lambda: time.sleep(60), "timeout: still at work after 1 s (--timeout)"),
     "closes its files": (lambda: os.closerange(3, 1024), "exit 70: ended before it was done"),
     "uses memory": (lambda: [bytearray(2 << 30), time.sleep(60)], "out of memory: "),
+    "says too much": (lambda: "a" * (65 << 20), "exit 0: its answer was longer than 64 MiB"),
 }
 
 
 @pytest.mark.parametrize("case", ENDS)
 def test_an_end_has_its_words(case: str) -> None:
     function, words = ENDS[case]
-    end = in_child(function, 1.0 if case == "hangs" else 30.0, processes.resident_bytes(os.getpid()) + (200 << 20))
+    room = 500 << 20 if case == "says too much" else 200 << 20
+    end = in_child(function, 1.0 if case == "hangs" else 30.0, processes.resident_bytes(os.getpid()) + room)
     assert not end.ended_well
     assert str(end).startswith(words)
     assert end.at_limit == (case in ("hangs", "uses memory"))

@@ -226,6 +226,8 @@ class Child:
         self.lines: deque[bytes] = deque()
         """Messages that have come whole, and were not received yet; `text` is the beginning of the next."""
         self.text, self.tail, self.printed = bytearray(), bytearray(), 0
+        self.is_too_long = self.has_dropped = False
+        """Whether the beginning of the message that is coming was dropped, and whether any message was."""
         self.handle = -1
         """A descriptor of the process itself (pidfd), -1 for none."""
         if hasattr(os, "pidfd_open"):  # on Linux: readable when it has ended
@@ -316,7 +318,11 @@ class Child:
         for descriptor in self.open - {self.handle}:
             self._taken(descriptor)
         printed = bytes(self.tail[-KEPT:]).decode("utf-8", "backslashreplace")
-        self.end = replace(end or end_of_code(self.code), printed=printed)
+        if end is None:
+            end = end_of_code(self.code)
+            if self.code == 0 and self.has_dropped:
+                end = replace(end, detail=f"its answer was longer than {MESSAGE >> 20} MiB")
+        self.end = replace(end, printed=printed)
         return self.end
 
     def close(self) -> ChildEnd:
@@ -381,14 +387,15 @@ class Child:
             del self.tail[:-KEPT]
 
     def _keep_said(self, piece: bytes) -> None:
-        """Add a piece to the message that is coming; drop a message that is too long."""
+        """Add a piece to the message that is coming; drop a message that is too long, to its end."""
         self.text += piece
         if b"\n" in piece:
             *lines, rest = bytes(self.text).split(b"\n")
-            self.lines.extend(lines)
-            self.text = bytearray(rest)
+            self.lines.extend(lines[1:] if self.is_too_long else lines)
+            self.text, self.is_too_long = bytearray(rest), False
         elif len(self.text) > MESSAGE:
             self.text.clear()
+            self.is_too_long = self.has_dropped = True
 
 
 # ------------------------------------------------------------------ calls

@@ -37,6 +37,7 @@ from backprint.cli.options import (
     requires_grad_of,
 )
 from backprint.cli.say import echo, ending, working
+from backprint.cli.show import why_text
 from backprint.common.formats import CAPTURE, WORLD
 from backprint.common.text import printable
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
@@ -307,7 +308,7 @@ def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
         yield f"{answer['sample']}: {name}, {steps}"
     yield f"engine: {capture.engine}"
     for text in capture.why:
-        yield text if "::" in text.partition(" ")[0] else f"not by {text}"
+        yield why_text(text)
     for text in capture.breaks:
         yield f"break: {text}"
     if nonfinite := nonfinite_of(answer):

@@ -166,7 +166,12 @@ def tell_breaks(capture: Any) -> None:
     for text in capture.breaks:
         echo(f"break: {text}")
     for text in capture.why:
-        echo(f"not by {text}")
+        echo(why_text(text))
+
+
+def why_text(text: str) -> str:
+    """Return a line on why an engine was not used, or on a custom operator, which begins with the operator's name."""
+    return text if "::" in text.partition(" ")[0] else f"not by {text}"
 
 
 def print_pair(capture: Any, index: int, summary: Any, most: int | None) -> None:

@@ -137,7 +137,7 @@ class RankTurns(Generic[T]):
             others = [*range(rank + 1, self.size), *range(rank + 1)]  # the next ones, and at last this rank itself
             able = [other for other in others if other not in self.ended and other not in self.waiting]
             alive = self.failure is None
-            if able and alive and not (able == [rank] and rank in self.ended):
+            if able and alive:
                 self.running = able[0]
             elif self.waiting and alive:
                 self.failure = (min(self.waiting), RanksError(self.why_none_goes_on()))

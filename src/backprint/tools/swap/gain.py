@@ -121,8 +121,7 @@ def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Ten
         if is_number(number):
             assert isinstance(number, Tensor)
             return number
-    outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
-    return weighted({name: leaf for name, leaf in outputs.items() if leaf.is_floating_point()}, seed)
+    return weighted({name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}, seed)
 
 
 @contextmanager

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -573,7 +574,7 @@ def _may_be_infinite(element: Element, memo: Mapping[Element, Element]) -> bool:
 def is_finite(element: Element) -> bool:
     """Whether an element is finite whatever the program reads."""
     if element.op == "constant":
-        return True
+        return math.isfinite(element.args[0])
     if element.op == "to_dtype":
         return element.inputs[0].dtype == torch.bool or is_finite(element.inputs[0])
     return element.op in ("add", "sub", "mul", "neg") and all(map(is_finite, element.inputs))
