@@ -48,13 +48,21 @@ from results import Figure, keep
 import backprint as bp
 from backprint.derive import check
 from backprint.derive.check import SCALE
-from backprint.derive.locate import Search, is_gradient, is_rearranged, names_in
-from backprint.derive.setting import CannotTell, Setting, drawn_like, make_setting, returned_by, rounded, values_of
+from backprint.derive.locate import Search, is_gradient, is_rearranged, values_taken_by
+from backprint.derive.setting import (
+    CannotTell,
+    Setting,
+    drawn_like,
+    gradients_by_input,
+    make_setting,
+    move_by_rounding,
+    values_of,
+)
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Step
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
-from backprint.prove.power import widened
+from backprint.prove.power import graph_in_float64
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -227,7 +235,7 @@ def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
     consumers: dict[str, set[str]] = {}
     local_of_port = {port.name: port.local for port in pair.forward.inputs}
     for step in pair.forward.steps:
-        for name in names_in(step):
+        for name in values_taken_by(step):
             consumers.setdefault(name, set()).add(step.name)
     for swap in swaps_of(graph):
         ports = graph.outputs[swap.early], graph.outputs[swap.late]
@@ -242,13 +250,15 @@ def belonging(pair: Pair, step: Step) -> frozenset[str]:
     assert graph is not None
     if step.echo is not None and step.echo.kind == "sum of gradients of":
         values = set(step.echo.names)
-        return frozenset({*values, *(other.name for other in pair.forward.steps if values & set(names_in(other)))})
+        return frozenset(
+            {*values, *(other.name for other in pair.forward.steps if values & set(values_taken_by(other)))}
+        )
     if step.echo is not None:
         return frozenset(step.echo.names)
     names: set[str] = set()
-    taken = set(names_in(step))
+    taken = set(values_taken_by(step))
     for other in graph.steps:
-        if other.echo is not None and (other.name in taken or step.name in names_in(other)):
+        if other.echo is not None and (other.name in taken or step.name in values_taken_by(other)):
             names.update(other.echo.names)
     return frozenset(names)
 
@@ -274,14 +284,14 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
         """Return the values of the backward that are this gradient, if it is more than zeros."""
         if not search.is_gradient_left(gradient):
             return []
-        return [name for name, value in gradients.items() if is_rearranged(value, gradient, search.largest)]
+        return [name for name, value in gradients.items() if is_rearranged(value, gradient, search.largest_gradient)]
 
-    for step in search.step_of.values():
+    for step in search.step_by_name.values():
         for share in (search.shares([step], right) or {}).values():
             for name in names_like(share):
                 owners.setdefault(name, set()).add(step.name)
     for value, gradient in right.items():
-        takers = {step.name for step in search.consumers.get(value, ())}
+        takers = {step.name for step in search.takers.get(value, ())}
         if len(takers) > 1:
             for name in names_like(gradient):
                 owners.setdefault(name, set()).update(takers)
@@ -295,8 +305,8 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
 
 def beside(graph: Graph, names: Collection[str]) -> set[str]:
     """Return the steps that make what the named steps take, or take what they make."""
-    taken = {name for step in graph.steps if step.name in names for name in names_in(step)}
-    return taken | {step.name for step in graph.steps if set(names) & set(names_in(step))}
+    taken = {name for step in graph.steps if step.name in names for name in values_taken_by(step)}
+    return taken | {step.name for step in graph.steps if set(names) & set(values_taken_by(step))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +415,8 @@ def changed(setting: Setting, backward: Graph) -> float:
         tangents = {name: tangent * scale for name, tangent in once.items()}
         passed = replace(setting, tangents=tangents).backward_inputs
         right, returned = (
-            returned_by(graph, passed) for graph in (setting.backward, at_example_sizes(widened(backward)))
+            gradients_by_input(graph, passed)
+            for graph in (setting.backward, at_example_sizes(graph_in_float64(backward)))
         )
         largest = max(float(gradient.norm()) for gradient in right.values() if gradient is not None)
         for name in setting.gradients:
@@ -423,11 +434,13 @@ def noise_of(setting: Setting) -> dict[str, torch.Tensor]:
     """Return how far each element of a gradient moves if inputs and tangents are rounded otherwise: by its size, if it
     is 0 but for that; 0 where it is not finite."""
     source = torch.Generator().manual_seed(0)
-    inputs = {name: rounded(v, source) if name in setting.gradients else v for name, v in setting.inputs.items()}
-    tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
-    torch.manual_seed(setting.chance)
+    inputs = {
+        name: move_by_rounding(v, source) if name in setting.gradients else v for name, v in setting.inputs.items()
+    }
+    tangents = {name: move_by_rounding(tangent, source) for name, tangent in setting.tangents.items()}
+    torch.manual_seed(setting.program_seed)
     other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
-    returned = returned_by(setting.backward, other.backward_inputs)
+    returned = gradients_by_input(setting.backward, other.backward_inputs)
     noise = {}
     for name, gradient in setting.gradients.items():
         move = gradient if returned[name] is None else returned[name] - gradient

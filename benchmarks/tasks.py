@@ -38,7 +38,7 @@ from results import Figure, keep
 from torch import Tensor
 
 from backprint.derive.called import Program, run_forward
-from backprint.derive.setting import drawn_like, is_inexact, wide
+from backprint.derive.setting import drawn_like, is_inexact, to_float64
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Ref, TensorSpec
 from backprint.tools.tasks.folder import ReadTask, read_task
@@ -47,7 +47,7 @@ from backprint.tools.tasks.program import Reference, TaskProgram, captured_value
 from backprint.tools.tasks.sets import parts_of
 from backprint.tools.tasks.solver import solution_of_text
 from backprint.tools.tasks.text import reference_text
-from backprint.tools.tasks.writing import hash_of_program, named, write_task
+from backprint.tools.tasks.writing import hash_of_program, valid_task_name, write_task
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -118,7 +118,7 @@ def scaled(graph: Graph, index: int, factor: float) -> Graph:
 def results_of(reference: Reference, values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor | None]:
     """Return all results and gradients in float64 on some inputs, for random tangents."""
     call = replace(reference.program.call, values=dict(values))
-    forward = run_forward(Program(reference, {}, 0), call, {name: wide(value) for name, value in values.items()})
+    forward = run_forward(Program(reference, {}, 0), call, {name: to_float64(value) for name, value in values.items()})
     source = torch.Generator().manual_seed(seed)
     tangents = {name: drawn_like(forward.outputs[name].detach(), source) for name in forward.differentiable}
     return {**{n: v.detach() for n, v in forward.outputs.items()}, **forward.gradients(tangents)}
@@ -292,7 +292,7 @@ def write_tasks(name: str, make: Make, options: argparse.Namespace, known: set[s
                 continue
             known.add(key)
             place = f"task{count}"
-            write_task(part, folder / place, named(f"{name} {label}"))
+            write_task(part, folder / place, valid_task_name(f"{name} {label}"))
         except BackprintError as error:
             append(folder / ROWS, Row(name, label, "", "refused", f"{error}"[:300]))
             continue

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from backprint.child import processes
     from backprint.child import tensors as child_tensors
     from backprint.child.answering import Answering, serve
-    from backprint.child.child import KEPT, MESSAGE, Child, Line, forked, in_child, run_command
+    from backprint.child.child import KEPT, MESSAGE, Child, Line, in_child, run_command, start_by_fork
     from backprint.child.ends import ChildDied, ChildEnd
     from backprint.child.limits import Limits, limited
     from backprint.child.tensors import SharedMemory, TensorChild, put_results, read_inputs
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from backprint.cli.doctor import CHECKS
     from backprint.cli.verify import rows_of_sample
     from backprint.common import memory
-    from backprint.common import tried as common_tried
+    from backprint.common import try_compiler as common_tried
     from backprint.common.collector import collector_paused
     from backprint.common.files import read_bytes
     from backprint.common.folders import SUFFIX, unfinished_folder
@@ -132,21 +132,21 @@ if TYPE_CHECKING:
     )
     from backprint.graph.operators import operators as graph_operators
     from backprint.graph.sizes import (
-        at,
-        at_capture,
         at_example_sizes,
         evaluate,
-        implied,
+        implied_sizes,
         in_general_form,
         new_devices,
         on_device,
-        outside,
-        tensors_alone,
+        spec_at,
+        symbol_out_of_range,
         unguarded_graph,
+        with_constant_sizes,
         with_symbols,
+        with_tensor_results_only,
         without_saved,
     )
-    from backprint.graph.steps import behind, mapped, operator_name, specs_of, used
+    from backprint.graph.steps import mapped, names_behind, operator_name, specs_of, used
     from backprint.graph.text import (
         HEADER,
         MAX_CHARACTERS,
@@ -190,9 +190,9 @@ if TYPE_CHECKING:
     from backprint.prove.draws import Draw, draw_from_recipes
     from backprint.prove.observed import observed_values
     from backprint.prove.power import power_of
-    from backprint.prove.references import rounding_forgiven, second_opinion, sizes_of
+    from backprint.prove.references import forgive_rounding, gradients_by_autograd, largest_values
     from backprint.prove.results import Results, compare
-    from backprint.prove.results import against as results_against
+    from backprint.prove.results import compare_results as results_against
     from backprint.prove.run import feed, perform_steps, run_graph, subgraphs
     from backprint.prove.verify import checked_run
     from backprint.prove.whole import replay_values
@@ -204,7 +204,7 @@ if TYPE_CHECKING:
     from backprint.sample.inputs import Inputs, exact_data, fit, fit_all, recipe_at
     from backprint.sample.metadata import read_json
     from backprint.sample.recipes import KINDS, PARTS_OF, from_json, make, make_all, redraw, to_json
-    from backprint.sample.redraws import another, disturbed, nudged, units
+    from backprint.sample.redraws import disturb, nudge_floats, other_values_of_unit, units
     from backprint.table import pictures
     from backprint.table.files import BATCH, GROUP, batches, csv_lines, format_of, json_lines, write_report
     from backprint.table.nouns import Picture, Report, Table, cell_text
@@ -239,15 +239,15 @@ if TYPE_CHECKING:
     )
     from backprint.tools.bench.compilers.timed import CACHE, compile_timed, remarks_on
     from backprint.tools.bench.cuts import ITEM, FaultTrial, RecordedGraph, UnitSearch, eager_run, record_values
-    from backprint.tools.bench.judge import movement, notes_of_outputs, outcome_of_outputs, redrawn_graphs
+    from backprint.tools.bench.judge import moving_outputs, notes_of_outputs, outcome_of_outputs, redrawn_graphs
     from backprint.tools.bench.reports import bench_report
     from backprint.tools.bench.runs import read_lines, read_meta, read_run
     from backprint.tools.bench.scored import scored_cell, scored_samples, size_class, write_run_log
     from backprint.tools.bench.shrinking import MinifiedGraph, UnminifiedGraph, minify_graph, shows_fault
     from backprint.tools.bench.timing import TimingWithheld, stages_within
-    from backprint.tools.bench.trial import TrialPlan, append, read_cells, write_ended
+    from backprint.tools.bench.trial import TrialPlan, append, read_cells, write_end_of_process
     from backprint.tools.bench.trial import row_of as trial_row_of
-    from backprint.tools.bench.trial import tried as trial_tried
+    from backprint.tools.bench.trial import try_compiler as trial_tried
     from backprint.tools.bench.widened import derivative_of
     from backprint.tools.bench.wrong_backward import SmallestPart, has_fault, smallest_part, write_part
     from backprint.tools.corpus import duplicates
@@ -293,8 +293,8 @@ if TYPE_CHECKING:
         area_of,
         boxes_and_titles,
         curves_of,
+        frames_to_open,
         labels_of,
-        opened_frames,
         picture_of,
         point_on,
     )
@@ -309,7 +309,7 @@ if TYPE_CHECKING:
     from backprint.tools.graphnet.code import ModelProgram, callables, read_code
     from backprint.tools.graphnet.emit import compile_program, torch_callable
     from backprint.tools.graphnet.log import log_text, parse_log, read_log, write_log
-    from backprint.tools.graphnet.metas import USES, Known, Meta, Use
+    from backprint.tools.graphnet.metas import USES, KnownInput, Meta, Use
     from backprint.tools.graphnet.read import (
         MEMBERS,
         name_inputs,
@@ -356,7 +356,7 @@ if TYPE_CHECKING:
     from backprint.tools.jobs.places import RESULT, WORK, log_of
     from backprint.tools.jobs.pool import Event, Pool, Stage
     from backprint.tools.jobs.progress import Bars, ProgressLines
-    from backprint.tools.jobs.ray import Cluster, connected, limits_on
+    from backprint.tools.jobs.ray import Cluster, connect, limits_on
     from backprint.tools.jobs.run import Begun, RunPlan, Stopped, Written, run_plan
     from backprint.tools.jobs.split import split_sample
     from backprint.tools.jobs.task import TREE_FILES, TREE_NAMES, Task, on_cpu
@@ -364,18 +364,17 @@ if TYPE_CHECKING:
     from backprint.tools.jobs.verbs import capture_and_prove, resolve_verb, sample_row
     from backprint.tools.kernels import build_triton, winners
     from backprint.tools.kernels import save as kernels_save
-    from backprint.tools.kernels.alone import alone_text, helper_definitions
-    from backprint.tools.kernels.alone_file import argument_bytes, least_bytes, template
+    from backprint.tools.kernels.alone import helper_definitions, standalone_text
+    from backprint.tools.kernels.alone_file import argument_bytes, minimum_bytes, template
     from backprint.tools.kernels.checking.check import derivatives_of_pairs, with_derivatives
     from backprint.tools.kernels.checking.memory import BandedMemory, OutsideMemoryError
-    from backprint.tools.kernels.extraction import RefusedGraph, capture_kernels, extracted_graphs
+    from backprint.tools.kernels.extraction import RefusedGraph, extract_graphs, extract_kernels
     from backprint.tools.kernels.inductor import lower_with_inductor, lowering_for
     from backprint.tools.kernels.loops import limits
     from backprint.tools.kernels.loops import lower as loops_lower
     from backprint.tools.kernels.loops.lower import lower_loop
     from backprint.tools.kernels.loops.words import CALLS, FORMULAS, NEEDS
-    from backprint.tools.kernels.lowered_check import Case, case_of_function
-    from backprint.tools.kernels.lowered_check import row_of as lowered_check_row_of
+    from backprint.tools.kernels.lowered_check import Case, case_of_function, compare_port
     from backprint.tools.kernels.nouns import (
         CaptureKernels,
         ExtractedGraph,
@@ -387,7 +386,7 @@ if TYPE_CHECKING:
         known_targets,
         target_named,
     )
-    from backprint.tools.kernels.prepare import PortLayout, in_canonical_order, prepared_graph, use_captured_sizes
+    from backprint.tools.kernels.prepare import PortLayout, in_canonical_order, prepare_graph, use_captured_sizes
     from backprint.tools.kernels.rows import KernelRow, read_rows
     from backprint.tools.kernels.work import column_of_derivatives
     from backprint.tools.lowering import operators as lowering_operators
@@ -402,14 +401,14 @@ if TYPE_CHECKING:
         take_out_draws,
     )
     from backprint.tools.parts import split
-    from backprint.tools.parts.cuts import Split, forwards, homes, operator, plan, weighty
+    from backprint.tools.parts.cuts import Split, cut_forward, operator, part_of_each_value, plan, weighty
     from backprint.tools.parts.flow import names_at_borders
     from backprint.tools.parts.split import DERIVED, SLICED, split_capture
     from backprint.tools.ranks.causes import families_of
     from backprint.tools.ranks.kept import Kept, put_back, with_values
     from backprint.tools.ranks.reached import assigned_in
     from backprint.tools.ranks.whole import OutputNumber
-    from backprint.tools.ranks.world import replayed_together, results_of
+    from backprint.tools.ranks.world import replay_together, results_of
     from backprint.tools.record import recording, steps
     from backprint.tools.record.script import traceback_of_script
     from backprint.tools.record.steps import LiveRecorder

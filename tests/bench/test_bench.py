@@ -18,7 +18,17 @@ from runs_made import cell as written_cell
 from runs_made import write_run
 
 import backprint as bp
-from face import BenchCell, ChildEnd, UsageError, append, cell_from_json, main, read_cells, read_run, write_ended
+from face import (
+    BenchCell,
+    ChildEnd,
+    UsageError,
+    append,
+    cell_from_json,
+    main,
+    read_cells,
+    read_run,
+    write_end_of_process,
+)
 from face import trial_row_of as row_of
 
 OWN = Path(__file__).with_name("own_compilers.py")
@@ -145,7 +155,7 @@ def test_an_error_of_ours_is_not_blamed_on_a_compiler(tmp_path: Path) -> None:
     file = tmp_path / "cells.jsonl"
     blank = BenchCell("s", "", "", "right", "")
     append(file, {"begun": "pair_0 forward", "stage": "judge"})
-    write_ended(file, ChildEnd(cause="raised", detail="KeyError: 'x'"), ["pair_0 forward"], blank)
+    write_end_of_process(file, ChildEnd(cause="raised", detail="KeyError: 'x'"), ["pair_0 forward"], blank)
     (cell,) = read_cells(file)
     assert (cell.outcome, cell.reason) == ("unjudged", "judge: KeyError: 'x'")
     assert row_of([cell])["verdict"] == "unproven"

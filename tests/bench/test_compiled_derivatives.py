@@ -33,7 +33,7 @@ from face import (
     in_child,
     read_cells,
     read_run,
-    write_ended,
+    write_end_of_process,
 )
 
 WRONG = Path(wrong_backwards.__file__)
@@ -196,7 +196,7 @@ def test_a_step_whose_process_is_ended_in_float64_keeps_its_cell(tmp_path: Path)
     cell = BenchCell("s", "pair_0 step", "step", "c", "faster")
     append(file, cell.to_json())
     append(file, {"begun": "pair_0 step", "stage": "derivative"})
-    write_ended(file, ChildEnd(cause="timeout", detail="after 5 s"), [], cell)
+    write_end_of_process(file, ChildEnd(cause="timeout", detail="after 5 s"), [], cell)
     (read,) = read_cells(file)
     assert (read.outcome, read.derivative) == (
         "faster",

@@ -213,9 +213,9 @@ def test_writes_into_what_the_graph_made_become_results() -> None:
         return made, value + made
 
     graph = make_fx(program)(drawn(4, 5))
-    assert operators.writes(graph)
+    assert operators.writing_operators(graph)
     lowered, value = lower(graph, [drawn(4, 5)]), drawn(4, 5)
-    assert not operators.writes(lowered)
+    assert not operators.writing_operators(lowered)
     assert all(map(torch.equal, lowered(value), program(value)))
 
 

@@ -17,7 +17,7 @@ from face import (
     clocks,
     contents_that_fit,
     copies,
-    movement,
+    moving_outputs,
     redrawn_graphs,
     stages_within,
 )
@@ -116,7 +116,9 @@ def test_an_output_that_no_input_moves_has_no_power() -> None:
     capture = bp.capture(f, torch.randn(4, requires_grad=True))
     graphs = bench_graphs(capture)
     others = redrawn_graphs(capture, graphs)
-    moved = dict(zip(graphs[0].run.outputs, movement(graphs[0].run, [each[0].run for each in others]), strict=True))
+    moved = dict(
+        zip(graphs[0].run.outputs, moving_outputs(graphs[0].run, [each[0].run for each in others]), strict=True)
+    )
     assert sorted(moved[port] for port in moved if port[0] == "output") == [False, True]
 
 

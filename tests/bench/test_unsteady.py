@@ -169,8 +169,8 @@ def test_workers_see_gpus_only_for_samples_that_may_be_there() -> None:
 def test_results_that_are_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_tensors, "MOST_HELD", 3 * 1024)
     budget = child_tensors.HeldBudget()
-    assert [budget.takes(1024) for _ in range(4)] == [True, True, True, False]
-    assert child_tensors.HeldBudget().takes(1 << 40)
+    assert [budget.hold_if_room(1024) for _ in range(4)] == [True, True, True, False]
+    assert child_tensors.HeldBudget().hold_if_room(1 << 40)
 
 
 # ------------------------------------------------------------------ rounding

@@ -20,7 +20,6 @@ from face import (
     Line,
     SharedMemory,
     TensorChild,
-    forked,
     in_child,
     limited,
     processes,
@@ -28,6 +27,7 @@ from face import (
     read_inputs,
     run_command,
     serve,
+    start_by_fork,
 )
 
 
@@ -77,11 +77,11 @@ def test_what_a_child_started_ends_with_it() -> None:
 
 def test_a_child_dies_with_its_parent() -> None:
     def parent_of_one(line: Line) -> None:
-        child = Child(forked(lambda line: time.sleep(600)))
+        child = Child(start_by_fork(lambda line: time.sleep(600)))
         line.send(child.pid)
         time.sleep(600)
 
-    parent = Child(forked(parent_of_one))
+    parent = Child(start_by_fork(parent_of_one))
     pid = int(parent.receive() or 0)
     os.kill(parent.pid, signal.SIGKILL)
     assert parent.receive() is None
@@ -97,7 +97,7 @@ def test_many_processes_are_too_many() -> None:
         pids = [sleeper() for _ in range(5)]
         time.sleep(60 + len(pids))
 
-    child = Child(forked(start_some), limited(30.0, processes=4))
+    child = Child(start_by_fork(start_some), limited(30.0, processes=4))
     assert child.receive() is None
     assert str(child.close()) in [f"too many processes: {count} processes, 4 are allowed" for count in (5, 6)]
     assert child.left in (4, 5)
@@ -140,7 +140,7 @@ class DoublingChild(TensorChild):
 
 def test_a_child_answers_requests_with_tensors() -> None:
     def start(inputs: SharedMemory, results: SharedMemory) -> Any:
-        return forked(lambda line: serve(lambda: Doubling(inputs, results), line), (inputs.file, results.file))
+        return start_by_fork(lambda line: serve(lambda: Doubling(inputs, results), line), (inputs.file, results.file))
 
     child = DoublingChild(start, limited(60.0), captured=True)
     try:

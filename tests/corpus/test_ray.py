@@ -30,7 +30,7 @@ from face import (
     SampleError,
     UsageError,
     Written,
-    connected,
+    connect,
     limits_on,
     processes,
     run_plan,
@@ -85,7 +85,7 @@ def on_cluster(
     watcher: Callable[[Any], None] = lambda event: None,
 ) -> dict[str, dict[str, Any]]:
     """A run on the cluster; gives the rows by id."""
-    ray = connected(nodes.address)
+    ray = connect(nodes.address)
     run_plan(
         plan,
         SMALL,
@@ -148,7 +148,7 @@ def test_a_node_is_killed_and_the_result_is_the_pools(cluster: Any, source: Path
 
 def test_ray_leaves_print_as_it_was(cluster: Any) -> None:
     before = builtins.print
-    connected(cluster.address)
+    connect(cluster.address)
     from ray.experimental import tqdm_ray
 
     tqdm_ray.instance()
@@ -275,7 +275,7 @@ def left_of(out: Path) -> list[str]:
 
 
 def test_limits_are_a_share_of_the_smallest_node(cluster: Any) -> None:
-    ray = connected(cluster.address)
+    ray = connect(cluster.address)
     assert limits_on(ray).memory == int(2 * GIB * 0.9)
     assert limits_on(ray, 5.0, 1.5, 2.0) == Limits(5.0, int(1.5 * GIB), 2 * GIB)
     with pytest.raises(UsageError, match=r"--memory 3: the largest node of the Ray cluster has 2\.0 GiB"):
@@ -289,7 +289,7 @@ CONNECTING = """
 import os, signal, sys
 from backprint.tools.jobs import ray
 
-ray.connected = lambda address: os.kill(os.getpid(), int(sys.argv[1]))
+ray.connect = lambda address: os.kill(os.getpid(), int(sys.argv[1]))
 ray.cluster("auto", "verb", {}, (1.0, None, None))
 """
 
@@ -304,9 +304,9 @@ def test_asked_to_end_while_ray_connects_it_ends_at_once(number: signal.Signals)
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install '\.\[ray\]'"):
-        connected("auto")
+        connect("auto")
 
 
 def test_without_a_cluster_the_next_step_is_said() -> None:
     with pytest.raises(UsageError, match=r"no Ray cluster at 127\.0\.0\.1:1: .*`ray start --head`.*--ray HOST:PORT"):
-        connected("127.0.0.1:1")
+        connect("127.0.0.1:1")

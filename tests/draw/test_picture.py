@@ -36,8 +36,8 @@ from face import (
     curves_of,
     drawn_pair,
     frame_unit,
+    frames_to_open,
     labels_of,
-    opened_frames,
     picture_of,
     point_on,
     svg_of,
@@ -240,7 +240,7 @@ def test_what_is_seen_stays_within_what_is_asked() -> None:
     drawn = drawn_pair(drawn_net(4).pairs[0])
     sizes = []
     for most in (10, 20, 60, 1000):
-        picture = picture_of(drawn, opened_frames(drawn, most))
+        picture = picture_of(drawn, frames_to_open(drawn, most))
         sizes.append(sum(not box.is_open for box in picture.boxes))
         assert sizes[-1] <= most
     assert sizes == sorted(sizes)

@@ -26,7 +26,7 @@ from backprint.graph.text import parse
 from backprint.tools.graphnet import emit, read_graphnet
 from backprint.tools.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
 from backprint.tools.graphnet.emit import compile_program
-from backprint.tools.graphnet.metas import Use, listed_bytes, read_symbol_examples
+from backprint.tools.graphnet.metas import KnownInput, Use, listed_bytes, read_symbol_examples
 from backprint.tools.graphnet.read import plan_of
 from backprint.tools.jobs import ledger
 from backprint.tools.jobs.find import find
@@ -186,7 +186,7 @@ def graphnet(folder: Path, at: At, number: int) -> None:
             number_candidates(argument, program.arguments, sample.metas, read_symbol_examples(folder), static)
     at.stage = "recipes"
     known = [
-        (each.name, each.role, plan.metas[each.raw], plan.uses.get(each.raw, Use()))
+        KnownInput(each.name, each.role, plan.metas[each.raw], plan.uses.get(each.raw, Use()))
         for each in plan.inputs
         if each.raw in plan.metas
     ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from face import PortKey, Ref, Step, behind, dependence
+from face import PortKey, Ref, Step, dependence, names_behind
 
 
 def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,9 +120,9 @@ MAKERS = {
 
 
 def test_a_walk_back_gives_each_value_once_and_no_other() -> None:
-    found = list(behind(["loss"], MAKERS))
+    found = list(names_behind(["loss"], MAKERS))
     assert (found[0], sorted(found)) == ("loss", ["loss", "w", "x", "y", "z"])
 
 
 def test_a_walk_back_stops_where_it_is_told_to_and_gives_that_value() -> None:
-    assert sorted(behind(["loss"], MAKERS, lambda name: name == "y")) == ["loss", "w", "y", "z"]
+    assert sorted(names_behind(["loss"], MAKERS, lambda name: name == "y")) == ["loss", "w", "y", "z"]

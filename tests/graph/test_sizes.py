@@ -19,11 +19,11 @@ from face import (
     Step,
     Symbol,
     TensorSpec,
-    at,
     at_example_sizes,
     evaluate,
-    implied,
-    outside,
+    implied_sizes,
+    spec_at,
+    symbol_out_of_range,
     with_symbols,
 )
 
@@ -103,14 +103,14 @@ def test_the_complaint_names_the_expression() -> None:
 
 
 def test_symbols_take_their_value_where_they_stand_alone() -> None:
-    assert implied([("2*s0", 8), ("s0", 4), ("s0", 5), (3, 3), ("s1 + 1", 2)]) == {"s0": 4}
+    assert implied_sizes([("2*s0", 8), ("s0", 4), ("s0", 5), (3, 3), ("s1 + 1", 2)]) == {"s0": 4}
 
 
 def test_a_size_outside_its_range_is_found() -> None:
     symbols = (Symbol("s0", 4, "2", "inf"), Symbol("s1", 4, "2", "2*s0"), Symbol("u0", 4, "-int_oo", "u9"))
-    assert outside(symbols, {"s0": 2, "s1": 4, "u0": 7}) is None
-    assert outside(symbols, {"s0": 1}) is symbols[0]
-    assert outside(symbols, {"s0": 2, "s1": 5}) is symbols[1]
+    assert symbol_out_of_range(symbols, {"s0": 2, "s1": 4, "u0": 7}) is None
+    assert symbol_out_of_range(symbols, {"s0": 1}) is symbols[0]
+    assert symbol_out_of_range(symbols, {"s0": 2, "s1": 5}) is symbols[1]
 
 
 def sized(one: str, two: str) -> Graph:
@@ -131,5 +131,5 @@ def test_a_graph_at_its_example_sizes_has_numbers_only() -> None:
     graph = at_example_sizes(with_symbols(sized("s0", "s1"), (Symbol("s0", 3), Symbol("s1", 4)), {}))
     assert graph.inputs[0].spec == TensorSpec("float32", (3, 12), (4, 1))
     assert graph.symbols == ()
-    assert at(TensorSpec("float32", ("s0", "s9")), {"s0": 2}) == TensorSpec("float32", (2, "s9"))
+    assert spec_at(TensorSpec("float32", ("s0", "s9")), {"s0": 2}) == TensorSpec("float32", (2, "s9"))
     assert math.prod(graph.inputs[0].spec.shape) == graph.inputs[0].spec.numel

@@ -12,17 +12,17 @@ from subjects.graphnet_samples import write
 from torch import Tensor
 
 import backprint as bp
-from face import USES, Known, Meta, Use, from_json, read_code, recipe_notes, recipes_from_metas, to_json, uses_of
+from face import USES, KnownInput, Meta, Use, from_json, read_code, recipe_notes, recipes_from_metas, to_json, uses_of
 
 INF, NONE = math.inf, Use()
 
 
 def made(meta: Meta, role: str = "parameter", use: Use = NONE, name: str = "") -> Tensor:
-    known: Known = (name or meta.name, role, meta, use)
+    known = KnownInput(name or meta.name, role, meta, use)
     inputs = recipes_from_metas([known], 0, "cpu")
     for recipe in inputs.recipes.values():
         assert from_json(to_json(recipe)) == recipe
-    tensor = inputs.make()[known[0]]
+    tensor = inputs.make()[known.name]
     assert (tuple(tensor.shape), str(tensor.dtype)) == (meta.shape, f"torch.{meta.dtype}")
     assert tensor.is_contiguous()
     return tensor
@@ -84,7 +84,7 @@ def test_what_keeps_a_divisor_from_nothing_is_not_nothing(name: str) -> None:
     meta = Meta(name, (), "float64", mean=0.0, std=0.0)
     use = Use(frozenset({"read"}))
     assert made(meta, "input", use).item() == 1e-5
-    assert recipe_notes([(name, "input", meta, use)])[0].startswith(
+    assert recipe_notes([KnownInput(name, "input", meta, use)])[0].startswith(
         "1 floating-point inputs are epsilons that are printed as 0"
     )
     assert made(Meta("dropout_p", (), "float64", mean=0.0, std=0.0), "input", use).item() == 0
@@ -123,7 +123,7 @@ def test_a_divisor_stays_away_from_nothing() -> None:
 def test_data_is_kept_as_it_is_printed_and_said() -> None:
     meta = Meta("eps", (3,), mean=0.0, std=0.0, data=(0.0, 0.25, -1.5))
     assert made(meta, "buffer").tolist() == [0.0, 0.25, -1.5]
-    (note,) = recipe_notes([("eps", "buffer", meta, Use())])
+    (note,) = recipe_notes([KnownInput("eps", "buffer", meta, Use())])
     assert (
         note
         == "1 floating-point inputs have elements that are printed as 0.000000, and are 0 here, whatever they were: eps"
@@ -182,7 +182,7 @@ def test_an_additive_mask_has_what_closed_its_places(mean: float) -> None:
 
 
 def test_every_recipe_has_its_own_seed_and_the_same_next_time() -> None:
-    known: list[Known] = [(name, "parameter", Meta(name, (50,), mean=0.0, std=1.0), Use()) for name in "ab"]
+    known = [KnownInput(name, "parameter", Meta(name, (50,), mean=0.0, std=1.0), Use()) for name in "ab"]
     first, second = recipes_from_metas(known, 0, "cpu").make(), recipes_from_metas(known, 0, "cpu").make()
     assert not torch.equal(first["a"], first["b"])
     assert torch.equal(first["a"], second["a"])

@@ -23,7 +23,7 @@ from torch import Tensor
 from backprint.child.child import in_child, line_of
 from backprint.errors import is_defect
 from backprint.graph.verdicts import GOOD
-from backprint.tools.kernels.checking.check import run_check_process, subject_of, write_inputs
+from backprint.tools.kernels.checking.check import make_check_subject, run_check_process, write_inputs
 from backprint.tools.kernels.checking.plan import (
     SAMPLE,
     CheckPlan,
@@ -50,7 +50,7 @@ class FaultRow:
 
 def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float = 3600.0) -> list[FaultRow]:
     """Plant every error, or every third, …, in the kernels of a Capture; return what the check said of each."""
-    subjects = tuple(subject_of(kernels, graph) for graph in kernels.graphs)
+    subjects = tuple(make_check_subject(kernels, graph) for graph in kernels.graphs)
     plan = CheckPlan(kernels.target.name, kernels.threads, False, tuple(kernels.capture.requires), subjects)
     with tempfile.TemporaryDirectory(prefix="backprint_faults_") as name:
         folder = Path(name)
@@ -71,7 +71,7 @@ def check_planted() -> None:
     line, (place,) = line_of(sys.argv[1:])
     folder, every = Path(place), next(iter(line))
     plan = read_plan(folder)
-    graphs = work.graphs_of_check(plan, folder)
+    graphs = work.set_up_graphs(plan, folder)
     forward = work.ForwardKernels()
     for subject in plan.subjects:
         check = work.GraphCheck(subject, plan, graphs[subject.title], forward, folder)
@@ -84,8 +84,8 @@ def check_planted() -> None:
 def rows_of_graph(check: Any, every: int) -> Iterator[FaultRow]:
     """Yield a row for the faults of one graph."""
     judge = check.judge()
-    runs, wanted = judge.results(check.subject)
-    verdict = judge.verdict(check.subject, runs, wanted)
+    runs, wanted = judge.run_kernels(check.subject)
+    verdict = judge.compare(check.subject, runs, wanted)
     if verdict.verdict not in GOOD:
         yield FaultRow(check.subject.title, "none", "nothing was planted", "missed", verdict.detail)
         return
@@ -104,8 +104,8 @@ def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wan
     kernels = tuple(fault.kernel if kernel.name == fault.kernel.name else kernel for kernel in subject.kernels)
     try:
         faulty = replace(subject, kernels=kernels)
-        runs, results = judge.results(faulty)
-        verdict = judge.verdict(faulty, runs, results)
+        runs, results = judge.run_kernels(faulty)
+        verdict = judge.compare(faulty, runs, results)
     except Exception as error:
         if is_defect(error):  # a fault is seen by what a check says of it, not by an error of the check
             raise

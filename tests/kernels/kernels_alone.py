@@ -69,11 +69,11 @@ def checked_alone(kernels: list[Any]) -> AloneRow:
 
 def save_kernels(kernels: list[Any], folder: Path) -> None:
     """Write each kernel as a file of its own, and what the reference needs."""
-    from backprint.tools.kernels.alone import alone_text
+    from backprint.tools.kernels.alone import standalone_text
 
     rows = []
     for number, kernel in enumerate(kernels):
-        (folder / f"kernel_{number:03}.py").write_text(alone_text(kernel), encoding="utf-8")
+        (folder / f"kernel_{number:03}.py").write_text(standalone_text(kernel), encoding="utf-8")
         fields = ("language", "name", "source", "target")
         rows.append({field: getattr(kernel, field) for field in fields})
     (folder / "kernels.json").write_text(json.dumps(rows))
@@ -140,11 +140,11 @@ def run_reference(folder: Path) -> None:
 
 def wrapper_triton(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
     """Return what runs a Triton kernel with Inductor's own autotuner, grids and helpers, in the interpreter."""
-    from backprint.tools.kernels.build_triton import grid_of, loaded_kernel
+    from backprint.tools.kernels.build_triton import grid_of, load_tuner
 
     libdevice_of_numpy()
     whole_arrays()
-    tuner = loaded_kernel(kernel)
+    tuner = load_tuner(kernel)
 
     def launch(arguments: list[Any]) -> Iterator[dict[str, Any]]:
         for configuration in tuner.configs:
@@ -237,16 +237,16 @@ def whole_arrays() -> None:
 
 def same_ptx(kernels: list[Any]) -> tuple[int, int]:
     """Return how many configurations there are, and of how many the file's PTX is the wrapper's."""
-    from backprint.tools.kernels.alone import alone_text
-    from backprint.tools.kernels.build_triton import built
+    from backprint.tools.kernels.alone import standalone_text
+    from backprint.tools.kernels.build_triton import compile_configurations
     from backprint.tools.kernels.nouns import target_named
 
     count = same = 0
     for kernel in kernels:
         target = target_named(kernel.target)
-        wanted = [bare(one.ptx) for one in built(kernel, target)]
+        wanted = [bare(one.ptx) for one in compile_configurations(kernel, target)]
         with tempfile.TemporaryDirectory() as folder, on_gpu():
-            made = list(file_ptx(alone_text(kernel), Path(folder), target.capability, kernel))
+            made = list(file_ptx(standalone_text(kernel), Path(folder), target.capability, kernel))
         count += len(wanted)
         same += sum(one == bare(other) for one, other in zip(wanted, made, strict=True))
     return count, same
@@ -267,9 +267,9 @@ def file_ptx(text: str, folder: Path, capability: int, kernel: Any) -> Iterator[
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    from backprint.tools.kernels.build_triton import loaded_kernel
+    from backprint.tools.kernels.build_triton import load_tuner
 
-    aligned = loaded_kernel(kernel).triton_meta["configs"][0]
+    aligned = load_tuner(kernel).triton_meta["configs"][0]
     for one in module.CONFIGURATIONS:
         signature = {**module.SIGNATURE, **dict.fromkeys(one["sizes"], "constexpr")}
         source = ASTSource(module.KERNEL, signature, {**module.CONSTANTS, **one["sizes"]}, aligned)

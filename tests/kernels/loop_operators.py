@@ -262,7 +262,7 @@ def outcome(name: str) -> tuple[str, float]:
     """
     import backprint as bp
     from backprint.errors import RefusedError
-    from backprint.tools.kernels.lowered_check import case_of_function, row_of
+    from backprint.tools.kernels.lowered_check import case_of_function, compare_port
 
     torch.manual_seed(0)
     try:
@@ -281,7 +281,9 @@ def outcome(name: str) -> tuple[str, float]:
     output = file.program(*tensors)
     (tangent,) = case.tangents
     results = [output.detach(), *torch.autograd.grad(output, leaves, tangent)]
-    rows = [row_of(case, port, mine, eager) for (port, eager), mine in zip(case.results.items(), results, strict=True)]
+    rows = [
+        compare_port(case, port, mine, eager) for (port, eager), mine in zip(case.results.items(), results, strict=True)
+    ]
     return "right" if all(row.ok for row in rows) else "WRONG", max(row.difference for row in rows)
 
 

@@ -23,9 +23,9 @@ from face import (
     CaptureKernels,
     UsageError,
     Verdict,
-    capture_kernels,
     column_of_derivatives,
     derivatives_of_pairs,
+    extract_kernels,
     main,
     with_derivatives,
 )
@@ -117,7 +117,7 @@ def made(name: str, target: str) -> CaptureKernels:
     torch.manual_seed(0)
     program, inputs = PROGRAMS[name]()
     options = {"mode": "train"} if isinstance(program, nn.Module) else {}
-    return capture_kernels(bp.capture(program, *inputs, **options), target)
+    return extract_kernels(bp.capture(program, *inputs, **options), target)
 
 
 def told(verdicts: list[Verdict]) -> str:
@@ -159,7 +159,7 @@ def repeated(x: Tensor) -> Tensor:
 )
 def test_a_graph_with_symbols_is_lowered_for_the_sizes_of_its_capture(target: str) -> None:
     capture = bp.capture(repeated, numbers(5, 8).requires_grad_(), dynamic=True)
-    kernels = capture_kernels(capture, target)
+    kernels = extract_kernels(capture, target)
     assert not kernels.refused
     forward, backward = kernels.graphs
     assert "sizes are those of the capture: s0 = 5, s1 = 8" in forward.notes
@@ -175,7 +175,7 @@ def test_a_graph_with_symbols_is_lowered_for_the_sizes_of_its_capture(target: st
 )
 def test_the_mask_of_a_native_dropout_is_an_input_of_the_check(target: str) -> None:
     capture = bp.capture(nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.3)), numbers(4, 16), mode="train", engine="aot")
-    kernels = capture_kernels(capture, target)
+    kernels = extract_kernels(capture, target)
     found = kernels.check()
     assert "1 draws of aten.native_dropout.default were inputs, with what eager drew" in found[0].detail
     assert all(verdict.good for verdict in found), told(found)
@@ -221,7 +221,7 @@ def test_a_backward_alone_takes_what_eager_saves() -> None:
     torch.manual_seed(0)
     program, inputs = PROGRAMS["layer norm in bfloat16"]()
     capture = bp.capture(program, *inputs, mode="train")
-    (found,) = capture_kernels(capture, "cuda:90", "backward").check()
+    (found,) = extract_kernels(capture, "cuda:90", "backward").check()
     assert found.good, told([found])
     assert "what its forward saves was eager's" in found.detail
 
@@ -299,14 +299,14 @@ def test_instructions_that_a_machine_lacks_are_unproven() -> None:
 )
 def test_a_workspace_leaves_the_other_ports_to_judge_by(target: str) -> None:
     torch.manual_seed(0)
-    kernels = capture_kernels(bp.capture(nn.LSTM(4, 8), numbers(5, 2, 4), mode="train"), target)
+    kernels = extract_kernels(bp.capture(nn.LSTM(4, 8), numbers(5, 2, 4), mode="train"), target)
     found = kernels.check()
     assert all(verdict.good for verdict in found), told(found)
     assert "workspace" in found[0].detail or "two eager runs give different values" in found[0].detail
 
 
 def test_a_graph_without_kernels_is_unproven() -> None:
-    kernels = capture_kernels(bp.capture(nn.LSTM(4, 8), numbers(5, 2, 4), mode="train"), "cpu:avx2")
+    kernels = extract_kernels(bp.capture(nn.LSTM(4, 8), numbers(5, 2, 4), mode="train"), "cpu:avx2")
     (found,) = replace(kernels, graphs=(), refused=(("pair_0", "no rule"),)).check()
     assert (found.verdict, found.detail) == ("unproven", "no kernels: no rule")
 

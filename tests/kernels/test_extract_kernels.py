@@ -20,7 +20,7 @@ from face import (
     RefusedError,
     RefusedGraph,
     UsageError,
-    extracted_graphs,
+    extract_graphs,
     in_canonical_order,
     known_targets,
     refs,
@@ -63,7 +63,7 @@ def captured(model: nn.Module, *inputs: Tensor) -> Any:
 def made(pair: Any, target: str) -> tuple[ExtractedGraph, ...]:
     """Return the kernels of a Pair; raise if a graph is refused."""
     graphs = []
-    for graph in extracted_graphs(pair, target_named(target)):
+    for graph in extract_graphs(pair, target_named(target)):
         if isinstance(graph, RefusedGraph):
             raise RefusedError(graph.reason)
         graphs.append(graph)
@@ -178,6 +178,6 @@ def test_a_gpu_need_not_be_there(target: str) -> None:
 
 @needs_triton
 def test_what_only_a_cpu_has_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.tools.kernels.extraction.FORMS", {})
+    monkeypatch.setattr("backprint.tools.kernels.extraction.FORMS_OF_CPU_OPERATORS", {})
     with pytest.raises(RefusedError, match=r"aten\.mkldnn_rnn_layer\.default runs on a CPU only"):
         made(captured(nn.LSTM(4, 8), torch.randn(5, 2, 4)), "cuda:90")

@@ -115,8 +115,8 @@ def test_what_is_compiled_names_files_by_package_and_nothing_of_this_machine(
         assert not [text for text in texts if str(Path(module.__file__).parents[1]) in text]
     assert re.search(r'\.file\s+\d+ "triton/language/?"? ?"?standard\.py', built.ptx), "it calls a function of Triton's"
     with monkeypatch.context() as without:
-        without.setattr(build_triton, "files_by_package", contextlib.nullcontext)
-        without.setattr(build_triton, "cache_of_ours", contextlib.nullcontext)
+        without.setattr(build_triton, "name_files_by_package", contextlib.nullcontext)
+        without.setattr(build_triton, "use_separate_cache", contextlib.nullcontext)
         assert str(Path(triton.__file__).parents[1]) in kernel.ptx()  # as Triton itself has it
 
 
@@ -127,8 +127,8 @@ def test_a_compiled_kernel_is_not_the_one_another_program_left_in_the_cache(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     kernel = next(iter(bp.kernels.extract(mlp(), torch.randn(5, 8), target="cuda:90", mode="train")))
     with monkeypatch.context() as another:
-        another.setattr(build_triton, "loaded_kernel", lambda k: build_triton.kernel_loaded_from(tmp_path, k))
-        another.setattr(build_triton, "cache_of_ours", contextlib.nullcontext)
+        another.setattr(build_triton, "load_tuner", lambda k: build_triton.load_tuner_from_file(tmp_path, k))
+        another.setattr(build_triton, "use_separate_cache", contextlib.nullcontext)
         assert str(tmp_path) in kernel.ptx()  # of the same source, in a file
     assert str(tmp_path) not in kernel.ptx()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from face import Kernel, KernelArgument, KernelCall, RefusedError, argument_bytes, least_bytes
+from face import Kernel, KernelArgument, KernelCall, RefusedError, argument_bytes, minimum_bytes
 
 GATHER = """
 import triton
@@ -25,15 +25,15 @@ def tensor(size: int, dtype: str = "float32") -> KernelArgument:
 
 def test_a_triton_kernel_moves_what_it_loads_and_stores() -> None:
     call = KernelCall((tensor(14, "int64"), tensor(50000), tensor(14), KernelArgument("int", value=14)))
-    assert least_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90")) == 14 * 8 + 50000 * 4 + 14 * 4
+    assert minimum_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90")) == 14 * 8 + 50000 * 4 + 14 * 4
     with pytest.raises(RefusedError, match="no Triton kernel"):
-        least_bytes(call, Kernel("triton", "kernel", "x = 1", "cuda:90"))
+        minimum_bytes(call, Kernel("triton", "kernel", "x = 1", "cuda:90"))
 
 
 def test_a_dtype_that_is_not_known_is_refused() -> None:
     call = KernelCall((tensor(14, "quint4x2"), tensor(50000), tensor(14), KernelArgument("int", value=14)))
     with pytest.raises(RefusedError, match="'quint4x2' are not known"):
-        least_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90"))
+        minimum_bytes(call, Kernel("triton", "kernel", GATHER, "cuda:90"))
 
 
 def test_an_element_of_an_expanded_tensor_counts_once() -> None:

@@ -26,9 +26,9 @@ from face import (
     Kernel,
     OutsideMemoryError,
     RefusedError,
-    alone_text,
-    capture_kernels,
+    extract_kernels,
     helper_definitions,
+    standalone_text,
     template,
 )
 
@@ -71,7 +71,7 @@ def kernels_of(model: str, target: str) -> tuple[Kernel, ...]:
     torch.manual_seed(0)
     program, *inputs = MODELS[model]()
     options = {"mode": "train"} if isinstance(program, nn.Module) else {}
-    found = capture_kernels(bp.capture(program, *inputs, **options), target)
+    found = extract_kernels(bp.capture(program, *inputs, **options), target)
     assert found.refused == ()
     assert {kernel.direction for kernel in found} == {"forward", "backward"}
     return tuple(found)
@@ -119,7 +119,7 @@ def test_a_file_that_is_wrong_is_seen_to_be(tmp_path: Path) -> None:
     kernels_alone.save_kernels([kernel], tmp_path)
     wrong = replace(kernel, source=kernel.source.replace("0.5, tl.float32", "0.5001, tl.float32"))
     assert wrong.source != kernel.source
-    (tmp_path / "kernel_000.py").write_text(alone_text(wrong))
+    (tmp_path / "kernel_000.py").write_text(standalone_text(wrong))
     kernels_alone.run_alone(tmp_path)
     kernels_alone.started([str(tmp_path)], {"TRITON_INTERPRET": "1"})
     [(found, close)] = kernels_alone.compared(tmp_path)
@@ -130,7 +130,7 @@ def test_a_file_that_is_wrong_is_seen_to_be(tmp_path: Path) -> None:
 @needs_triton
 def test_a_file_runs_from_the_command_line_and_sees_configurations_that_disagree(tmp_path: Path) -> None:
     kernel = next(one for one in kernels_of("embedding", "cuda:90") if len(one.configurations) > 1)
-    done = run_file(tmp_path / "kernel.py", alone_text(kernel))
+    done = run_file(tmp_path / "kernel.py", standalone_text(kernel))
     assert (done.returncode, done.stderr) == (0, "")
     assert kernel.name in done.stdout
     assert "interpreter" in done.stdout
@@ -138,7 +138,7 @@ def test_a_file_runs_from_the_command_line_and_sees_configurations_that_disagree
     store = "tl.store(out_ptr0 + (x2), tmp2"
     wrong = replace(kernel, source=kernel.source.replace(store, f"{store} + XBLOCK"))
     assert wrong.source != kernel.source
-    done = run_file(tmp_path / "wrong.py", alone_text(wrong))
+    done = run_file(tmp_path / "wrong.py", standalone_text(wrong))
     assert done.returncode == 1
     assert "out_ptr0 differs by" in done.stdout
 
@@ -164,7 +164,9 @@ def test_a_kernel_knows_the_instructions_it_is_written_for() -> None:
 def between(kernel: Kernel) -> dict[str, Any]:
     """Between which values each tensor of the first call is drawn."""
     return {
-        row["name"]: row["between"] for row in recorded(alone_text(kernel), "CALLS")[0]["arguments"] if "between" in row
+        row["name"]: row["between"]
+        for row in recorded(standalone_text(kernel), "CALLS")[0]["arguments"]
+        if "between" in row
     }
 
 
@@ -173,7 +175,7 @@ def test_no_index_is_outside_of_what_the_program_looked_up() -> None:
     torch.manual_seed(0)
     table, index, target = Embedded(), *MODELS["embedding"]()[1:]
     capture = bp.capture(table, index, target, mode="train")
-    found = {kernel.name: between(kernel) for kernel in capture_kernels(capture, "cuda:90")}
+    found = {kernel.name: between(kernel) for kernel in extract_kernels(capture, "cuda:90")}
     gather = found["triton_poi_fused_embedding_0"]
     assert gather["in_ptr0"] == (index.min().item(), index.max().item())
     assert gather["in_ptr1"] == pytest.approx((table.table.weight.min().item(), table.table.weight.max().item()))
@@ -189,7 +191,7 @@ def test_roots_have_the_numbers_that_the_program_had_or_positive_ones() -> None:
         return (x * x).mean(-1).sqrt()
 
     x = torch.randn(3, 1100, requires_grad=True)
-    for kernel in capture_kernels(bp.capture(program, x), "cuda:90"):
+    for kernel in extract_kernels(bp.capture(program, x), "cuda:90"):
         for name, (low, high) in between(kernel).items():
             assert low > 0 or low == high == 0 or (low, high) == (x.min().item(), x.max().item()), (kernel.name, name)
 
@@ -204,7 +206,7 @@ def test_a_value_between_two_kernels_has_none_of_an_inputs_memory() -> None:
 
     index = torch.arange(8).repeat(40)
     capture = bp.capture(program, index, torch.randn(8, 300), requires_grad=False)
-    for kernel in capture_kernels(capture, "cuda:90"):
+    for kernel in extract_kernels(capture, "cuda:90"):
         for name, (_, high) in between(kernel).items():
             if name.startswith("in_ptr") and isinstance(high, int):
                 assert high in (0, 7), (kernel.name, name)
@@ -215,7 +217,7 @@ def test_kernels_of_graphs_that_do_not_run_here_say_why_they_have_no_ranges(monk
         raise RuntimeError("no such device")
 
     monkeypatch.setattr("backprint.tools.kernels.ranges.replay", fails)
-    found = capture_kernels(bp.capture(nn.GELU(), torch.randn(4, requires_grad=True)), "cpu:avx2")
+    found = extract_kernels(bp.capture(nn.GELU(), torch.randn(4, requires_grad=True)), "cpu:avx2")
     arguments = [one for kernel in found for call in kernel.calls for one in call.arguments]
     assert arguments
     assert {one.low for one in arguments} == {None}
@@ -271,8 +273,8 @@ def test_hostile_text_stays_text(text: str) -> None:
         target=text,
         operators=(FusedOperator(text, text, text),),
     )
-    written = alone_text(odd)
-    assert shape_of(written) == shape_of(alone_text(kernel))
+    written = standalone_text(odd)
+    assert shape_of(written) == shape_of(standalone_text(kernel))
     assert written.encode("utf-8").decode("utf-8").splitlines() == written.split("\n")[:-1]
     assert "coding" not in "".join(written.splitlines()[:2])
 
@@ -299,15 +301,15 @@ def test_what_no_file_of_its_own_can_hold_is_refused_by_name(old: str, new: str,
     kernel = gelu()
     assert old in kernel.source
     with pytest.raises(RefusedError, match=says):
-        alone_text(replace(kernel, source=kernel.source.replace(old, new, 1)))
+        standalone_text(replace(kernel, source=kernel.source.replace(old, new, 1)))
 
 
 @needs_triton
 def test_a_kernel_without_calls_and_one_in_cpp_are_refused() -> None:
     with pytest.raises(RefusedError, match="no recorded call"):
-        alone_text(replace(gelu(), calls=()))
+        standalone_text(replace(gelu(), calls=()))
     with pytest.raises(RefusedError, match="a kernel in cpp has no file"):
-        alone_text(gelu("cpu:avx2"))
+        standalone_text(gelu("cpu:avx2"))
 
 
 def test_no_function_of_pytorch_hides_a_name_that_the_file_uses() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from face import HEADER, CaptureKernels, Pair, RefusedError, alone_text, capture_kernels, parse
+from face import HEADER, CaptureKernels, Pair, RefusedError, extract_kernels, parse, standalone_text
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,7 +28,7 @@ BOTH = [pytest.param("cuda:90", marks=needs_triton), pytest.param("cpu", marks=n
 
 def kernels_of(program: Any, *inputs: Tensor, target: str = "cuda:90", **options: Any) -> CaptureKernels:
     torch.manual_seed(0)
-    return capture_kernels(bp.capture(program, *inputs, **options), target)
+    return extract_kernels(bp.capture(program, *inputs, **options), target)
 
 
 def moving(*shape: int) -> Tensor:
@@ -57,7 +57,7 @@ def test_what_is_saved_in_another_shape_on_a_gpu_is_not_wrong(name: str) -> None
 @needs_triton
 def test_a_backward_whose_saved_tensors_eager_lacks_is_unproven() -> None:
     capture = bp.capture(F.logsigmoid, moving(2, 9))
-    (found,) = capture_kernels(capture, "cuda:90", "backward").check()
+    (found,) = extract_kernels(capture, "cuda:90", "backward").check()
     assert found.verdict == "unproven"
     assert "check the backward with its forward" in found.detail
 
@@ -119,7 +119,7 @@ def test_an_arctangent_written_in_ptx_is_right() -> None:
 @needs_triton
 def test_an_arctangent_written_in_ptx_runs_alone(tmp_path: Path) -> None:
     (kernel,) = kernels_of(arctangent, torch.randn(300), requires_grad=False)
-    done = run_file(tmp_path / "atan.py", alone_text(kernel))
+    done = run_file(tmp_path / "atan.py", standalone_text(kernel))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

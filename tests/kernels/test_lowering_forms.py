@@ -14,12 +14,12 @@ from face import (
     CaptureKernels,
     PortLayout,
     RefusedError,
-    capture_kernels,
+    extract_kernels,
     lower_with_inductor,
     lowering_for,
     lstm_layer,
     lstm_layer_backward,
-    prepared_graph,
+    prepare_graph,
     target_named,
     to_fx,
     use_captured_sizes,
@@ -33,7 +33,7 @@ STEPS, BATCH, WIDTH, HIDDEN = 5, 2, 3, 4
 
 
 def kernels_for(program: Any, *inputs: Tensor, target: str = "cpu:avx2") -> CaptureKernels:
-    return capture_kernels(bp.capture(program, *inputs), target)
+    return extract_kernels(bp.capture(program, *inputs), target)
 
 
 # ------------------------------------------------------------------ LSTM
@@ -126,7 +126,7 @@ def test_what_is_no_lstm_over_equal_lengths_is_refused_by_name() -> None:
 
 @needs_triton
 def test_an_lstm_becomes_kernels_of_a_gpu() -> None:
-    found = capture_kernels(bp.capture(nn.LSTM(WIDTH, HIDDEN), torch.randn(3, BATCH, WIDTH), mode="train"), "cuda:90")
+    found = extract_kernels(bp.capture(nn.LSTM(WIDTH, HIDDEN), torch.randn(3, BATCH, WIDTH), mode="train"), "cuda:90")
     assert found.refused == ()
     forward, backward = found.graphs
     assert "aten.mkldnn_rnn_layer.default is written with other operators" in forward.notes
@@ -218,7 +218,7 @@ def test_saved_tensors_may_have_another_layout_than_at_capture() -> None:
     }
     assert len(moved) == 1
     with lowering_for(target, 1):
-        prepared = prepared_graph(graph, target, {}, moved)
+        prepared = prepare_graph(graph, target, {}, moved)
         code = lower_with_inductor(prepared, True)
     assert (1, 6) in {value.stride() for value in prepared.inputs}
     assert "cpp_fused" in code.wrapper
@@ -240,7 +240,7 @@ def test_a_refused_forward_is_named_where_only_the_backward_is_asked_for() -> No
         return x.sin() * torch.unique(tokens).sum()
 
     capture = bp.capture(program, torch.randn(3, requires_grad=True), torch.tensor([1, 2, 2]))
-    found = capture_kernels(capture, "cpu:avx2", direction="backward")
+    found = extract_kernels(capture, "cpu:avx2", direction="backward")
     assert [title for title, _ in found.refused] == ["pair_0 forward"]
     assert [graph.title for graph in found.graphs] == ["pair_0 backward"]
 

@@ -20,9 +20,8 @@ from loop_programs import PLIF, PROGRAMS, STATE, draw, lif, sequence
 from torch import Tensor
 
 import backprint as bp
-from face import Case, RefusedError, UsageError, case_of_function, limits, lower_loop, main
+from face import Case, RefusedError, UsageError, case_of_function, compare_port, limits, lower_loop, main
 from face import loops_lower as lower
-from face import lowered_check_row_of as row_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -343,7 +342,7 @@ def test_a_program_that_branches_on_a_length_between_those_captured_is_refused(o
 
 @needs_triton
 def test_more_steps_than_are_run_are_refused_but_for_those_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "EVERY", 10)
+    monkeypatch.setattr(limits, "MAX_STEPS_RUN", 10)
     lowered = bp.lower(lif, sequence, lengths=(6, 7, 8, 20))
     assert "for 1 to 10 and 20 steps and every shape" in lowered.explain()
     assert [lowered.takes(length) for length in (0, 1, 10, 11, 20, 21)] == [False, True, True, False, True, False]
@@ -411,7 +410,7 @@ def test_a_gradient_of_rounding_alone_is_not_wrong() -> None:
     comparison = lowered.check((1, 7))
     assert comparison.ok, comparison
     case = case_of_function(lowered, "7 steps", inputs(7), nudges=0)
-    wrong = row_of(case, "gradient shift", torch.full((4, 1), 1e-2), case.results["gradient shift"])
+    wrong = compare_port(case, "gradient shift", torch.full((4, 1), 1e-2), case.results["gradient shift"])
     assert not wrong.ok
 
 
@@ -462,17 +461,17 @@ def test_a_difference_is_seen() -> None:
     lowered = lowered_program("lif")
     right = torch.ones(3)
     case = Case("7 steps", {}, (), {"output": right})
-    assert row_of(case, "output", right, right).ok
-    assert not row_of(case, "output", right + 1e-5, right).ok
-    assert not row_of(case, "output", right.double(), right).ok
-    assert not row_of(case, "output", torch.tensor([1.0, float("nan"), 1.0]), right).ok
-    assert not row_of(case, "output", None, right).ok
+    assert compare_port(case, "output", right, right).ok
+    assert not compare_port(case, "output", right + 1e-5, right).ok
+    assert not compare_port(case, "output", right.double(), right).ok
+    assert not compare_port(case, "output", torch.tensor([1.0, float("nan"), 1.0]), right).ok
+    assert not compare_port(case, "output", None, right).ok
     half = torch.tensor([1.0, float("inf"), float("nan")]).half()
     exact = {"output": torch.tensor([1.0, 1e5, float("nan")], dtype=torch.float64)}
     wide = Case("7 steps", {}, (), {"output": half}, (), exact)
-    assert row_of(wide, "output", half, half).ok, "eager overflows where float64 does not"
+    assert compare_port(wide, "output", half, half).ok, "eager overflows where float64 does not"
     for numbers in ([1.1, 1.0, float("nan")], [1.0, 1.0, 1.0], [float("nan")] * 3):
-        assert not row_of(wide, "output", torch.tensor(numbers).half(), half).ok
+        assert not compare_port(wide, "output", torch.tensor(numbers).half(), half).ok
     wrong = lowered.source.replace("v = v_1 * (1.0 - output_t)", "v = v_1 * (1.0 + output_t)")
     assert wrong != lowered.source
 

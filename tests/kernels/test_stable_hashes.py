@@ -15,7 +15,7 @@ from test_extract_kernels import HAS_TRITON
 from torch import Tensor, nn
 
 import backprint as bp
-from face import capture_kernels
+from face import extract_kernels
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +42,7 @@ def made(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def hashes_of(model: nn.Module, inputs: tuple[Tensor, ...], target: str) -> Hashes:
-    found = capture_kernels(bp.capture(model, *inputs), target)
+    found = extract_kernels(bp.capture(model, *inputs), target)
     assert not found.refused
     return [[kernel.hash for kernel in graph.kernels] for graph in found.graphs]
 

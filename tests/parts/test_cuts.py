@@ -23,14 +23,14 @@ from face import (
     Step,
     TensorSpec,
     UsageError,
-    at_capture,
-    forwards,
-    homes,
+    cut_forward,
     names_at_borders,
     operator,
     parse,
+    part_of_each_value,
     plan,
-    tensors_alone,
+    with_constant_sizes,
+    with_tensor_results_only,
 )
 
 
@@ -101,7 +101,7 @@ def test_the_fewest_bytes_cross_a_cut_by_what_is_saved() -> None:
     pieces = plan(graph, "saved:2")
     cut = pieces[1].start
     made = {step.name: step for step in graph.steps[:cut]}
-    taken = {name for part in forwards(graph, [cut])[1:] for name in part.takes if name in made}
+    taken = {name for part in cut_forward(graph, [cut])[1:] for name in part.takes if name in made}
     assert all(isinstance(made[name].spec, TensorSpec) and made[name].spec.shape == (8, 2) for name in taken)
 
 
@@ -137,8 +137,8 @@ def test_a_view_of_an_input_is_where_it_is_taken() -> None:
     assert [operator(step) for step in graph.steps][-2:] == ["addmm", "tanh"]
     number = len(graph.steps) - 2
     [view] = [step.name for step in graph.steps if operator(step) == "t"]
-    first, second = forwards(graph, [number])
-    assert homes(graph, [0, number, len(graph.steps)])[view] == 1
+    first, second = cut_forward(graph, [number])
+    assert part_of_each_value(graph, [0, number, len(graph.steps)])[view] == 1
     assert view not in first.gives
     assert "1.weight" in {names_at_borders(graph, [first, second]).of(local) for local in second.takes}
 
@@ -151,9 +151,9 @@ def test_a_value_in_place_is_not_parted_from_its_update() -> None:
         Step("c", "aten.cos.default", (Ref("a"),), (), spec),
     )
     graph = Graph((Port("x", "input", spec, "x"),), steps, (Port("y", "output", spec),), (Ref("c"),))
-    assert len(forwards(graph, [2])) == 2
+    assert len(cut_forward(graph, [2])) == 2
     with pytest.raises(RefusedError, match=r"a cut between 'a' and step 'b' \(aten.add_.Tensor\), which changes it"):
-        forwards(graph, [1])
+        cut_forward(graph, [1])
 
 
 ALLOCATED = """
@@ -184,7 +184,7 @@ def allocated() -> Graph:
 
 def test_memory_that_is_not_initialised_crosses_no_border(allocated: Graph) -> None:
     for cut in range(1, 14):
-        left, right = forwards(allocated, [cut])
+        left, right = cut_forward(allocated, [cut])
         assert not {"mask", "rows", "first", "wide"} & {*left.gives, *right.takes}, cut
         steps = [step.name for step in (*left.steps, *right.steps)]
         assert sorted(steps) == sorted(step.name for step in allocated.steps), cut
@@ -201,7 +201,7 @@ def test_what_is_read_before_it_is_whole_is_refused(allocated: Graph) -> None:
         results=(*allocated.results, Ref("used")),
     )
     with pytest.raises(RefusedError, match="a cut between 'first', whose elements are not all written yet"):
-        forwards(graph, [8])
+        cut_forward(graph, [8])
 
 
 IN_PLACE = """
@@ -222,11 +222,11 @@ class GraphModule(torch.nn.Module):
 def test_memory_that_is_filled_in_place_is_not_parted_from_what_fills_it() -> None:
     graph = parse(HEADER + IN_PLACE.replace("output y", "output cos"))
     for cut in (1, 2, 3, 4):
-        assert "rows" not in forwards(graph, [cut])[0].gives
+        assert "rows" not in cut_forward(graph, [cut])[0].gives
     for cut in (5, 6):
         with pytest.raises(RefusedError, match=r"a cut between 'rows' and step 'zero' \(aten.zero_.default\)"):
-            forwards(graph, [cut])
-    assert forwards(graph, [7])[0].gives == ("rows",)
+            cut_forward(graph, [cut])
+    assert cut_forward(graph, [7])[0].gives == ("rows",)
 
 
 # ------------------------------------------------------------------ sizes
@@ -249,12 +249,12 @@ def test_a_dynamic_graph_at_its_capture_has_numbers_for_sizes() -> None:
     assert pair.forward.symbols
     assert sizes(pair.backward)
     for graph in (pair.forward, pair.backward):
-        fixed = at_capture(graph)
+        fixed = with_constant_sizes(graph)
         assert not fixed.symbols
-        assert not sizes(tensors_alone(fixed))
+        assert not sizes(with_tensor_results_only(fixed))
         assert parse(fixed.code) == fixed
-    fixed = at_capture(pair.forward)
+    fixed = with_constant_sizes(pair.forward)
     first = [value for value in bp.run(pair.forward, {"x": x}) if isinstance(value, Tensor)]
-    assert all(map(torch.equal, first, bp.run(tensors_alone(fixed), {"x": x})))
+    assert all(map(torch.equal, first, bp.run(with_tensor_results_only(fixed), {"x": x})))
     with pytest.raises(GraphError, match="by the captured sizes first"):
-        forwards(pair.forward, [1])
+        cut_forward(pair.forward, [1])

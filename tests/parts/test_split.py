@@ -326,7 +326,7 @@ def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*arguments: Any) -> Pair:
         raise splitting.Inseparable("for this test")
 
-    monkeypatch.setattr(splitting, "sliced", never)
+    monkeypatch.setattr(splitting, "slice_part", never)
     cap = net()
     found = split_capture(cap, "range:3")
     for cutting in found.parts:
@@ -339,7 +339,7 @@ def test_derived_backwards_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_wrong_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = splitting.sliced
+    real = splitting.slice_part
 
     def doubled(*arguments: Any) -> Pair:
         pair = real(*arguments)
@@ -351,7 +351,7 @@ def test_a_wrong_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         wrong = replace(backward, steps=(*backward.steps, step), results=(Ref("twice"), *backward.results[1:]))
         return Pair(pair.name, pair.forward, wrong)
 
-    monkeypatch.setattr(splitting, "sliced", doubled)
+    monkeypatch.setattr(splitting, "slice_part", doubled)
     found = split_capture(net(), "range:2")
     for cutting in found.parts:
         assert cutting.verdict.good

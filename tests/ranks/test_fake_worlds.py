@@ -27,7 +27,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from face import COLLECTIVES, bytes_by_group, replayed_together, results_of, traffic_of
+from face import COLLECTIVES, bytes_by_group, replay_together, results_of, traffic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -54,7 +54,7 @@ def on_values_of(fakes: Any, world: Any) -> list[Any]:
     for fake, capture in zip(fakes.ranks, world.ranks, strict=True):
         constants = {name: value for name, value in fake.origin.values().items() if name.startswith("tensor_constant")}
         values.append({**constants, **capture.origin.values()})
-    return replayed_together(fakes.ranks, values)
+    return replay_together(fakes.ranks, values)
 
 
 def test_the_graphs_without_values_compute_what_the_ranks_compute() -> None:

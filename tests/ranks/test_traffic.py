@@ -84,7 +84,7 @@ def test_what_is_sent_beside_a_computation_takes_no_time(
         assert line.seconds == pytest.approx(seconds)
         assert line.computing == pytest.approx(2)
         assert line.on_wire == {"world": pytest.approx(wire)}
-        assert line.waited().get("world", 0.0) == pytest.approx(seconds - 2)
+        assert line.seconds_waited().get("world", 0.0) == pytest.approx(seconds - 2)
     assert timeline(capture.pairs[0], sizes, rates(wire, 1.0)).on_wire == {"world": pytest.approx(wire + 1)}
 
 
@@ -141,8 +141,8 @@ def test_a_backward_begins_when_the_outputs_are_there() -> None:
     weight = torch.randn(WIDTH, WIDTH, requires_grad=True)
     capture = bp.capture(last, torch.randn(ROWS, WIDTH), weight, world=2).ranks[0]
     line = timeline(capture.pairs[0], sizes_of_groups(capture), rates(5))
-    assert line.seconds == pytest.approx(line.computing + line.waited()["world"])
-    assert line.waited()["world"] >= 5
+    assert line.seconds == pytest.approx(line.computing + line.seconds_waited()["world"])
+    assert line.seconds_waited()["world"] >= 5
 
 
 def test_collectives_have_no_operations_and_a_wait_no_memory_of_its_own(parallel: Any) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from face import Capture, Pair, another, disturbed, has_proof, main, nudged, proofs, why_no_proof
+from face import Capture, Pair, disturb, has_proof, main, nudge_floats, other_values_of_unit, proofs, why_no_proof
 
 keep: list[Any] = []
 
@@ -337,19 +337,19 @@ def test_numbers_that_stand_for_something_stay() -> None:
 
 def test_a_nudge_is_small_and_keeps_signs_and_masks() -> None:
     tensor = torch.tensor([[0.0, 1.0, 2.0], [float("inf"), 3.0, -1e30]])
-    found = nudged(tensor, 1, 1 / 64)
+    found = nudge_floats(tensor, 1, 1 / 64)
     assert found is not None
     plain = tensor.abs() < 1e4
     assert torch.equal(found[~plain], tensor[~plain])
     assert 0 < float((found - tensor)[plain].abs().max()) < 0.2
-    assert bool((nudged(torch.rand(50), 1, 0.5) >= 0).all())  # type: ignore[operator]
-    assert nudged(torch.arange(3), 1, 0.5) is None
-    assert nudged(torch.randn(3, dtype=torch.complex64), 1, 0.5) is not None
+    assert bool((nudge_floats(torch.rand(50), 1, 0.5) >= 0).all())  # type: ignore[operator]
+    assert nudge_floats(torch.arange(3), 1, 0.5) is None
+    assert nudge_floats(torch.randn(3, dtype=torch.complex64), 1, 0.5) is not None
 
 
 def test_the_state_of_a_generator_becomes_that_of_another() -> None:
     state = torch.Generator().manual_seed(3).get_state()
-    other = disturbed(state, 5)
+    other = disturb(state, 5)
     assert other is not None
     assert not torch.equal(other, state)
     torch.Generator().set_state(other)
@@ -358,7 +358,7 @@ def test_the_state_of_a_generator_becomes_that_of_another() -> None:
 def test_a_sparse_tensor_keeps_its_places() -> None:
     capture = CAPTURES["sparse"]()
     made = capture.recipes.make()
-    other = another(("s",), capture.recipes.recipes, made, 1)
+    other = other_values_of_unit(("s",), capture.recipes.recipes, made, 1)
     assert other is not None
     assert torch.equal(other["s"]._indices(), made["s"]._indices())
     assert not torch.equal(other["s"]._values(), made["s"]._values())

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from face import Capture, Inputs, Power, another, disturbed, main, power_of, recipe_at, units
+from face import Capture, Inputs, Power, disturb, main, other_values_of_unit, power_of, recipe_at, units
 
 keep: list[Any] = []
 
@@ -154,7 +154,7 @@ def test_what_no_seed_changes_takes_a_definite_step() -> None:
 )
 def test_a_disturbed_tensor_is_another_of_its_kind(tensor: Tensor) -> None:
     for seed in range(20):
-        other = disturbed(tensor, seed)
+        other = disturb(tensor, seed)
         assert other is not None
         assert (other.dtype, other.shape) == (tensor.dtype, tensor.shape)
         if not tensor.is_floating_point() or torch.isfinite(tensor).all():
@@ -170,7 +170,7 @@ def test_views_of_one_memory_are_drawn_again_together() -> None:
     capture = captured(lambda x, y: x.sum() + y.sum(), base, base.t())
     recipes = capture.recipes.recipes
     assert units(recipes)["x"] == ("x", "y")
-    made = another(("x", "y"), recipes, capture.recipes.make(), 1)
+    made = other_values_of_unit(("x", "y"), recipes, capture.recipes.make(), 1)
     assert made is not None
     assert made["y"].data_ptr() == made["x"].data_ptr()
     assert torch.equal(made["y"], made["x"].t())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch._decomp import core_aten_decompositions
 
 import backprint as bp
-from face import Draw, PortKey, PortVerdict, Results, closeness_of, rounding_forgiven, sizes_of
+from face import Draw, PortKey, PortVerdict, Results, closeness_of, forgive_rounding, largest_values
 from face import results_against as against
 
 
@@ -39,7 +39,7 @@ def judged(step: Callable[[Tensor], Results], off: float) -> PortVerdict:
     wanted = step(draw.values["x"])
     found = {**wanted, SMALL: wanted[SMALL] + off}
     ports = against(found, wanted)
-    return rounding_forgiven(ports, wanted, sizes_of(wanted), draw, lambda other: step(other.values["x"]))[1]
+    return forgive_rounding(ports, wanted, largest_values(wanted), draw, lambda other: step(other.values["x"]))[1]
 
 
 def cancelling(x: Tensor) -> Results:

@@ -128,7 +128,7 @@ def test_a_check_without_power_is_flagged() -> None:
 
 def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     """Why autograd of the plain forward is no reference: here it gives other gradients than the program."""
-    from face import draw_from_recipes, second_opinion
+    from face import draw_from_recipes, gradients_by_autograd
 
     def f(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -141,7 +141,9 @@ def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     f(x).backward()
     assert torch.equal(bp.replay(capture, x).gradients["x"], x.grad)
     draw = draw_from_recipes(capture, "recipe", None)
-    opinion = second_opinion(capture.pairs[0], ("output",), {}, draw.values, draw.tangents)[PortKey("gradient", "x")]
+    opinion = gradients_by_autograd(capture.pairs[0], ("output",), {}, draw.values, draw.tangents)[
+        PortKey("gradient", "x")
+    ]
     right = bp.replay(capture, draw.values["x"], tangents=[draw.tangents["output"]]).gradients["x"]
     assert not torch.allclose(opinion, right)
 

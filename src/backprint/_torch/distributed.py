@@ -574,7 +574,7 @@ def exchange_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
     return outputs, finished_work(outputs)
 
 
-def hand_out(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
+def scatter_from_root(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
     """Scatter from one member: it sends a part to each, and the others send nothing."""
     size, name, [output] = group_of(group).size(), group_name(group), outputs
     is_root = group_of(group).rank() == root
@@ -586,7 +586,7 @@ def hand_out(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> A
     return outputs, finished_work(outputs)
 
 
-def collect(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
+def gather_to_root(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
     """Gather to one member."""
     size, name, [tensor] = group_of(group).size(), group_name(group), tensors
     is_root = group_of(group).rank() == root
@@ -710,8 +710,8 @@ FORMS: Mapping[str, Callable[..., Any]] = {
     "c10d.reduce_scatter_tensor_coalesced_.default": scatter_into_coalesced,
     "c10d.alltoall_base_.default": exchange_into,
     "c10d.alltoall_.default": exchange_lists,
-    "c10d.scatter_.default": hand_out,
-    "c10d.gather_.default": collect,
+    "c10d.scatter_.default": scatter_from_root,
+    "c10d.gather_.default": gather_to_root,
     "c10d.reduce_.default": reduce_to,
     "c10d.barrier.default": meet,
     "c10d.monitored_barrier_.default": meet_monitored,

@@ -1,8 +1,8 @@
 """A process that was started here: how it starts, what it says, its limits, and its end with all that it started.
 
 A child has one line to its parent, a socket, on which each sends JSON, one message a line. In the child that is its
-`Line`: `forked` passes it to the function that is called, and a module that `interpreter` runs takes it from its
-arguments with `line_of`.
+`Line`: `start_by_fork` passes it to the function that is called, and a module that `start_interpreter` runs takes it
+from its arguments with `line_of`.
 """
 
 from __future__ import annotations
@@ -79,22 +79,23 @@ Started = tuple[int, Callable[[], int]]
 Start = Callable[[Ends], Started]
 
 
-def interpreter(
-    module: str, *arguments: str, environment: Mapping[str, str] | None = None, kept: Sequence[int] = ()
+def start_interpreter(
+    module: str, *arguments: str, environment: Mapping[str, str] | None = None, inherited: Sequence[int] = ()
 ) -> Start:
-    """Run a module in a new interpreter, which takes its line with `line_of`; it has the descriptors `kept` too."""
+    """Run a module in a new interpreter, which takes its line with `line_of`; it has the descriptors `inherited`
+    too."""
 
     def start(ends: Ends) -> Started:
         # `line_of` takes the first two arguments: the descriptor of the line, and the parent's process.
         words = [sys.executable, "-P", "-m", module, str(ends.line), str(os.getpid()), *arguments]
-        return open_process(words, ends.output, (ends.line, *kept), {**os.environ, **(environment or {})})
+        return open_process(words, ends.output, (ends.line, *inherited), {**os.environ, **(environment or {})})
 
     return start
 
 
 def line_of(arguments: Sequence[str]) -> tuple[Line, list[str]]:
-    """Return the line of this process, which `interpreter` started, and its other arguments. From now on it dies with
-    its parent."""
+    """Return the line of this process, which `start_interpreter` started, and its other arguments. From now on it dies
+    with its parent."""
     line, parent, *others = arguments
     processes.die_with_parent(int(parent))
     return Line(int(line)), others
@@ -128,23 +129,23 @@ def open_process(
     return process.pid, process.wait
 
 
-def forked(work: Callable[[Line], Any], kept: Sequence[int] = ()) -> Start:
+def start_by_fork(work: Callable[[Line], Any], inherited: Sequence[int] = ()) -> Start:
     """Call a function with the line in a process that is forked from this one, which must have one thread.
 
-    A child whose output is kept is isolated: it has none of this process's files but the descriptors `kept`.
+    A child whose output is kept is isolated: it has none of this process's files but the descriptors `inherited`.
     """
 
     def start(ends: Ends) -> Started:
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _begin(work, ends, kept, parent)
+            _run_forked(work, ends, inherited, parent)
         return pid, lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     return start
 
 
-def _begin(work: Callable[[Line], Any], ends: Ends, kept: Sequence[int], parent: int) -> NoReturn:
+def _run_forked(work: Callable[[Line], Any], ends: Ends, inherited: Sequence[int], parent: int) -> NoReturn:
     """Be a forked child: it never returns into the code of its parent."""
     code = 70  # EX_SOFTWARE of sysexits.h: it raised
     try:
@@ -152,7 +153,7 @@ def _begin(work: Callable[[Line], Any], ends: Ends, kept: Sequence[int], parent:
         processes.die_with_parent(parent)
         for descriptor in ends.parents:
             os.close(descriptor)
-        work(Line(_isolate(ends, kept) if ends.output >= 0 else ends.line))
+        work(Line(_isolate(ends, inherited) if ends.output >= 0 else ends.line))
         code = 0
     except BaseException:
         with contextlib.suppress(BaseException):
@@ -161,7 +162,7 @@ def _begin(work: Callable[[Line], Any], ends: Ends, kept: Sequence[int], parent:
         os._exit(code)  # without exit handlers and threads, which may wait for each other
 
 
-def _isolate(ends: Ends, kept: Sequence[int]) -> int:
+def _isolate(ends: Ends, inherited: Sequence[int]) -> int:
     """Part this process from its parent's files, output and signals; return the new descriptor of its line."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, this process ends before its parents
@@ -170,7 +171,7 @@ def _isolate(ends: Ends, kept: Sequence[int]) -> int:
     for old, new in ((nothing, 0), (ends.output, 1), (ends.output, 2)):
         os.dup2(old, new)
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in {0, 1, 2, line, *kept}:
+        if int(name) not in {0, 1, 2, line, *inherited}:
             with contextlib.suppress(OSError):
                 os.close(int(name))
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # these three may have been replaced
@@ -284,7 +285,7 @@ class Child:
         for descriptor in self.open:
             poller.register(descriptor, select.POLLIN)
         for descriptor, _ in poller.poll(max(0.0, seconds) * 1000 if seconds < math.inf else None):
-            if descriptor == self.handle or not self._taken(descriptor):
+            if descriptor == self.handle or not self._read_available(descriptor):
                 self.open.discard(descriptor)
                 self.gone = self.gone or descriptor != self.output  # it may close its output and go on
                 self.look = 0.0
@@ -296,10 +297,10 @@ class Child:
         self.look = time.monotonic() + POLL if watched else math.inf
         if self._has_ended():
             self.finish()
-        elif end := self.use.exceeded(self.process, self.below):
+        elif end := self.use.exceeded(self.process, self.descendants):
             self.finish(end)
 
-    def below(self) -> list[int]:
+    def descendants(self) -> list[int]:
         """Return the processes that it has started."""
         pid = self.process
         return [other for other in processes.descendants(os.getpid() if self.orphans else pid) if other != pid]
@@ -316,7 +317,7 @@ class Child:
             self.left = processes.end_tree(self.process)
             self.code = self._wait()
         for descriptor in self.open - {self.handle}:
-            self._taken(descriptor)
+            self._read_available(descriptor)
         printed = bytes(self.tail[-KEPT:]).decode("utf-8", "backslashreplace")
         if end is None:
             end = end_of_code(self.code)
@@ -358,7 +359,7 @@ class Child:
         if (status := statuses.get(self.process)) is not None:
             self.code = os.waitstatus_to_exitcode(status)
 
-    def _taken(self, descriptor: int) -> bool:
+    def _read_available(self, descriptor: int) -> bool:
         """Take what a descriptor has, at most 16 pieces, because limits must be checked too; return False at its
         end."""
         for _ in range(16):
@@ -376,7 +377,7 @@ class Child:
             if descriptor == self.output:
                 self._keep_printed(piece)
             else:
-                self._keep_said(piece)
+                self._keep_message(piece)
         return True
 
     def _keep_printed(self, piece: bytes) -> None:
@@ -386,7 +387,7 @@ class Child:
         if len(self.tail) > 2 * KEPT:
             del self.tail[:-KEPT]
 
-    def _keep_said(self, piece: bytes) -> None:
+    def _keep_message(self, piece: bytes) -> None:
         """Add a piece to the message that is coming; drop a message that is too long, to its end."""
         self.text += piece
         if b"\n" in piece:
@@ -410,7 +411,7 @@ def in_child(
     Compilers crash and hang, so they are called so. The calling process must have one thread and must not have loaded
     a compiler. The function returns plain values, which are sent back as JSON.
     """
-    child = Child(forked(partial(_tell, function)), limited(timeout, memory), spent=spent)
+    child = Child(start_by_fork(partial(_send_outcome, function)), limited(timeout, memory), spent=spent)
     try:
         answer = child.receive()
     finally:
@@ -418,7 +419,7 @@ def in_child(
     return end if answer is None else ChildEnd(**json.loads(answer))
 
 
-def _tell(function: Callable[[], Any], line: Line) -> None:
+def _send_outcome(function: Callable[[], Any], line: Line) -> None:
     """Call a function in a child and send its value, or what it raises, as the fields of a ChildEnd."""
     try:
         answer: dict[str, Any] = {"value": function()}

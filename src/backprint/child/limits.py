@@ -68,10 +68,10 @@ def limits_of(
     part of 90% of the free memory, and of half of the free disk, at most 16 GiB."""
     # The disk of `out`, which need not exist yet.
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
-    share = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
-    free = max(shutil.disk_usage(out).free - FREE, FREE)
-    disk_share = min(16 * GIB, int(free / 2 / jobs)) if disk is None else int(disk * GIB)
-    return Limits(timeout, share, disk_share, shares=jobs if memory is None else 1)
+    memory_limit = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
+    free_disk = max(shutil.disk_usage(out).free - FREE, FREE)
+    disk_limit = min(16 * GIB, int(free_disk / 2 / jobs)) if disk is None else int(disk * GIB)
+    return Limits(timeout, memory_limit, disk_limit, shares=jobs if memory is None else 1)
 
 
 def default_jobs() -> int:
@@ -114,21 +114,21 @@ class Use:
         """Count seconds from now on."""
         self.began = time.monotonic()
 
-    def exceeded(self, pid: int, below: Callable[[], list[int]]) -> ChildEnd | None:
-        """Return the end of a process that exceeds a limit, with both numbers; None if it exceeds none. `below` returns
-        the processes that it has started."""
+    def exceeded(self, pid: int, descendants: Callable[[], list[int]]) -> ChildEnd | None:
+        """Return the end of a process that exceeds a limit, with both numbers; None if it exceeds none. `descendants`
+        returns the processes that it has started."""
         limits = self.limits
         if (self.spent(pid) if self.spent else time.monotonic() - self.began) > limits.timeout:
             return ChildEnd(cause=TIMEOUT, detail=f"still at work after {limits.timeout:g} s (--timeout)")
         if min(limits.processes, limits.memory) < NO_LIMIT:
-            alive = [pid, *filter(resident_bytes, below())]  # one that has ended has no memory
+            alive = [pid, *filter(resident_bytes, descendants())]  # one that has ended has no memory
             if len(alive) > limits.processes:
                 return ChildEnd(cause=TOO_MANY, detail=f"{len(alive)} processes, {limits.processes} are allowed")
-            held = memory_in_use(alive, limits.memory + self.inherited) - self.inherited
-            self.peak = max(self.peak, held)
-            if held > limits.memory:
-                both = f"{held / GIB:.2f} GiB in use, {limits.memory / GIB:.2f} are allowed (--memory)"
-                return ChildEnd(cause=NO_MEMORY, detail=both)
+            bytes_in_use = memory_in_use(alive, limits.memory + self.inherited) - self.inherited
+            self.peak = max(self.peak, bytes_in_use)
+            if bytes_in_use > limits.memory:
+                detail = f"{bytes_in_use / GIB:.2f} GiB in use, {limits.memory / GIB:.2f} are allowed (--memory)"
+                return ChildEnd(cause=NO_MEMORY, detail=detail)
         return self._exceeded_disk(self.folder) if self.folder is not None else None
 
     def _exceeded_disk(self, folder: Path) -> ChildEnd | None:
@@ -137,13 +137,13 @@ class Use:
         if time.monotonic() - self.disk_looked < DISK_EVERY:
             return None
         self.disk_looked = time.monotonic()
-        used = size_of(folder)
-        if used > self.limits.disk:
-            both = f"{used / GIB:.2f} GiB written, {self.limits.disk / GIB:.2f} are allowed (--disk)"
-            return ChildEnd(cause=DISK_FULL, detail=both)
+        bytes_written = size_of(folder)
+        if bytes_written > self.limits.disk:
+            detail = f"{bytes_written / GIB:.2f} GiB written, {self.limits.disk / GIB:.2f} are allowed (--disk)"
+            return ChildEnd(cause=DISK_FULL, detail=detail)
         disk = os.statvfs(folder)
-        free = disk.f_bavail * disk.f_frsize
-        if free >= FREE:
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes >= FREE:
             return None
-        left = f"{free / GIB:.2f} GiB are left on the disk, {FREE / GIB:.2f} have to be"
-        return ChildEnd(cause=DISK_FULL, detail=left, again=used < FREE)  # it may be another that fills it
+        detail = f"{free_bytes / GIB:.2f} GiB are left on the disk, {FREE / GIB:.2f} have to be"
+        return ChildEnd(cause=DISK_FULL, detail=detail, again=bytes_written < FREE)  # it may be another that fills it

@@ -109,11 +109,11 @@ def _proportional_bytes(pid: int) -> int:
     return 0
 
 
-def memory_in_use(pids: Sequence[int], most: int) -> int:
+def memory_in_use(pids: Sequence[int], limit: int) -> int:
     """Return the bytes that processes use together. Shared pages count once for each process, unless the sum exceeds
-    `most`; then they are divided."""
-    held = sum(map(resident_bytes, pids))
-    return sum(map(_proportional_bytes, pids)) if held > most and len(pids) > 1 else held
+    `limit`; then they are divided."""
+    total = sum(map(resident_bytes, pids))
+    return sum(map(_proportional_bytes, pids)) if total > limit and len(pids) > 1 else total
 
 
 def status(field: str, pid: int | str = "self") -> int:
@@ -156,7 +156,7 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 def end_tree(pid: int) -> int:
     """Kill a child, its process group, and all below it; return how many there were below it. It is not waited for, so
     its pid is no other process's yet."""
-    seen = _stopped(lambda: [*filter(resident_bytes, [pid, *descendants(pid)])])
+    seen = _stop_all(lambda: [*filter(resident_bytes, [pid, *descendants(pid)])])
     kill(seen)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
@@ -172,7 +172,7 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         statuses |= reap()
-        alive = _stopped(lambda: descendants(os.getpid()))
+        alive = _stop_all(lambda: descendants(os.getpid()))
         if not alive:
             break
         seen |= alive
@@ -181,15 +181,15 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
     return len(seen), statuses
 
 
-def _stopped(listed: Callable[[], Sequence[int]], seconds: float = 10.0) -> set[int]:
+def _stop_all(list_pids: Callable[[], Sequence[int]], seconds: float = 10.0) -> set[int]:
     """Stop processes until there are no new ones, so that one that forks faster than it is killed cannot escape: a
     stopped process cannot fork."""
-    seen: set[int] = set()
+    stopped: set[int] = set()
     deadline = time.monotonic() + seconds
-    while (fresh := set(listed()) - seen) and time.monotonic() < deadline:
-        kill(fresh, signal.SIGSTOP)
-        seen |= fresh
-    return seen
+    while (new_pids := set(list_pids()) - stopped) and time.monotonic() < deadline:
+        kill(new_pids, signal.SIGSTOP)
+        stopped |= new_pids
+    return stopped
 
 
 def reap() -> dict[int, int]:

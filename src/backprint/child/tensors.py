@@ -262,7 +262,7 @@ class HeldBudget:
 
     bytes: int = 0
 
-    def takes(self, size: int) -> bool:
+    def hold_if_room(self, size: int) -> bool:
         """Count results of so many bytes as held and return True; or return False, if they exceed the limit. The first
         ones are held, however large."""
         if self.bytes and self.bytes + size > MOST_HELD:

@@ -90,14 +90,20 @@ def minify_command(
     check_sample(sample)
     if derivative == (compiler is not None):
         raise UsageError("minify needs --compiler NAME, or --derivative: one of the two")
-    kept: list[MinifiedSample] = []
+    written_samples: list[MinifiedSample] = []
 
-    def left() -> str:
+    def what_exists() -> str:
         """Say what exists after Ctrl-C."""
-        return f"the smallest graph so far is in {kept[0].out}" if kept else "no smaller graph was found yet"
+        return (
+            f"the smallest graph so far is in {written_samples[0].out}"
+            if written_samples
+            else "no smaller graph was found yet"
+        )
 
-    with ending(left), working(f"minify {sample}") as at:
-        minified = minify_sample(sample, compiler, output, told=at, placed=kept.append, **options)
+    with ending(what_exists), working(f"minify {sample}") as show_status:
+        minified = minify_sample(
+            sample, compiler, output, on_status=show_status, on_written=written_samples.append, **options
+        )
     if as_json:
         places = {"out": str(minified.out or "") or None, "file": str(minified.file or "") or None}
         echo(json.dumps({"sample": str(minified.sample), **places, "why": minified.why, **(minified.row or {})}))

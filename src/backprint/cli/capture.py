@@ -113,24 +113,28 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
     The exit code is 1 if the sample is wrong or failed, or if its backward is not the derivative of its forward; a
     surrogate gradient that is meant is named with --meant.
     """
-    with ending(lambda: kept(output)), working(f"{target}: reading") as at:
+    with ending(lambda: what_exists(output)), working(f"{target}: reading") as show_status:
         if options["layout"] == "backprint":
             check_place(output, options["overwrite"], WORLD if options["world"] else CAPTURE)
         if options["ranks"] and not options["world"]:
             raise UsageError("--rank chooses ranks of a World: say how many ranks there are with --world")
         if options["world"]:
-            report = captured_world(target, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
+            report = capture_and_save_world(
+                target, output, options, lambda stage: show_status(f"{target}: {STAGES[stage]}")
+            )
         elif Path(target).is_dir():
-            report = of_sample(Path(target), output, options, (timeout, memory), at)
+            report = capture_sample_apart(Path(target), output, options, (timeout, memory), show_status)
         else:
-            report = captured(target, output, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
+            report = capture_and_save(
+                target, output, output, options, lambda stage: show_status(f"{target}: {STAGES[stage]}")
+            )
         for line in report.lines:
             echo(line)
     if report.code:
         raise SystemExit(report.code)
 
 
-def kept(output: Path) -> str:
+def what_exists(output: Path) -> str:
     """Return what exists after Ctrl-C, in words."""
     there = (output / "capture.json").exists()
     return f"{output} is a complete sample" if there else "nothing was written: a sample is never partial"
@@ -149,30 +153,36 @@ class CaptureReport:
 # ---- A sample, in a process of its own
 
 
-def of_sample(
+def capture_sample_apart(
     target: Path,
     output: Path,
     options: Mapping[str, Any],
-    allowed: tuple[float, float | None],
-    at: Callable[[str], None],
+    limits: tuple[float, float | None],
+    show_status: Callable[[str], None],
 ) -> CaptureReport:
     """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place. Raise
     what was raised there, or CaptureError with how the process ended, or PlaceError if it cannot be written."""
-    near = next(folder for folder in output.absolute().parents if folder.is_dir())
+    existing_parent = next(folder for folder in output.absolute().parents if folder.is_dir())
     task_options = {**options, "loss": absolute(options["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
-    def entered(stage: str) -> None:
-        at(f"{target}: {STAGES.get(stage, stage)}")
+    def on_stage(stage: str) -> None:
+        show_status(f"{target}: {STAGES.get(stage, stage)}")
 
     try:
         answers = run_apart(
-            "backprint.cli.capture:apart_from_us", [target], task_options, allowed, lambda _: None, entered, near
+            "backprint.cli.capture:capture_in_own_process",
+            [target],
+            task_options,
+            limits,
+            lambda _: None,
+            on_stage,
+            existing_parent,
         )
         with contextlib.closing(answers) as results:  # type: ignore[type-var]  # a generator, which closes its workers
             answer = next(results)
             if answer.content is None or answer.folder is None:
-                full = answer.ended.startswith("disk full")
-                raise (PlaceError if full else CaptureError)(f"{target}: {answer.ended}; nothing was written")
+                is_disk_full = answer.ended.startswith("disk full")
+                raise (PlaceError if is_disk_full else CaptureError)(f"{target}: {answer.ended}; nothing was written")
             if "error" in answer.content:
                 raise getattr(errors, answer.content["error"])(answer.content["said"])
             report = CaptureReport(**answer.content)
@@ -207,16 +217,16 @@ MADE = "made"
 """The folder in a sample's staging folder that the capture is written to."""
 
 
-def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Capture in the sample's own process, and write the report, or the error, as the answer: what `of_sample` asks for
-    there."""
+def capture_in_own_process(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Capture in the sample's own process, and write the report, or the error, as the answer: what
+    `capture_sample_apart` asks for there."""
     own_options = dict(options)
     sys.path.insert(0, own_options.pop("here"))
     output = Path(own_options.pop("output"))
     staging.mkdir(exist_ok=True)
     try:
         with contextlib.ExitStack() as stages:
-            report = captured(
+            report = capture_and_save(
                 task.folder, staging / MADE, output, own_options, lambda name: stages.enter_context(stage(name))
             )
     except BackprintError as error:
@@ -224,7 +234,7 @@ def apart_from_us(task: Task, options: Mapping[str, Any], staging: Path) -> dict
     return write_answer(staging, asdict(report))
 
 
-apart_from_us.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+capture_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 # ---- The capture itself
@@ -232,30 +242,37 @@ apart_from_us.warm = load_only  # type: ignore[attr-defined]  # what its worker 
 STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving"}
 
 
-def captured(
-    target: str, place: Path, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
+def capture_and_save(
+    target: str, place: Path, output: Path, options: Mapping[str, Any], on_stage: Callable[[str], Any]
 ) -> CaptureReport:
     """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
     from backprint.tools.target import capture_target, read_target, with_grad
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
     # Options are for the command (as_json, …), for reading the target, and, all others, for `capture_target`.
-    rest = {key: option for key, option in options.items() if key not in ("world", "ranks")}
-    as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
-    read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
-    program = read_target(target, fake=rest["fake"], **read)
+    capture_options = {key: option for key, option in options.items() if key not in ("world", "ranks")}
+    as_json, overwrite, data, layout = (capture_options.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
+    read_options = {key: capture_options.pop(key) for key in ("device", "mode", "trust")}
+    program = read_target(target, fake=capture_options["fake"], **read_options)
     import backprint as bp
 
-    entered("capture")
-    allow = tuple(rest.pop("allow"))
-    requires_grad = requires_grad_of(rest.pop("requires_grad"))
-    rest |= {"meant": tuple(rest["meant"]), "decompose": tuple(rest["decompose"]), "order": int(rest["order"])}
-    rest |= {"allow": allow, "requires_grad": requires_grad}
-    capture = capture_target(program, **rest)
-    entered("save")
+    on_stage("capture")
+    allow = tuple(capture_options.pop("allow"))
+    requires_grad = requires_grad_of(capture_options.pop("requires_grad"))
+    capture_options |= {
+        "meant": tuple(capture_options["meant"]),
+        "decompose": tuple(capture_options["decompose"]),
+        "order": int(capture_options["order"]),
+    }
+    capture_options |= {"allow": allow, "requires_grad": requires_grad}
+    capture = capture_target(program, **capture_options)
+    on_stage("save")
     if layout == "graphnet":
-        del rest["loss"], rest["order"]  # the rest are the options of the capture in eval mode (`in_eval`), too
-        return trees(capture, place, output, program, target, rest, overwrite, as_json)
+        del (
+            capture_options["loss"],
+            capture_options["order"],
+        )  # the rest are the options of the capture in eval mode (`in_eval`), too
+        return write_graphnet_trees(capture, place, output, program, target, capture_options, overwrite, as_json)
     stored = bp.load(bp.save(capture, place, data, allow=allow, overwrite=overwrite), allow=allow)
     answer = {"sample": str(output), "name": capture.name, "engine": capture.engine, **(stored.verdict or {})}
     answer["proof"] = has_proof(*proof_arguments(stored.verdict))
@@ -266,8 +283,8 @@ def captured(
     return CaptureReport(lines, 1 if answer["verdict"] in REFUTED or not_the_derivative else 0)
 
 
-def captured_world(
-    target: str, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
+def capture_and_save_world(
+    target: str, output: Path, options: Mapping[str, Any], on_stage: Callable[[str], Any]
 ) -> CaptureReport:
     """Capture all ranks of a step, prove them, and save them to one folder; refuse options of one process."""
     import backprint as bp
@@ -277,14 +294,14 @@ def captured_world(
         raise UsageError("--world writes a folder with a sample of each rank: leave --layout out")
     if options["device"] or options["trust"]:
         raise UsageError("--world calls a factory in each rank: leave --device and --trust out")
-    entered("capture")
+    on_stage("capture")
     gc.set_threshold(100_000, 20, 50)  # as for one process
-    named = [key for key in DEFAULTS if key in options and key not in ("world", "ranks")]
-    several: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
-    several["requires_grad"] = requires_grad_of(options["requires_grad"])
-    chosen = {key: options[key] for key in named} | several | {"order": int(options["order"])}
-    world = bp.capture(target, world=options["world"], ranks=options["ranks"] or None, **chosen)
-    entered("save")
+    names = [key for key in DEFAULTS if key in options and key not in ("world", "ranks")]
+    repeatable_options: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
+    repeatable_options["requires_grad"] = requires_grad_of(options["requires_grad"])
+    capture_options = {key: options[key] for key in names} | repeatable_options | {"order": int(options["order"])}
+    world = bp.capture(target, world=options["world"], ranks=options["ranks"] or None, **capture_options)
+    on_stage("save")
     verdicts = world.verify()
     world.save(output, options["data"], overwrite=options["overwrite"])
     words = [verdict.verdict for verdict in verdicts]
@@ -322,7 +339,7 @@ def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
         yield f"note: {text}"
 
 
-def trees(
+def write_graphnet_trees(
     capture: Any,
     place: Path,
     output: Path,
@@ -403,24 +420,24 @@ def record_command(
     program = script_of_module(script) if module else script_at(script)
     output = output.absolute()
     places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
-    launched = rank_of_launcher()
+    launcher_rank = rank_of_launcher()
     for place in places.values():
-        check_place(place_of_rank(place, launched), overwrite)
-    if launched is not None:
+        check_place(place_of_rank(place, launcher_rank), overwrite)
+    if launcher_rank is not None:
         atexit.register(wait_for_gloo)  # before PyTorch and the script register theirs, so that it runs after them
     import backprint as bp
 
     def keep(number: int, capture: Any) -> None:
         """Save the Capture of a step; remove it again if it is wrong."""
-        rank = launched if capture.rank is None else capture.rank.number
+        rank = launcher_rank if capture.rank is None else capture.rank.number
         place = bp.save(capture, place_of_rank(places[number], rank), data, overwrite=overwrite)
-        kept = bp.load(place).verdict or {}
-        if (verdict := kept.get("verdict")) in ("wrong", "failed"):
+        verdict = bp.load(place).verdict or {}
+        if (word := verdict.get("verdict")) in ("wrong", "failed"):
             shutil.rmtree(place)
-            raise CaptureError(f"the verdict of its sample was {verdict}")
+            raise CaptureError(f"the verdict of its sample was {word}")
         where = os.path.relpath(place, start)
-        facts = f"{len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}"
-        print_line(f"step {number}: {'; '.join(filter(None, (nonfinite_of(kept), facts)))}")
+        facts = f"{len(capture.pairs)} pairs, verdict {verdict_text(verdict)}, in {where}"
+        print_line(f"step {number}: {'; '.join(filter(None, (nonfinite_of(verdict), facts)))}")
 
     start = os.getcwd()  # the script may change the directory
     try:

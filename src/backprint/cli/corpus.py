@@ -93,22 +93,22 @@ RUN = all_of(
 """The arguments and options of every run."""
 
 
-def verb_command(name: str, help: str, own: Sequence[Callable[[Any], Any]]) -> click.Command:
-    """Return the command of a verb: its `own` options are sent to the verb, the others to the run."""
+def verb_command(name: str, help: str, options_of_verb: Sequence[Callable[[Any], Any]]) -> click.Command:
+    """Return the command of a verb: its `options_of_verb` options are sent to the verb, the others to the run."""
 
-    def call(source: Path, out: Path, **given: Any) -> None:
-        chosen = {option: given.pop(option) for option in names}
-        if "requires_grad" in chosen:
-            chosen["requires_grad"] = requires_grad_of(chosen["requires_grad"])
-        if "allow" in chosen:
-            chosen["allow"] = list(chosen["allow"])
-        settings = dict(map(setting, chosen.pop("settings", ())))
-        if both := sorted(settings.keys() & given.keys()):
-            problem = f"{both[0]!r} is an option of every run: give the option of the verb another name"
-            raise UsageError(f"--set {both[0]}=…: {problem}")
-        carry_out(name, source, out, chosen | settings, **given)
+    def call(source: Path, out: Path, **run_options: Any) -> None:
+        verb_options = {option: run_options.pop(option) for option in names}
+        if "requires_grad" in verb_options:
+            verb_options["requires_grad"] = requires_grad_of(verb_options["requires_grad"])
+        if "allow" in verb_options:
+            verb_options["allow"] = list(verb_options["allow"])
+        settings = dict(map(setting, verb_options.pop("settings", ())))
+        if shared := sorted(settings.keys() & run_options.keys()):
+            problem = f"{shared[0]!r} is an option of every run: give the option of the verb another name"
+            raise UsageError(f"--set {shared[0]}=…: {problem}")
+        carry_out(name, source, out, verb_options | settings, **run_options)
 
-    for option in reversed(own):
+    for option in reversed(options_of_verb):
         option(call)
     # Before the options of the run are added: those of the verb alone. `call` reads them when it is called.
     names = [str(parameter.name) for parameter in call.__click_params__]  # type: ignore[attr-defined]  # click's
@@ -300,14 +300,14 @@ def export(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
     """
     from backprint.tools import corpus
 
-    with ending(lambda: f"nothing was written to {out}"), working(f"{source}: writing graphs") as at:
-        exported = corpus.export(source, out, watch=at, **chosen)
+    with ending(lambda: f"nothing was written to {out}"), working(f"{source}: writing graphs") as show_status:
+        exported = corpus.export(source, out, watch=show_status, **chosen)
     if as_json:
         left_out = [{"sample": id, "why": why} for id, why in exported.left_out]
         echo(json.dumps({"graphs": exported.graphs, "samples": exported.samples, "left_out": left_out}))
     else:
-        left = f"; {len(exported.left_out):,} samples left out" if exported.left_out else ""
-        echo(f"{exported.graphs:,} graphs of {exported.samples:,} samples in {out}, with a card{left}")
+        left_out_text = f"; {len(exported.left_out):,} samples left out" if exported.left_out else ""
+        echo(f"{exported.graphs:,} graphs of {exported.samples:,} samples in {out}, with a card{left_out_text}")
         for id, why in exported.left_out[:NAMED]:
             echo(f"left out: {id}: {why}")
         if len(exported.left_out) > NAMED:
@@ -334,8 +334,8 @@ def tasks(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
     from backprint.tools.jobs.find import check_samples
 
     check_samples((source,))
-    with ending(lambda: "the same command continues"), working(f"tasks of {source}") as at:
-        task_set = library.make_set(source, out, watch=at, **chosen)
+    with ending(lambda: "the same command continues"), working(f"tasks of {source}") as show_status:
+        task_set = library.make_set(source, out, watch=show_status, **chosen)
     if as_json:
         for row in task_set.rows:
             echo(json.dumps(row))

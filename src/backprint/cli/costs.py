@@ -67,7 +67,7 @@ def fits_command(
             fits, notes = None, [WITHOUT_CHECKPOINTS, *notes]
         rows.append({"name": name, "fits": fits, **asdict(needs.eager), **asdict(needs), "notes": notes})
         if not as_json:
-            say_need(f"{name}: {ANSWERS[fits]} {memory:g} GiB", needs, limit)
+            print_need(f"{name}: {ANSWERS[fits]} {memory:g} GiB", needs, limit)
             for note in notes:
                 echo(f"  {note}")
     if as_json:
@@ -87,15 +87,15 @@ NOT_SEEN = (
 ANSWERS = {True: "fits into", False: "does not fit into", None: "cannot tell whether it fits into"}
 
 
-def say_need(answer: str, needs: Needs, limit: int) -> None:
+def print_need(answer: str, needs: Needs, limit: int) -> None:
     """Print what a step needs, and whether that is too much."""
-    need, size = needs.eager, needs.eager.bytes
-    left = f"{amount(abs(limit - size))} {'to spare' if size <= limit else 'too much'}"
-    echo(f"{answer}: {amount(size)} at the peak in eager mode, {left}")
-    echo(f"  {', '.join(f'{amount(part.bytes)} {NOUNS.get(part.role, part.role)}' for part in need.by_role())}")
+    eager, size = needs.eager, needs.eager.bytes
+    margin = f"{amount(abs(limit - size))} {'to spare' if size <= limit else 'too much'}"
+    echo(f"{answer}: {amount(size)} at the peak in eager mode, {margin}")
+    echo(f"  {', '.join(f'{amount(part.bytes)} {NOUNS.get(part.role, part.role)}' for part in eager.by_role())}")
     echo(f"  {amount(needs.graph.bytes)} at the peak of the graphs, where values end with their last use")
-    echo(f"  the peak in eager mode is at {need.at or 'no line'}; the largest parts of it:")
-    for part in need.parts[:MOST]:
+    echo(f"  the peak in eager mode is at {eager.at or 'no line'}; the largest parts of it:")
+    for part in eager.parts[:MOST]:
         echo(f"  {amount(part.bytes):>10}  {part.role:<9}  {part.line}")
 
 

@@ -50,9 +50,9 @@ def own_version() -> str:
     """Return Backprint's version, and the extras of it whose packages are installed."""
     import backprint as bp
 
-    there = {extra: all(map(is_installed, packages)) for extra, packages in packages_of_extras().items()}
-    present = ", ".join(extra for extra, whole in there.items() if whole) or "none"
-    absent = ", ".join(extra for extra, whole in there.items() if not whole)
+    is_complete = {extra: all(map(is_installed, packages)) for extra, packages in packages_of_extras().items()}
+    present = ", ".join(extra for extra, complete in is_complete.items() if complete) or "none"
+    absent = ", ".join(extra for extra, complete in is_complete.items() if not complete)
     return f"{bp.__version__}; extras: {present}" + (f"; not installed: {absent}" if absent else "")
 
 

@@ -49,7 +49,7 @@ def draw_command(
     """
     import backprint as bp
 
-    if dumps.is_dump((sample,), alone=("number", "run"), both=("output", "nodes")):
+    if dumps.is_dump((sample,), options_of_dumps=("number", "run"), options_of_both=("output", "nodes")):
         dumps.draw(sample, run, number, output, nodes)
         return
     dumps.check_sample(sample)
@@ -94,31 +94,33 @@ def view_command(
 
     if output is not None:
         check_html(output)
-    if dumps.is_dump((sample,), alone=("number", "run"), both=("output",)):
+    if dumps.is_dump((sample,), options_of_dumps=("number", "run"), options_of_both=("output",)):
         dumps.view(sample, run, number, output)
         return
     dumps.check_sample(sample)
     capture = bp.load(sample, allow=allow)
-    rows = observed_apart(sample, allow, (timeout, memory)) if stats else None
+    rows = observe_apart(sample, allow, (timeout, memory)) if stats else None
     page = page_of(capture, rows)
     place = page.save(output) if output is not None else page.open()
     echo(f"{place}: {capture.name}, {len(page.html.encode()) / 1e6:.1f} MB")
 
 
-def observed_apart(
-    sample: Path, allow: tuple[str, ...], allowed: tuple[float, float | None]
+def observe_apart(
+    sample: Path, allow: tuple[str, ...], limits: tuple[float, float | None]
 ) -> dict[tuple[int, int, str], list[float | None]]:
     """Run a sample in a process of its own, and return statistics of its values, by Pair, direction and name."""
-    with working("running the sample") as at:
+    with working("running the sample") as show_status:
         options = {"allow": list(allow)}
-        [answer] = run_apart("backprint.cli.draw:observed", [sample], options, allowed, lambda place: at(str(place)))
+        [answer] = run_apart(
+            "backprint.cli.draw:write_observed_rows", [sample], options, limits, lambda place: show_status(str(place))
+        )
     content = answer.content or {"error": answer.ended}
     if "error" in content:
         raise ReplayError(f"{sample} did not run, so there are no statistics: {content['error']}")
-    return {(pair, side, name): row for pair, side, name, row in content["rows"]}
+    return {(pair, direction, name): row for pair, direction, name, row in content["rows"]}
 
 
-def observed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def write_observed_rows(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Run a sample, in its own process, and write the statistics of its values as the answer."""
     import backprint as bp
     from backprint.tools.draw import observed_rows
@@ -131,7 +133,7 @@ def observed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str,
     return write_answer(staging, {"rows": rows})
 
 
-observed.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+write_observed_rows.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 # ---- What changed
@@ -175,7 +177,7 @@ def diff_command(
     from backprint.tools.diff import compare
     from backprint.tools.diff.words import diff_json, diff_lines
 
-    if dumps.is_dump((before, after), alone=("run_a", "run_b"), both=("everything", "as_json")):
+    if dumps.is_dump((before, after), options_of_dumps=("run_a", "run_b"), options_of_both=("everything", "as_json")):
         dumps.diff(before, after, run_a, run_b, everything, as_json)
         return
     for place in (before, after):

@@ -32,9 +32,10 @@ PASS = click.option(
 )
 
 
-def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -> bool:
+def is_dump(places: Sequence[Path], options_of_dumps: Sequence[str], options_of_both: Sequence[str]) -> bool:
     """Return whether the paths are dumps of regions, and not samples. Refuse options of the command that the other kind
-    alone has: `alone` are those of dumps, `both` those that dumps and samples have, and all others are of samples."""
+    alone has: `options_of_dumps` are those of dumps, `options_of_both` those that dumps and samples have, and all
+    others are of samples."""
     dumps = [has_dump(place) for place in places]
     if any(dumps) and not all(dumps):
         other = places[dumps.index(False)]
@@ -43,7 +44,7 @@ def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -
     context = click.get_current_context()
     for option in context.command.params:
         name = option.name or ""
-        if not isinstance(option, click.Option) or name in both or dumps[0] == (name in alone):
+        if not isinstance(option, click.Option) or name in options_of_both or dumps[0] == (name in options_of_dumps):
             continue
         # Of two flags for one name (`--forward`, `--backward`), click says of both that the name was given.
         another_flag = isinstance(option.flag_value, str) and context.params[name] != option.flag_value
@@ -271,11 +272,11 @@ def _print_flows(kind: str, rows: Sequence[Any], title: str) -> None:
     """Print a table of gradients of a kind: `root`, `edge` or `input`."""
     if not rows:
         return
-    words = {"nan": "NaN", "inf": "Inf"}
-    watched, marked = any(flow.stats is not None for flow in rows), any(flow.bad for flow in rows)
-    numbers = (*(NUMBERS if watched else ()), *(COUNTS if marked else ()))
+    headings = {"nan": "NaN", "inf": "Inf"}
+    has_stats, has_counts = any(flow.stats is not None for flow in rows), any(flow.bad for flow in rows)
+    numbers = (*(NUMBERS if has_stats else ()), *(COUNTS if has_counts else ()))
     heads = (kind, *(() if kind == "root" else ("gradient of",)), "type")
-    columns = dict.fromkeys(heads, "text") | {words.get(name, name): "digits" for name in numbers}
+    columns = dict.fromkeys(heads, "text") | {headings.get(name, name): "digits" for name in numbers}
     cells = [
         (
             *(flow.name, *(() if kind == "root" else (flow.tensor,)), _type_text(flow)),

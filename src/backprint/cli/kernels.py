@@ -167,7 +167,7 @@ def lower_command(
     if Path(target).is_dir():
         written = _of_sample(Path(target), {"gpu": gpu, "allow": allow, "check": check}, timeout)
     else:
-        written = _written(lowered_factory(target, lengths, gpu), check)
+        written = _write_lowered(lower_factory(target, lengths, gpu), check)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(written.pop("source"), encoding="utf-8")
     if as_json:
@@ -178,7 +178,7 @@ def lower_command(
         raise SystemExit(1)
 
 
-def _written(lowered: Lowered, check: bool) -> dict[str, Any]:
+def _write_lowered(lowered: Lowered, check: bool) -> dict[str, Any]:
     """Return the text of a file of kernels, what is said of it, and how it compares with eager if it is to be run."""
     comparison = lowered.check() if check else None
     return {
@@ -190,29 +190,31 @@ def _written(lowered: Lowered, check: bool) -> dict[str, Any]:
 
 
 def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """Lower a sample in a process of its own, and return what `_written` returns there."""
-    answer = ask("backprint.cli.kernels:lowered_apart", place, {**options, "allow": list(options["allow"])}, timeout)
+    """Lower a sample in a process of its own, and return what `_write_lowered` returns there."""
+    answer = ask(
+        "backprint.cli.kernels:lower_in_own_process", place, {**options, "allow": list(options["allow"])}, timeout
+    )
     if answer.content is None:
         raise ReplayError(f"{place} could not be lowered: {answer.ended}")
     result: dict[str, Any] = answer.content["result"]
     return result
 
 
-def lowered_apart(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def lower_in_own_process(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Lower a sample to Inductor's kernels, in its own process, and write the result as the answer."""
     from backprint.api import load
     from backprint.tools.kernels import lower
 
     def result() -> dict[str, Any]:
-        return _written(lower(load(task.path, allow=options["allow"]), target=options["gpu"]), options["check"])
+        return _write_lowered(lower(load(task.path, allow=options["allow"]), target=options["gpu"]), options["check"])
 
     return write_result(staging, result)
 
 
-lowered_apart.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+lower_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
-def lowered_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
+def lower_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
     """Lower the program of a factory to kernels: for the numbers in `lengths` if the factory takes one, else for the
     sizes of its arguments. `lower` knows the numbers to take where none are given."""
     from backprint.common.factories import find_factory
@@ -220,24 +222,24 @@ def lowered_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
 
     factory = find_factory(target)
 
-    def called(*size: int) -> tuple[object, object]:
+    def call_factory(*size: int) -> tuple[object, object]:
         """Call the factory; return the model, and its arguments of one kind."""
         model, args, *rest = factory(*size)
         if rest and args:
             raise UsageError(f"{target} returns positional and keyword arguments: lower takes one kind")
         return model, rest[0] if rest else args
 
-    words = lengths.split(",") if lengths else []
-    numbers = [int(word) for word in words if word.strip().isdigit()]
-    if len(numbers) != len(words):
+    texts = lengths.split(",") if lengths else []
+    sizes = [int(word) for word in texts if word.strip().isdigit()]
+    if len(sizes) != len(texts):
         raise UsageError(f"--lengths {lengths}: pass numbers, such as 6,7,8")
     if not inspect.signature(factory).parameters:
-        if numbers:
+        if sizes:
             raise UsageError(f"--lengths {lengths}: {target} takes no number")
-        model, inputs = called()
+        model, inputs = call_factory()
         return lower(model, inputs, target=gpu)  # type: ignore[arg-type]  # a factory's
-    model, _ = called(max(numbers, default=6))  # a loop is recognized from 6 steps on
-    return lower(model, lambda size: called(size)[1], numbers or None, target=gpu)  # type: ignore[arg-type]  # as above
+    model, _ = call_factory(max(sizes, default=6))  # a loop is recognized from 6 steps on
+    return lower(model, lambda size: call_factory(size)[1], sizes or None, target=gpu)  # type: ignore[arg-type]  # as above
 
 
 # ---- A part of a program as a problem

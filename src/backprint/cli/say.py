@@ -123,12 +123,12 @@ CUT_OFF = 141
 
 
 @contextlib.contextmanager
-def ending(kept: Callable[[], str]) -> Iterator[None]:
+def ending(what_exists: Callable[[], str]) -> Iterator[None]:
     """End the command at Ctrl-C with a line that says what is kept."""
     try:
         yield
     except KeyboardInterrupt:
-        echo(f"stopped by SIGINT; {kept()}", err=True)
+        echo(f"stopped by SIGINT; {what_exists()}", err=True)
         raise SystemExit(STOPPED) from None
 
 
@@ -193,12 +193,12 @@ def working(what: str = "") -> Iterator[Callable[[str], None]]:
     """Show the current work in a progress line; yield a function that sets it. In an outer block, its line is shown
     again afterwards."""
     global _working
-    before, _working = _working, Working(sys.stderr)
-    outer = _working
-    outer.at(what)
-    outer.thread.start()
+    outer, _working = _working, Working(sys.stderr)
+    line = _working
+    line.at(what)
+    line.thread.start()
     try:
-        yield outer.at
+        yield line.at
     finally:
-        outer.close()
-        _working = before
+        line.close()
+        _working = outer

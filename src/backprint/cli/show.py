@@ -66,7 +66,7 @@ def show_command(
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.tools.cost.costs import summarize
 
-    if dumps.is_dump((sample,), alone=("bad", "number", "run"), both=("as_json",)):
+    if dumps.is_dump((sample,), options_of_dumps=("bad", "number", "run"), options_of_both=("as_json",)):
         dumps.show(sample, run, bad, number, as_json)
         return
     dumps.check_sample(sample)
@@ -107,11 +107,11 @@ def print_answer(capture: Any, summaries: Sequence[Any]) -> None:
     forward = sum(len(pair.forward.steps) for pair in capture.pairs)
     backward = sum(len(pair.backward.steps) for pair in capture.pairs if pair.backward is not None)
     saved = sum(summary.saved_bytes for summary in summaries)
-    most = max((line for summary in summaries for line in summary.saved), key=lambda line: line.bytes, default=None)
+    largest = max((line for summary in summaries for line in summary.saved), key=lambda line: line.bytes, default=None)
     facts = [
         f"{forward:,} steps forward, {backward:,} backward" if backward else f"{forward:,} steps forward, no backward",
         f"saves {amount(saved)} for the backward" if backward else "",
-        f"{amount(most.bytes)} of it at {most.line}" if most is not None else "",
+        f"{amount(largest.bytes)} of it at {largest.line}" if largest is not None else "",
     ]
     echo(f"{capture.name}: verdict {verdict_text(capture.verdict)}; {', '.join(filter(None, facts))}")
 

@@ -86,13 +86,13 @@ def verify_command(
     count = itertools.count(1)
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
-            with working() as at:
+            with working() as show_status:
                 for answer in run_apart(
-                    "backprint.cli.verify:verified",
+                    "backprint.cli.verify:verify_in_own_process",
                     places,
                     {**options, "allow": list(options["allow"])},
                     (timeout, memory),
-                    lambda place: at(f"{next(count)}/{len(places)} {place}"),
+                    lambda place: show_status(f"{next(count)}/{len(places)} {place}"),
                 ):
                     for row in answer.content or [failed_row(answer.place.name, answer.ended)]:
                         rows.append({"sample": str(answer.place), **row})
@@ -124,12 +124,12 @@ def _is_seen(row: Mapping[str, Any]) -> bool:
 # ---- A sample's rows, made in its own process
 
 
-def verified(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def verify_in_own_process(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Verify in the sample's own process, and write its rows as the answer."""
     return write_answer(staging, list(rows_of_sample(task.path, **{**options, "allow": tuple(options["allow"])})))
 
 
-verified.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+verify_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 def rows_of_sample(
@@ -224,12 +224,12 @@ def _first_three(names: Sequence[str]) -> str:
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table; below it a line for all that there is more to say of, and the redraws."""
-    shown, details = [], []
+    table_rows, details = [], []
     for row in rows:
         derivative = row["derivative"]
-        words = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
+        verdict = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
         power = None if row["power"] is None else float(row["power"]) + 0.0  # which is never -0
-        shown.append((row["sample"], row["name"], words, power))
+        table_rows.append((row["sample"], row["name"], verdict, power))
         name = f" · {row['name']}" if row["name"] != Path(row["sample"]).name else ""
         details += [
             f"{row['sample']}{name}: {text}" for text in (row["detail"], *reasons_of_derivative(derivative)) if text
@@ -237,7 +237,7 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["nonfinite"]:
             echo_styled("", f"{row['sample']}: {row['nonfinite']}", fg="yellow")
-    print_table(Table("", {"sample": "name", "name": "text", "verdict": "word", "power": "number"}, shown))
+    print_table(Table("", {"sample": "name", "name": "text", "verdict": "word", "power": "number"}, table_rows))
     for line in details:
         echo(line)
     for row in rows:
@@ -248,11 +248,15 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     text = ", ".join(f"{count} {name}" for name, count in counts.items())
     good = [row for row in rows if row["verdict"] in GOOD]
-    empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
+    not_proved, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
     wrong = sum(map(_is_not_derivative, rows))
     text += f"; {wrong} of them not the derivative" if wrong else ""
-    some = "1 port" if ports == 1 else f"{ports} ports"
-    text += f"; {empty} of them not proved whole: {some} that no redraw of the inputs moves" if empty else ""
+    ports_text = "1 port" if ports == 1 else f"{ports} ports"
+    text += (
+        f"; {not_proved} of them not proved whole: {ports_text} that no redraw of the inputs moves"
+        if not_proved
+        else ""
+    )
     echo(f"{len(rows)} checked: {text}")
 
 

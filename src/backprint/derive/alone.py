@@ -22,7 +22,7 @@ from torch.autograd.function import BackwardCFunction
 from backprint._torch import pytree
 from backprint._torch.autograd import function_class, is_own_function
 from backprint.derive.called import Call, Place, Program, run_forward
-from backprint.derive.differences import Product, by_differences
+from backprint.derive.differences import Product, products_by_differences
 from backprint.derive.live import (
     AGAIN,
     SECOND_CALL,
@@ -31,11 +31,11 @@ from backprint.derive.live import (
     ProgramFault,
     Try,
     attempt,
-    base_of,
     call_tries,
     first_difference,
     frozen_tries,
     layout_tries,
+    measure_base,
     size_tries,
     sum_tries,
     tangent_tries,
@@ -51,29 +51,29 @@ from backprint.trace.captured import LiveProgram
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
-MOST_CALLS = 64
+MAX_CALLS = 64
 """The most calls of Functions of one name that are asked. Only calls that differ in the Function, or in sizes, dtypes
 or other arguments, are asked one by one."""
 
-MOST_ELEMENTS = 4_000_000
+MAX_ELEMENTS = 4_000_000
 """A call whose tensors have more elements together is not asked: its forward runs some dozens of times."""
 
 
 @dataclass(eq=False)
 class _FunctionCall:
     """A call of a custom autograd.Function in the program: copies of its arguments, and the places of those that
-    require grad (`wanted`).
+    require grad (`requiring_grad`).
 
-    `nodes` are the autograd nodes of all calls that are alike (`_kind_of_argument`), and `used` the numbers
+    `nodes` are the autograd nodes of all calls that are alike (`_kind_of_argument`), and `used_outputs` the numbers
     (`Tensor.output_nr`) of the outputs of these calls that the program uses.
     """
 
     function: Any
     name: str
     arguments: tuple[Any, ...]
-    wanted: tuple[int, ...]
+    requiring_grad: tuple[int, ...]
     nodes: list[Any] = field(default_factory=list)
-    used: set[int] = field(default_factory=set)
+    used_outputs: set[int] = field(default_factory=set)
 
 
 def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
@@ -95,25 +95,32 @@ def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
             *tangent_tries(capture, program, values, meant),
             *call_tries(capture, program, values),
             *(frozen_tries(capture, program, values) if capture.rank is None else ()),
-            *_function_tries(capture, program, values, meant),
+            *_tries_of_functions(capture, program, values, meant),
         ]
 
 
-def _function_tries(
+def _tries_of_functions(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> list[Try]:
     """Return a Try for each custom autograd.Function about which the program as a whole leaves something open."""
     if capture.rank is not None or not any(edge.kind == "function" for edge in capture.opaque):
         return []
     try:
-        alike, calls = _calls_to_ask(capture, program, values, meant)
+        function_counts, calls_by_reason = _calls_to_run_alone(capture, program, values, meant)
     except Exception as error:
         return [Try(EACH_ALONE, why_not=why_raised(error))]
     tries = [
         Try(f"{name} alone", why_not=f"it is meant to differ, and {count} Functions have this name")
-        for name, count in alike.items()
+        for name, count in function_counts.items()
     ]
-    return [*tries, *(one for why, of_function in calls for one in _tries_of(why, of_function, capture.seed))]
+    return [
+        *tries,
+        *(
+            try_
+            for reason, calls_of_function in calls_by_reason
+            for try_ in _tries_of_function(reason, calls_of_function, capture.seed)
+        ),
+    ]
 
 
 EACH_ALONE = "each Function alone"
@@ -126,30 +133,30 @@ BEHIND_ZERO = "whose tangents are 0 in the program"
 REST_IS_RIGHT = "everything else is the derivative"
 
 
-def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
+def may_be_fault_of_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
     """Whether a verdict blames Functions that are not meant to differ, though it may be the fault of another Function,
     or of a hook, that is.
 
     A place may have the steps of several Functions, and a hook has none: then the graphs do not say which is wrong.
     Everything else that the program does to its gradients must be meant too.
     """
-    named = {place.function for place in result.wrong} - set(meant)
+    blamed = {place.function for place in result.wrong} - set(meant)
     known = {"", *_functions_of(capture)}  # a Function that passes its tangent on has no steps: "" is before it
-    if result.word != NOT_THE_DERIVATIVE or not (result.rest_is_right and meant and named and named <= known):
+    if result.word != NOT_THE_DERIVATIVE or not (result.rest_is_right and meant and blamed and blamed <= known):
         return False
     # A `detach` or `no_grad` at a line of a Function is a part of it; those at other lines must be meant by themselves.
-    inside = {line for edge in capture.opaque if edge.kind == "function" for line in edge.lines}
+    lines_of_functions = {line for edge in capture.opaque if edge.kind == "function" for line in edge.lines}
     kinds = {"hook" for edge in capture.opaque if edge.is_hook}
-    sources = [(edge.kind, edge.source) for edge in capture.opaque if edge.kind in ("detach", "no_grad")]
-    sources += [("detach", s.source) for pair in capture.pairs for s in pair.forward.steps if s.target == DETACH]
-    kinds |= {kind for kind, source in sources if source is None or source.at not in inside}
+    cuts = [(edge.kind, edge.source) for edge in capture.opaque if edge.kind in ("detach", "no_grad")]
+    cuts += [("detach", s.source) for pair in capture.pairs for s in pair.forward.steps if s.target == DETACH]
+    kinds |= {kind for kind, source in cuts if source is None or source.at not in lines_of_functions}
     return kinds <= set(meant)
 
 
-def is_cleared(result: Derivative, tries: Sequence[Try], capture: Capture, meant: Sequence[str]) -> bool:
+def is_fault_of_meant(result: Derivative, tries: Sequence[Try], capture: Capture, meant: Sequence[str]) -> bool:
     """Whether the fault must be in the Functions that are meant to differ: each other Function is right alone."""
-    right = {one.function for one in tries if one.function and one.fault is None and not one.why_not}
-    return may_be_what_is_meant(result, capture, meant) and _others_that_it_may_be(result, capture, meant) <= right
+    right_alone = {try_.function for try_ in tries if try_.function and try_.fault is None and not try_.why_not}
+    return may_be_fault_of_meant(result, capture, meant) and _suspected_functions(result, capture, meant) <= right_alone
 
 
 def _functions_of(capture: Capture) -> set[str]:
@@ -157,24 +164,24 @@ def _functions_of(capture: Capture) -> set[str]:
     return {edge.function for edge in capture.opaque if edge.function}
 
 
-def _others_that_it_may_be(result: Derivative, capture: Capture, meant: Sequence[str]) -> set[str]:
+def _suspected_functions(result: Derivative, capture: Capture, meant: Sequence[str]) -> set[str]:
     """Return the Functions that are not meant to differ and that a verdict names; all Functions of the program that are
     not meant to differ, where a wrong place of the verdict names none."""
-    named = {place.function for place in result.wrong}
-    return (_functions_of(capture) if "" in named else named) - set(meant)
+    blamed = {place.function for place in result.wrong}
+    return (_functions_of(capture) if "" in blamed else blamed) - set(meant)
 
 
-def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> Derivative:
+def verdict_except_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> Derivative:
     """Return the verdict that a backward is the derivative except at the places that are meant to differ."""
     names = tuple(sorted(set(meant)))
-    alone = sorted(_others_that_it_may_be(result, capture, meant))
+    right_alone = sorted(_suspected_functions(result, capture, meant))
     word = f"{DERIVATIVE} but for {', '.join(names)}"
     wrong = tuple(place for place in result.wrong if place.function in meant)
-    detail = f"{', '.join(alone)} alone is the derivative" if alone else REST_IS_RIGHT
+    detail = f"{', '.join(right_alone)} alone is the derivative" if right_alone else REST_IS_RIGHT
     return replace(result, word=word, detail=detail, wrong=wrong, meant=names)
 
 
-def _calls_to_ask(
+def _calls_to_run_alone(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> tuple[dict[str, int], list[tuple[str, list[_FunctionCall]]]]:
     """Return for each name that is meant to differ how many Functions share it, if there are several; and the calls to
@@ -183,28 +190,30 @@ def _calls_to_ask(
     If nothing is meant to differ, a list has the calls that get tangents of 0. Else it has all calls, because what is
     meant may hide their faults. The reason is BEHIND_ZERO if one of them gets tangents of 0, and '' if none does.
     """
-    with program.calls(values, capture.seed) as call:
+    with program.calls(values, capture.seed) as call_program:
         # A first call to find the Functions, and a second in which their calls are recorded.
-        nodes = _custom_nodes(call().tensors.values())
+        nodes = _custom_nodes(call_program().tensors.values())
         functions = dict.fromkeys(map(function_class, nodes))
-        with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
-            forward = call()
-        zeros = _run_for_zeros(forward, capture, calls)
+        with recording_calls([call for call in functions if call is not None and not is_own_function(call)]) as calls:
+            forward = call_program()
+        zero_nodes = _nodes_with_zero_tangents(forward, capture, calls)
     by_name: dict[str, list[_FunctionCall]] = {}
-    for one in calls:
-        if one.nodes:
-            by_name.setdefault(one.name, []).append(one)
-    alike = {name: len({one.function for one in own}) for name, own in by_name.items() if name in meant}
-    asked = []
-    for own in (own for name, own in by_name.items() if name not in meant):
-        behind = [one for one in own if any(node in zeros for node in one.nodes)]
-        if behind:
-            asked.append((BEHIND_ZERO, own if meant else behind))
+    for call in calls:
+        if call.nodes:
+            by_name.setdefault(call.name, []).append(call)
+    function_counts = {
+        name: len({call.function for call in same_name}) for name, same_name in by_name.items() if name in meant
+    }
+    calls_by_reason = []
+    for same_name in (same_name for name, same_name in by_name.items() if name not in meant):
+        behind_zero = [call for call in same_name if any(node in zero_nodes for node in call.nodes)]
+        if behind_zero:
+            calls_by_reason.append((BEHIND_ZERO, same_name if meant else behind_zero))
         elif meant:
-            asked.append(("", own))
-    for one in calls:
-        one.nodes.clear()  # they hold what the forward saved
-    return {name: count for name, count in alike.items() if count > 1}, asked
+            calls_by_reason.append(("", same_name))
+    for call in calls:
+        call.nodes.clear()  # they hold what the forward saved
+    return {name: count for name, count in function_counts.items() if count > 1}, calls_by_reason
 
 
 def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
@@ -230,14 +239,14 @@ class _ChangedMethod(NamedTuple):
 
 
 @contextlib.contextmanager
-def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
+def recording_calls(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     """Record the calls of these Functions in this block, and of Functions that the program defines in it.
 
     Of calls that are alike, only the arguments of the first are copied. The list has the calls after the block.
     """
     calls: dict[Any, _FunctionCall] = {}
     recorded: list[_FunctionCall] = []
-    changed: list[_ChangedMethod] = []
+    changed_methods: list[_ChangedMethod] = []
 
     def record(function: Any, context: Any, arguments: Sequence[Any]) -> None:
         """Record a call of a Function; `context` is its `ctx`, which is the autograd node too."""
@@ -246,7 +255,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         key = (function, *map(_kind_of_argument, arguments))
         name = context.name().removesuffix("Backward")  # autograd calls the node of a Function Square `SquareBackward`
         if key not in calls:
-            if sum(one.name == name for one in calls.values()) >= MOST_CALLS:
+            if sum(call.name == name for call in calls.values()) >= MAX_CALLS:
                 return
             wanted = [n for n, a in enumerate(arguments) if isinstance(a, Tensor) and a.requires_grad and is_inexact(a)]
             copies = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in arguments)
@@ -256,16 +265,16 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     def watch(function: Any) -> None:
         """Replace the method of a Function that gets the context, by one that records the call."""
         # With a `setup_context` the forward gets no context; without one, the forward's first argument is it.
-        is_apart = function.setup_context is not torch.autograd.Function.setup_context
-        name = "setup_context" if is_apart else "forward"
+        has_setup_context = function.setup_context is not torch.autograd.Function.setup_context
+        name = "setup_context" if has_setup_context else "forward"
         original = getattr(function, name)
 
         @functools.wraps(original)
         def method(context: Any, *arguments: Any, **options: Any) -> Any:
-            record(function, context, arguments[0] if is_apart else arguments)
+            record(function, context, arguments[0] if has_setup_context else arguments)
             return original(context, *arguments, **options)
 
-        changed.append(_ChangedMethod(function, name, function.__dict__.get(name)))
+        changed_methods.append(_ChangedMethod(function, name, function.__dict__.get(name)))
         setattr(function, name, staticmethod(method))
 
     def watch_new(function: Any, /, **options: Any) -> None:
@@ -282,12 +291,12 @@ def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         recorded += calls.values()
     finally:
         del torch.autograd.Function.__init_subclass__  # the one that Function inherits is back
-        for function, name, own in changed:
+        for function, name, own_method in changed_methods:
             # An inherited method must be inherited again, and not become one of the class itself.
-            if own is None:
+            if own_method is None:
                 delattr(function, name)
             else:
-                setattr(function, name, own)
+                setattr(function, name, own_method)
 
 
 def _kind_of_argument(argument: Any) -> Any:
@@ -300,30 +309,36 @@ def _kind_of_argument(argument: Any) -> Any:
     return id(argument)
 
 
-def _run_for_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
+def _nodes_with_zero_tangents(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
     """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output.
 
-    Afterwards `nodes` of each call are only those that ran, and `used` has the numbers of the outputs that others take.
+    Afterwards `nodes` of each call are only those that ran, and `used_outputs` has the numbers of the outputs that
+    others take.
     """
-    used = _custom_nodes(forward.tensors.values())
-    run, zeros = set[Any](), set[Any]()
+    used_outputs = _custom_nodes(forward.tensors.values())
+    nodes_run, zero_nodes = set[Any](), set[Any]()
 
-    def look(node: Any, tangents: Sequence[Tensor | None]) -> None:
+    def note_tangents(node: Any, tangents: Sequence[Tensor | None]) -> None:
         """Note, before a node runs, that it runs, and whether a used output has a tangent of zeros."""
-        run.add(node)
-        if any(is_zero(tangents[number]) for number in used[node] if number < len(tangents)):
-            zeros.add(node)
+        nodes_run.add(node)
+        if any(is_zero(tangents[number]) for number in used_outputs[node] if number < len(tangents)):
+            zero_nodes.add(node)
 
-    handles = [node.register_prehook(partial(look, node)) for one in calls for node in one.nodes if node in used]
+    handles = [
+        node.register_prehook(partial(note_tangents, node))
+        for call in calls
+        for node in call.nodes
+        if node in used_outputs
+    ]
     try:
         forward.gradients(tangents_of(forward.outputs(), capture.signature.differentiable))
     finally:
         for handle in handles:
             handle.remove()
-    for one in calls:
-        one.nodes = [node for node in one.nodes if node in run]
-        one.used = set[int]().union(*(used[node] for node in one.nodes))
-    return zeros
+    for call in calls:
+        call.nodes = [node for node in call.nodes if node in nodes_run]
+        call.used_outputs = set[int]().union(*(used_outputs[node] for node in call.nodes))
+    return zero_nodes
 
 
 def is_zero(tangent: Tensor | None) -> bool:
@@ -334,20 +349,20 @@ def is_zero(tangent: Tensor | None) -> bool:
 # ---- A Function alone
 
 
-def _tries_of(why: str, calls: Sequence[_FunctionCall], seed: int) -> Iterator[Try]:
+def _tries_of_function(why: str, calls: Sequence[_FunctionCall], seed: int) -> Iterator[Try]:
     """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them. `why` is the
     reason why they are run alone, for the Try's name."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
     not_tried = ""
     for call in calls:
-        for one in _tries_of_call(name, call, seed):
-            if one.fault is not None:
-                yield Try(one.name, one.fault, word=one.word, function=function)
+        for try_ in _tries_of_call(name, call, seed):
+            if try_.fault is not None:
+                yield Try(try_.name, try_.fault, word=try_.word, function=function)
                 return
-            not_tried = not_tried or one.why_not
-    if len(calls) == MOST_CALLS:
-        not_tried = not_tried or f"only {MOST_CALLS} kinds of its calls were"
+            not_tried = not_tried or try_.why_not
+    if len(calls) == MAX_CALLS:
+        not_tried = not_tried or f"only {MAX_CALLS} kinds of its calls were"
     yield Try(name, why_not=not_tried, word="for", function=function)
 
 
@@ -358,34 +373,38 @@ def _tries_of_call(name: str, call: _FunctionCall, seed: int) -> Iterator[Try]:
     tensors = [value for value in plain_leaves(call.arguments) if isinstance(value, Tensor)]
     if not all(type(tensor) is Tensor and tensor.layout is torch.strided for tensor in tensors):
         yield Try(name, why_not="it takes tensors that are not dense")
-    elif sum(tensor.numel() for tensor in tensors) > MOST_ELEMENTS:
+    elif sum(tensor.numel() for tensor in tensors) > MAX_ELEMENTS:
         yield Try(name, why_not="its tensors are large")
-    elif call.wanted:
-        subject = _by_itself(call), Program(partial(_used_outputs, call), {}, seed)
+    elif call.requiring_grad:
+        subject = _as_call(call), Program(partial(_used_outputs, call), {}, seed)
         yield attempt(name, partial(_fault_by_differences, *subject), "for")
         tries: list[Try] = []
 
         def try_tangents() -> None:
-            tries.extend(_kinds_alone(*subject))
+            tries.extend(_tangent_tries_of_call(*subject))
 
         yield attempt(name, try_tangents, "for")  # a Try of its own where it raises; the faults follow
-        yield from (Try(f"{name} with {one.name}", one.fault, word="for") for one in tries if one.fault is not None)
+        yield from (Try(f"{name} with {try_.name}", try_.fault, word="for") for try_ in tries if try_.fault is not None)
 
 
 def _used_outputs(call: _FunctionCall, *arguments: Any) -> list[Tensor]:
     """Call a Function on copies, because it may write into its arguments; return the outputs that the program uses."""
-    given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
-    outputs = plain_leaves(call.function.apply(*given))
-    return [out for out in outputs if isinstance(out, Tensor) and out.grad_fn and out.output_nr in call.used]
+    arguments_copied = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
+    outputs = plain_leaves(call.function.apply(*arguments_copied))
+    return [
+        output
+        for output in outputs
+        if isinstance(output, Tensor) and output.grad_fn and output.output_nr in call.used_outputs
+    ]
 
 
-def _by_itself(call: _FunctionCall) -> Call:
+def _as_call(call: _FunctionCall) -> Call:
     """Return a call of a Function as a Call, whose tensors can have other values."""
     names = [f"argument {number}" for number in range(len(call.arguments))]  # `fault.port` shows these to the user
     values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
     leaves = tuple(Place(name) if name in values else value for name, value in zip(names, call.arguments, strict=True))
     tree = pytree.tree_flatten((tuple(range(len(leaves))), {}))[1]  # so many positional arguments, and no keywords
-    return Call(leaves, tree, values, tuple(values), tuple(names[number] for number in call.wanted))
+    return Call(leaves, tree, values, tuple(values), tuple(names[number] for number in call.requiring_grad))
 
 
 def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
@@ -393,14 +412,26 @@ def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
     take that in its own dtype."""
     products: list[Product] = []
     for own_dtype in (False, True):  # the second is tried only where nothing could be compared in float64
-        programs = [replace(program, seed=program.seed + draw) for draw in range(DRAWS if own_dtype else 1)]
-        products = [product for one in programs for product in by_differences(call, one, own_dtype)]
-        if wrong := [one for one in products if not one.not_tried and one.gap > one.allowed]:
-            worst = max(wrong, key=lambda one: one.gap)
+        programs = [
+            replace(program, seed=program.seed + seed_offset) for seed_offset in range(DRAWS if own_dtype else 1)
+        ]
+        products = [
+            product
+            for single_program in programs
+            for product in products_by_differences(call, single_program, own_dtype)
+        ]
+        if wrong := [
+            single_program
+            for single_program in products
+            if not single_program.not_tried and single_program.gap > single_program.allowed
+        ]:
+            worst = max(wrong, key=lambda single_program: single_program.gap)
             return ProgramFault(worst.name, worst.gap, "differences of its forward")
-        if not all(one.not_tried for one in products):
+        if not all(single_program.not_tried for single_program in products):
             break
-    if not_tried := next((one.not_tried for one in products if one.not_tried != NO_ELEMENTS), ""):
+    if not_tried := next(
+        (single_program.not_tried for single_program in products if single_program.not_tried != NO_ELEMENTS), ""
+    ):
         raise NotTried(not_tried)
     return None
 
@@ -411,7 +442,7 @@ DRAWS = 3
 NO_ELEMENTS = "it has no elements"
 
 
-def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
+def _tangent_tries_of_call(call: Call, program: Program) -> Iterator[Try]:
     """Yield the tries of tangents in other memory, of other sizes and with other values; none for a backward that does
     not repeat its gradients. Raise NotTried for one that writes into its tangent, which all of these would read."""
 
@@ -421,7 +452,7 @@ def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
         return forward.gradients({name: tangent for name, tangent in tangents.items() if tangent is not None})
 
     forward = run_forward(program, call, call.values)
-    tangents = tangents_of({n: out.detach() for n, out in forward.outputs.items()}, forward.differentiable)
+    tangents = tangents_of({n: output.detach() for n, output in forward.outputs.items()}, forward.differentiable)
     if not tangents:
         return
     before = {name: tangent.clone() for name, tangent in tangents.items()}
@@ -429,7 +460,7 @@ def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
     if any(not torch.equal(tangent, before[name]) for name, tangent in tangents.items()):
         raise NotTried("it writes into its tangent")
     if first_difference(backward(tangents), gradients) is None:
-        base = base_of(backward, tangents, gradients, forward.differentiable)
+        base = measure_base(backward, tangents, gradients, forward.differentiable)
         yield from layout_tries(backward, base)
         yield from size_tries(backward, base)
         yield from sum_tries(backward, base)

@@ -59,35 +59,36 @@ class Program:
     seed: int
     is_pure: bool = False
     """Whether it is known to draw no random numbers, and to return the same twice."""
-    forgetful: Program | None = None
+    without_cache: Program | None = None
     """The same program without a cache of its results, if this one has a cache: a mode must see operators run."""
 
     def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
         """Call it on these values, under the seed."""
         args, kwargs = call.arguments(values)
         seed_torch(self.seed)
-        with self.holding(values):
+        with self.state_replaced(values):
             return self.function(*args, **kwargs)
 
     @contextlib.contextmanager
-    def holding(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+    def state_replaced(self, values: Mapping[str, Tensor]) -> Iterator[None]:
         """Give a module the parameters and buffers among these values in this block: for its call, and for its
         backward, in which a checkpoint calls parts of the module again."""
         if not isinstance(self.function, nn.Module):
             yield
             return
-        first = {
+        first_name_by_id = {
             id(tensor): name for name, tensor in [*self.function.named_parameters(), *self.function.named_buffers()]
         }
-        # A tied parameter has several places in modules and, in `first`, one name: all of its places get one tensor.
-        before = [(slots, name, slots[name]) for slots, name in slots_of(self.function)]
+        # A tied parameter has several places in modules and, in `first_name_by_id`, one name: all of its places get one
+        # tensor.
+        original_tensors = [(slots, name, slots[name]) for slots, name in slots_of(self.function)]
         try:
-            for slots, name, tensor in before:
-                if first[id(tensor)] in self.state:
-                    slots[name] = values[self.state[first[id(tensor)]]]
+            for slots, name, tensor in original_tensors:
+                if first_name_by_id[id(tensor)] in self.state:
+                    slots[name] = values[self.state[first_name_by_id[id(tensor)]]]
             yield
         finally:
-            for slots, name, tensor in before:
+            for slots, name, tensor in original_tensors:
                 slots[name] = tensor
 
 
@@ -118,7 +119,7 @@ def read_check(
     paths, tree = flatten_with_path((tuple(args), dict(kwargs)))
     names = number_duplicates([leaf_name(path, bind_names(fn, args, kwargs)[0]) for path, _ in paths])
     values: dict[str, Tensor] = {}
-    known: dict[int, str] = {}
+    name_by_id: dict[int, str] = {}
     leaves = []
     for name, (_, leaf) in zip(names, paths, strict=True):
         if not isinstance(leaf, Tensor):
@@ -130,66 +131,70 @@ def read_check(
                 "the function"
             )
         # A tensor that is passed twice is one value, and has one gradient.
-        own = known.setdefault(id(leaf), name)
-        values.setdefault(own, leaf)
-        leaves.append(Place(own))
+        first_name = name_by_id.setdefault(id(leaf), name)
+        values.setdefault(first_name, leaf)
+        leaves.append(Place(first_name))
     if not values and not isinstance(fn, nn.Module):
         raise UsageError("bp.check needs a tensor among the inputs: bp.check(fn, x, w, like=reference)")
     tensors = [NamedTensor(name, "input", value.requires_grad) for name, value in values.items()]
     inputs = tuple(values)
-    state_of_fn = _enter_state(fn, values, "")
-    wanted = _named_with_grad(tensors, values, requires_grad, fn, state_of_fn)
+    state_of_fn = _add_state(fn, values, "")
+    wanted = _names_requiring_grad(tensors, values, requires_grad, fn, state_of_fn)
     if like is None:
         state_of_like = state_of_fn
     else:
-        state_of_like = _enter_state(like, values, "reference.", state_of_fn)
+        state_of_like = _add_state(like, values, "reference.", state_of_fn)
     copies = copy_values({name: value.detach() for name, value in values.items()})
     call = Call(tuple(leaves), tree, copies, inputs, wanted)
     return call, Program(fn, state_of_fn, seed), Program(like or fn, state_of_like, seed)
 
 
-def _named_with_grad(
+def _names_requiring_grad(
     tensors: list[NamedTensor],
     values: Mapping[str, Tensor],
     requires_grad: Any,
     fn: Callable[..., Any],
-    state: Mapping[str, str],
+    names_of_state: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Return the names of the tensors whose gradients are compared.
 
     Without `requires_grad` these are a module's parameters that require grad, and the inputs that do; if no input does,
-    all inputs that may, whatever the parameters do. `state` has the names of the module's tensors among the values.
+    all inputs that may, whatever the parameters do. `names_of_state` has the names of the module's tensors among the
+    values.
     """
     parameters = dict(fn.named_parameters()) if isinstance(fn, nn.Module) else {}
-    own = [
+    module_tensors = [
         NamedTensor(name, "parameter", parameters[key].requires_grad)
-        for key, name in state.items()
+        for key, name in names_of_state.items()
         if key in parameters
     ]
     if requires_grad is None:
-        chosen = [*choose_requires_grad(tensors, values, None), *own]
+        chosen = [*choose_requires_grad(tensors, values, None), *module_tensors]
     else:
-        chosen = choose_requires_grad([*tensors, *own], values, requires_grad)
+        chosen = choose_requires_grad([*tensors, *module_tensors], values, requires_grad)
     return tuple(named.name for named in chosen if named.requires_grad)
 
 
-def _enter_state(
-    function: Callable[..., Any], values: dict[str, Tensor], prefix: str, known: Mapping[str, str] | None = None
+def _add_state(
+    function: Callable[..., Any],
+    values: dict[str, Tensor],
+    prefix: str,
+    names_of_other: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Put the parameters and buffers of a module among the values; return the name that each has there. `known` has
-    these names for another module: a tensor with the same name and shape in both has one value."""
+    """Put the parameters and buffers of a module among the values; return the name that each has there.
+    `names_of_other` has these names for another module: a tensor with the same name and shape in both has one value."""
     if not isinstance(function, nn.Module):
         return {}
     state = {}
-    for own, value in (*function.named_parameters(), *function.named_buffers()):
-        name = (known or {}).get(own)
+    for own_name, value in (*function.named_parameters(), *function.named_buffers()):
+        name = (names_of_other or {}).get(own_name)
         if name is None or values[name].shape != value.shape:
-            name = prefix + own
+            name = prefix + own_name
             # A parameter may have the name of an argument: the `weight` of a module is then `weight~2`.
             while name in values:
                 name += "~2"
             values[name] = value
-        state[own] = name
+        state[own_name] = name
     return state
 
 
@@ -218,7 +223,7 @@ class Forward:
     outputs: dict[str, Tensor]
     leaves: dict[str, Tensor]
     buffers: dict[str, Tensor] = field(default_factory=dict)
-    holding: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    backward_context: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     """The context in which it is differentiated: a module has the parameters of this call again."""
 
     @property
@@ -227,19 +232,21 @@ class Forward:
         return tuple(name for name, output in self.outputs.items() if output.requires_grad and is_inexact(output))
 
     def gradients(
-        self, tangents: Mapping[str, Tensor], keep: bool = False, create_graph: bool = False
+        self, tangents: Mapping[str, Tensor], retain_graph: bool = False, create_graph: bool = False
     ) -> dict[str, Tensor | None]:
-        """Return the gradient of each leaf for these tangents, by output; None if no output depends on the leaf. `keep`
-        retains the graph for another call."""
-        ends = [(self.outputs[name], tangent) for name, tangent in tangents.items() if self.outputs[name].requires_grad]
-        if not ends:
+        """Return the gradient of each leaf for these tangents, by output; None if no output depends on the leaf.
+        `retain_graph` retains the graph for another call."""
+        outputs_with_tangents = [
+            (self.outputs[name], tangent) for name, tangent in tangents.items() if self.outputs[name].requires_grad
+        ]
+        if not outputs_with_tangents:
             return dict.fromkeys(self.leaves)
-        with self.holding():
+        with self.backward_context():
             gradients = torch.autograd.grad(
-                [output for output, _ in ends],
+                [output for output, _ in outputs_with_tangents],
                 list(self.leaves.values()),
-                [tangent for _, tangent in ends],
-                retain_graph=keep or create_graph,
+                [tangent for _, tangent in outputs_with_tangents],
+                retain_graph=retain_graph or create_graph,
                 create_graph=create_graph,
                 allow_unused=True,
             )
@@ -249,8 +256,9 @@ class Forward:
 def run_forward(program: Program, call: Call, values: Mapping[str, Tensor], grad: bool = True) -> Forward:
     """Run a program on copies of these values, with their strides; without `grad`, under `torch.no_grad`.
 
-    `run_on` takes the tensors themselves, for a caller that looks at them afterwards, and `called` leaves grad mode."""
-    return run_on(program, call, copies_for(call, values), grad)
+    `run_on_tensors` takes the tensors themselves, for a caller that looks at them afterwards, and
+    `run_in_current_grad_mode` leaves grad mode."""
+    return run_on_tensors(program, call, copies_for(call, values), grad)
 
 
 def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -259,20 +267,20 @@ def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: copy.requires_grad_(name in call.wanted) for name, copy in copies.items()}
 
 
-def run_on(program: Program, call: Call, copies: Mapping[str, Tensor], grad: bool = True) -> Forward:
+def run_on_tensors(program: Program, call: Call, copies: Mapping[str, Tensor], grad: bool = True) -> Forward:
     """Run a program on these tensors themselves, with grad mode on or off."""
     with torch.set_grad_enabled(grad):
-        return called(program, call, copies)
+        return run_in_current_grad_mode(program, call, copies)
 
 
-def called(program: Program, call: Call, copies: Mapping[str, Tensor]) -> Forward:
+def run_in_current_grad_mode(program: Program, call: Call, copies: Mapping[str, Tensor]) -> Forward:
     """Run a program on these tensors themselves, in the caller's grad mode, and return its results as a Forward."""
     outputs = {name: leaf for name, leaf in outputs_of(program(call, copies))[0] if isinstance(leaf, Tensor)}
     module = program.function
-    own = [name for name, _ in module.named_buffers()] if isinstance(module, nn.Module) else []
-    buffers = {name: copies[program.state[name]] for name in own}
+    buffer_names = [name for name, _ in module.named_buffers()] if isinstance(module, nn.Module) else []
+    buffers = {name: copies[program.state[name]] for name in buffer_names}
     leaves = {name: copies[name] for name in call.wanted}
-    return Forward(outputs, leaves, buffers, partial(program.holding, copies))
+    return Forward(outputs, leaves, buffers, partial(program.state_replaced, copies))
 
 
 def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tensor]) -> bool:
@@ -281,11 +289,14 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
         return False
     devices = {value.device for value in values.values() if value.is_cuda}
     seed_torch(program.seed)
-    before, on_gpus = torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
+    state_before, gpu_states_before = (
+        torch.get_rng_state(),
+        {device: torch.cuda.get_rng_state(device) for device in devices},
+    )
     first = run_forward(program, call, values).outputs
-    if not torch.equal(before, torch.get_rng_state()):
+    if not torch.equal(state_before, torch.get_rng_state()):
         return True
-    if any(not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in on_gpus.items()):
+    if any(not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in gpu_states_before.items()):
         return True
     # A generator of the program's own leaves torch's state as it is: then the results of two runs differ, by more than
     # rounding, which may differ too (0.1 of a value is far above it).
@@ -296,7 +307,7 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
     )
 
 
-def in_words(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the class and the message of an error in one line."""
     text = str(error).strip()
     if not text:

@@ -1,9 +1,9 @@
 """The question for a whole Capture: is each backward the derivative of its forward?
 
-The *gap* is how far ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ are apart, relative to the sizes of their terms. `known` is the verdict as
-far as it is known, which a function returns with more in it. `opaque` are the Capture's OpaqueEdges, such as its custom
-autograd.Functions, and `meant` the names of those that are meant to differ. `chance` is the seed of the program's
-draws.
+The *gap* is how far ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ are apart, relative to the sizes of their terms. `verdict` is the
+verdict so far, which a function returns with more in it. `opaque` are the Capture's OpaqueEdges, such as its custom
+autograd.Functions, and `meant` the names of those that are meant to differ. `program_seed` is the seed of the program's
+own draws.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derive.alone import REST_IS_RIGHT, but_for_meant, is_cleared, may_be_what_is_meant, program_tries
+from backprint.derive.alone import (
+    REST_IS_RIGHT,
+    is_fault_of_meant,
+    may_be_fault_of_meant,
+    program_tries,
+    verdict_except_meant,
+)
 from backprint.derive.duals import CORRECTED
 from backprint.derive.hostile import InputFault, input_faults
-from backprint.derive.kept import with_kept
+from backprint.derive.kept import with_kept_verdict
 from backprint.derive.live import Try, faults_of
 from backprint.derive.locate import (
     DETACH,
@@ -29,10 +35,10 @@ from backprint.derive.locate import (
     differing_from_autograd,
     locate,
     locate_formulas,
-    names_in,
     run_backward,
+    values_taken_by,
 )
-from backprint.derive.reads import with_reads
+from backprint.derive.reads import check_reads
 from backprint.derive.setting import (
     OF_ANOTHER_FORWARD,
     CannotTell,
@@ -44,16 +50,16 @@ from backprint.derive.setting import (
     gap_by_accuracy,
     gap_of,
     has_finite_derivative,
-    inner,
+    inner_product,
     is_inexact,
     make_setting,
+    move_by_rounding,
     output_of,
     own_source,
     product_by_differences,
     product_with,
     results_at,
-    rounded,
-    wide,
+    to_float64,
     with_one_name,
     with_tangents,
 )
@@ -67,12 +73,12 @@ from backprint.graph.verdicts import (
     WrongGradient,
 )
 from backprint.prove.draws import draws_of
-from backprint.prove.power import wide as widened_capture
+from backprint.prove.power import capture_in_float64 as widened_capture
 from backprint.prove.whole import CaptureRun
 from backprint.values.settings import ONE_AT_A_TIME, preserving_random_states, with_settings
 from backprint.values.tree import plain_leaves
 
-DRAWS = 3
+MAX_DRAWS = 3
 """How often inputs, tangents and directions are drawn at most. The least gap counts: a draw may be ill-conditioned."""
 
 LIMIT, LIMIT_BY_DIFFERENCES = 1e-12, 1e-8
@@ -129,13 +135,13 @@ def derivatives_of(
     autograd.Function, a hook or a custom operator. `draws` says near which inputs (CAPTURED_FIRST). UsageError says
     that `meant` names nothing of the program.
     """
-    possible = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
-    if unknown := [name for name in meant if name not in possible]:
+    known_names = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
+    if unknown := [name for name in meant if name not in known_names]:
         raise UsageError(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
-            f"{', '.join(possible)}"
+            f"{', '.join(known_names)}"
         )
-    meant, unchanged = (*capture.meant, *meant), capture
+    meant, original = (*capture.meant, *meant), capture
     pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
     # Functions may have lines in common, which count for the first of them: for one that is meant to differ.
     opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)  # False comes first
@@ -143,21 +149,21 @@ def derivatives_of(
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        results = with_reads(capture, list(_checked_pairs(capture, tuple(meant), draws)), meant)
+        results = check_reads(capture, list(_check_pairs(capture, tuple(meant), draws)), meant)
         if hostile:
-            results = list(_tried_harder(capture, results, tuple(meant), draws))
-    results = with_kept(unchanged, results, meant, hostile)
-    left_out = left_out_of(capture.notes)
-    return [replace(result, detail="; ".join(filter(None, (result.detail, *left_out)))) for result in results]
+            results = list(_with_unusual_runs(capture, results, tuple(meant), draws))
+    results = with_kept_verdict(original, results, meant, hostile)
+    left_out_notes = left_out_of(capture.notes)
+    return [replace(result, detail="; ".join(filter(None, (result.detail, *left_out_notes)))) for result in results]
 
 
-def _tried_harder(
+def _with_unusual_runs(
     capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
 ) -> Iterator[Derivative]:
     """Yield `results`, one for each Pair. A result that names no fault is changed if unusual tangents or inputs show
     one, in the running program or in the graphs; one whose fault must be in a Function that is meant to differ is
     cleared."""
-    is_wanted = any(_may_be_wrong(one) or may_be_what_is_meant(one, capture, meant) for one in results)
+    is_wanted = any(_may_be_wrong(verdict) or may_be_fault_of_meant(verdict, capture, meant) for verdict in results)
     tries = program_tries(capture, meant) if is_wanted else []
     faults = faults_of(tries)
     functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
@@ -166,23 +172,26 @@ def _tried_harder(
     except CannotTell:
         inputs = []
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
-    for number, result in enumerate(results):
-        if is_cleared(result, tries, capture, meant):
-            result = but_for_meant(result, capture, meant)
+    for index, result in enumerate(results):
+        if is_fault_of_meant(result, tries, capture, meant):
+            result = verdict_except_meant(result, capture, meant)
         if not _may_be_wrong(result):
             yield result
             continue
         result = _with_tries(result, tries)
         if faults:
-            yield for_program(result, faults, functions, capture)
-        elif result.good and number < len(pairs):
-            pair, values = pairs[number]
+            yield _verdict_on_program(result, faults, functions, capture)
+        elif result.good and index < len(pairs):
+            pair, values = pairs[index]
             verdicts = (
-                _for_inputs(result, fault, pair, values, capture, meant)
+                _verdict_for_inputs(result, fault, pair, values, capture, meant)
                 for fault in input_faults(pair, values, capture.seed)
             )
-            others = (one for one in verdicts if one is not None and one.word != result.word)  # those that change it
-            yield next((one for one in others if not is_cleared(one, tries, capture, meant)), result)
+            changed_verdicts = (verdict for verdict in verdicts if verdict is not None and verdict.word != result.word)
+            yield next(
+                (verdict for verdict in changed_verdicts if not is_fault_of_meant(verdict, tries, capture, meant)),
+                result,
+            )
         else:
             yield result
 
@@ -195,47 +204,50 @@ def _may_be_wrong(result: Derivative) -> bool:
 def _with_tries(result: Derivative, tries: Sequence[Try]) -> Derivative:
     """Return the verdict with the tangents and calls that the program was tried with, and those that could not be
     tried."""
-    not_tried = tuple((one.name, one.why_not) for one in tries if one.why_not)
-    tried = tuple(one.name for one in tries if not one.why_not)
-    names: dict[str, list[str]] = {}
+    not_tried = tuple((try_.name, try_.why_not) for try_ in tries if try_.why_not)
+    tried = tuple(try_.name for try_ in tries if not try_.why_not)
+    names_by_reason: dict[str, list[str]] = {}
     for name, why_not in not_tried:
-        names.setdefault(why_not, []).append(name)
-    said = [f"not tried: {', '.join(group)}: {why_not}" for why_not, group in names.items()]
-    detail = "; ".join(filter(None, [result.detail, *said]))
+        names_by_reason.setdefault(why_not, []).append(name)
+    sentences = [f"not tried: {', '.join(group)}: {why_not}" for why_not, group in names_by_reason.items()]
+    detail = "; ".join(filter(None, [result.detail, *sentences]))
     return replace(result, detail=detail, tried=tried, not_tried=not_tried)
 
 
-def for_program(result: Derivative, faults: Sequence[Try], functions: Sequence[str], capture: Capture) -> Derivative:
+def _verdict_on_program(
+    result: Derivative, faults: Sequence[Try], functions: Sequence[str], capture: Capture
+) -> Derivative:
     """Return the verdict on a backward that is wrong when the program itself runs, for some tangents or calls. `faults`
     are the Tries with a fault, `functions` all custom autograd.Functions of the program."""
-    sentences: dict[tuple[str, str], list[Try]] = {}
-    for one in faults:
-        assert one.fault is not None
-        sentences.setdefault((one.word, one.fault.compared), []).append(one)
+    tries_by_sentence: dict[tuple[str, str], list[Try]] = {}
+    for try_ in faults:
+        assert try_.fault is not None
+        tries_by_sentence.setdefault((try_.word, try_.fault.compared), []).append(try_)
     details = []
-    for (word, compared), group in sentences.items():
-        first = group[0].fault
-        assert first is not None
+    for (word, compared), group in tries_by_sentence.items():
+        first_fault = group[0].fault
+        assert first_fault is not None
         gradient = "gradient" if group[0].function else "program's own gradient"
         details.append(
-            f"{word} {', '.join(one.name for one in group)} the {gradient} of {first.port} differs by "
-            f"{first.error:.1e} from {compared}"
+            f"{word} {', '.join(try_.name for try_ in group)} the {gradient} of {first_fault.port} differs by "
+            f"{first_fault.error:.1e} from {compared}"
         )
     fault = faults[0].fault
     assert fault is not None
-    to_blame = {one.function for one in faults if one.function}  # these are wrong when they are called alone
-    if not to_blame:
-        to_blame = set(functions)
+    # These are wrong when they are called alone.
+    functions_to_blame = {try_.function for try_ in faults if try_.function}
+    if not functions_to_blame:
+        functions_to_blame = set(functions)
         if len(functions) > 1:
             details.append(f"one of {', '.join(functions)} is wrong")
     wrong = []
-    for edge in {edge.function: edge for edge in capture.opaque if edge.function in to_blame}.values():
+    for edge in {edge.function: edge for edge in capture.opaque if edge.function in functions_to_blame}.values():
         at, code = line_text(edge.source), "" if edge.source is None else edge.source.code
         wrong.append(WrongGradient((), at, code, (at,), ((fault.port, fault.error),), edge.function))
     return replace(result, word=NOT_THE_DERIVATIVE, detail="; ".join(details), ports=(fault.port,), wrong=tuple(wrong))
 
 
-def _for_inputs(
+def _verdict_for_inputs(
     result: Derivative,
     fault: InputFault,
     pair: Pair,
@@ -248,12 +260,12 @@ def _for_inputs(
     setting = fault.setting
     if math.isinf(fault.gap):  # a gradient is NaN or Inf
         wrong = _first_not_finite(setting, capture.opaque)
-        if fault.invented and not any(is_of_program(place, pair) for place in wrong):
+        if fault.invented and not any(is_backward_of_program(place, pair) for place in wrong):
             return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
         ports = _not_finite_ports(setting)
         detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
         return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
-    known = replace(result, word=DERIVATIVE, gap=fault.gap)
+    result_with_gap = replace(result, word=DERIVATIVE, gap=fault.gap)
     reason = f"it is wrong for {fault.kind}"
     if fault.by_values:
         if "embedding" in result.meant:
@@ -262,17 +274,19 @@ def _for_inputs(
         if (fault.invented and not places) or any(place.function in meant for place in places):
             return None
         detail = f"{reason}; gap {fault.gap:.1e}, by differences of the forward's values"
-        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, wrong=tuple(places))
+        return replace(result_with_gap, word=NOT_THE_DERIVATIVE, detail=detail, wrong=tuple(places))
     if not math.isfinite(forward_product(setting)[0]):
         detail = f"{reason}; gap {fault.gap:.1e}, by differences of the whole forward"
-        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail)
-    verdict = explained(known, pair, values, setting, capture.seed, capture.opaque, meant, reason, fault.at_kinks)
+        return replace(result_with_gap, word=NOT_THE_DERIVATIVE, detail=detail)
+    verdict = explain_gap(
+        result_with_gap, pair, values, setting, capture.seed, capture.opaque, meant, reason, fault.at_kinks
+    )
     if fault.of_tangents and any(place.function in meant for place in verdict.wrong):
         return None  # what is meant need not be linear
     return None if verdict.word == CANNOT_TELL else verdict
 
 
-def is_of_program(place: WrongGradient, pair: Pair) -> bool:
+def is_backward_of_program(place: WrongGradient, pair: Pair) -> bool:
     """Whether the program wrote the backward at a place: a Function, a hook or an operator of its own. A backward of
     PyTorch has the lines of its forward."""
     return bool(place.function) or place.at not in {line_text(step.source) for step in pair.forward.steps}
@@ -283,7 +297,7 @@ def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
     return tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
 
 
-def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
+def _why_needs_all_ranks(pairs: Sequence[Pair]) -> str:
     """Return why nothing is said of these Pairs alone: they are a part of a step of all ranks; '' if they are not."""
     graphs = [graph for pair in pairs for graph in pair.graphs]
     if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
@@ -291,13 +305,13 @@ def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
     return OF_SHARDS if any(port.shard for graph in graphs for port in (*graph.inputs, *graph.outputs)) else ""
 
 
-def _checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
+def _check_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
     """Yield the Derivative of each Pair with a backward."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
         return
-    if why := _why_of_all_ranks(pairs):
+    if why := _why_needs_all_ranks(pairs):
         for pair in pairs:
             yield Derivative(CANNOT_TELL, name_of(capture, pair), why)
         return
@@ -338,7 +352,7 @@ def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> 
         raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
     if len(capture.pairs) == 1:
         return [draw.values]
-    run = CaptureRun(widened_capture(capture), {name: wide(value) for name, value in draw.values.items()}, None)
+    run = CaptureRun(widened_capture(capture), {name: to_float64(value) for name, value in draw.values.items()}, None)
     torch.manual_seed(capture.seed)
     try:
         run.forward()
@@ -350,7 +364,7 @@ def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> 
 def check_pair(
     pair: Pair,
     values: Mapping[str, Any],
-    chance: int,
+    program_seed: int,
     opaque: Sequence[OpaqueEdge] = (),
     meant: tuple[str, ...] = (),
     name: str = "",
@@ -359,22 +373,22 @@ def check_pair(
     values. Up to DRAWS settings are drawn, until one has a gap that is rounding."""
     name = name or pair.name
     gaps: list[tuple[float, Setting]] = []
-    used_second, used_differences = set[str](), set[str]()
+    by_second_derivative, by_differences = set[str](), set[str]()
     limit = LIMIT
     try:
-        for seed in range(DRAWS):
-            setting = make_setting(pair, values, seed, chance)
-            left, left_size, run = forward_product(setting)
+        for seed in range(MAX_DRAWS):
+            setting = make_setting(pair, values, seed, program_seed)
+            left, size, run = forward_product(setting)
             if not math.isfinite(left):  # forward-mode AD returns NaN
                 return _by_whole_differences(name, setting)
-            used_second |= run.by_second_derivative
-            used_differences |= run.by_differences
-            limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
+            by_second_derivative |= run.by_second_derivative
+            by_differences |= run.by_differences
+            limit = LIMIT_BY_DIFFERENCES if by_differences else LIMIT
             right = backward_product(setting)
             # Products of zeros agree, and say nothing.
-            if left_size == right[1] == 0 and _results_change(setting):
+            if size == right[1] == 0 and _results_change(setting):
                 raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
-            gap = gap_of((left, left_size), right)
+            gap = gap_of((left, size), right)
             if gap >= limit:
                 # A gradient that is 0 but for rounding had the weight of a large one: now its accuracy decides its
                 # weight.
@@ -383,7 +397,7 @@ def check_pair(
             if gap < limit:
                 break  # the draws that are left are for a gap that may be rounding
     except NotFinite as error:
-        return not_finite(name, error, opaque)
+        return _verdict_on_not_finite(name, error, opaque)
     except (CannotTell, BackprintError, RuntimeError) as error:
         return Derivative(CANNOT_TELL, name, str(error))
     # A draw may be ill-conditioned, so the least gap counts.
@@ -391,46 +405,48 @@ def check_pair(
     largest = max(gaps, key=lambda pair: pair[0])
     if largest[0] > NO_ROUNDING:  # no draw is so ill-conditioned: the backward is right for some tangents only
         gap, setting = largest
-    known = Derivative(
+    verdict = Derivative(
         DERIVATIVE,
         name,
         gap=gap,
         draws=len(gaps),
-        by_second_derivative=tuple(sorted(used_second)),
-        by_differences=tuple(sorted(used_differences)),
+        by_second_derivative=tuple(sorted(by_second_derivative)),
+        by_differences=tuple(sorted(by_differences)),
         left_out=tuple(setting.left_out.items()),
     )
     if gap >= limit:
-        return with_padding(explained(known, pair, values, setting, chance, opaque, meant), setting)
+        return with_padding(explain_gap(verdict, pair, values, setting, program_seed, opaque, meant), setting)
     # Right for one size of tangents: it may clip others, or flip a sign.
-    other = _with_other_tangents(setting)
-    if other is not None:
-        known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
-        return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
-    return with_padding(replace(known, detail=how(known, setting)), setting)
+    setting_scaled = _with_other_tangents(setting)
+    if setting_scaled is not None:
+        verdict = replace(verdict, gap=gap_of(forward_product(setting_scaled)[:2], backward_product(setting_scaled)))
+        return explain_gap(
+            verdict, pair, values, setting_scaled, program_seed, opaque, meant, "it is not linear in its tangents"
+        )
+    return with_padding(replace(verdict, detail=method_text(verdict, setting)), setting)
 
 
-def with_padding(known: Derivative, setting: Setting) -> Derivative:
+def with_padding(verdict: Derivative, setting: Setting) -> Derivative:
     """Return the verdict, with the embeddings named if the results depend on a row of padding: it has no gradient."""
     padded = [step for step in setting.forward.steps if _has_padding(step)]
-    if not known.good or not padded:
-        return known
+    if not verdict.good or not padded:
+        return verdict
     # Autograd gives a row of padding no gradient. So the backward is right if it has the product without these rows;
     # they matter if the product with them is another one.
-    without = backward_product(setting) if known.word == DERIVATIVE else forward_product(setting)[:2]
-    with_rows = product_with(changes_along(setting, padding=False)[0], setting.tangents)
-    if not gap_of(with_rows, without) > LIMIT_BY_DIFFERENCES:
-        return known
+    product_without_padding = backward_product(setting) if verdict.word == DERIVATIVE else forward_product(setting)[:2]
+    product_with_padding = product_with(changes_along(setting, padding=False)[0], setting.tangents)
+    if not gap_of(product_with_padding, product_without_padding) > LIMIT_BY_DIFFERENCES:
+        return verdict
     places = []
     for source in dict.fromkeys(step.source for step in padded):
         at = line_text(source)
         places.append(WrongGradient((EMBEDDING,), at, "" if source is None else source.code, (at,), (), "embedding"))
-    names = sorted({*known.meant, "embedding"})
+    names = sorted({*verdict.meant, "embedding"})
     return replace(
-        known,
+        verdict,
         word=f"{DERIVATIVE} but for {', '.join(names)}",
-        detail="; ".join(filter(None, [CONVENTIONS["embedding"], known.detail])),
-        wrong=(*known.wrong, *places),
+        detail="; ".join(filter(None, [CONVENTIONS["embedding"], verdict.detail])),
+        wrong=(*verdict.wrong, *places),
         meant=tuple(names),
         rest_is_right=True,
     )
@@ -470,19 +486,19 @@ def _with_other_tangents(setting: Setting) -> Setting | None:
     that clips; None if they are, for all factors that are tried."""
     extremes = EXTREMES_OF_HALF if setting.is_half else EXTREMES
     # A custom operator might compute with fewer bits, and be right all the same.
-    is_plain = all(s.is_guard or s.target.startswith(("aten.", "operator.")) for s in setting.backward.steps)
+    is_plain = all(step.is_guard or step.target.startswith(("aten.", "operator.")) for step in setting.backward.steps)
     for scale in (SCALE, -1.0, *(extremes if is_plain else ())):
         try:
             scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
         except GuardError:
             continue  # the backward takes another branch for these tangents, and the program itself is run with others
         for name, gradient in setting.gradients.items():
-            expected, given = gradient * scale, scaled.gradients[name]
+            expected, actual = gradient * scale, scaled.gradients[name]
             # Multiplied by a power of two, most gradients are equal to the bit, and need no closer look.
-            if gradient.numel() and not torch.equal(given, expected):
-                size = max(float(expected.abs().max()), float(given.abs().max()))
+            if gradient.numel() and not torch.equal(actual, expected):
+                size = max(float(expected.abs().max()), float(actual.abs().max()))
                 rounding = LEFT_OVER * float(gradient.abs().max())
-                if float((given - expected).abs().max()) > 1e-9 * size + rounding:
+                if float((actual - expected).abs().max()) > 1e-9 * size + rounding:
                     return scaled
     return None
 
@@ -511,18 +527,20 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
         return Derivative(CANNOT_TELL, name, "the forward returns NaN or Inf, and so does its derivative")
     left = product_by_differences(setting)
     gap = gap_of(left, backward_product(setting))
-    known = Derivative(DERIVATIVE, name, gap=gap, draws=1, by_differences=(WHOLE_FORWARD,))
+    verdict = Derivative(DERIVATIVE, name, gap=gap, draws=1, by_differences=(WHOLE_FORWARD,))
     if gap < LIMIT_OF_WHOLE:
-        return replace(known, detail=how(known, setting))
+        return replace(verdict, detail=method_text(verdict, setting))
     ports = []
     for port in setting.gradients:
         # Along one input at a time, to find those whose gradients are wrong.
-        alone = replace(setting, direction={port: setting.direction[port]})
-        gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
-        if gap_alone >= LIMIT_OF_WHOLE:
+        setting_of_port = replace(setting, direction={port: setting.direction[port]})
+        gap_of_port = gap_of(
+            product_by_differences(setting_of_port), backward_product(setting_of_port, {port: setting.gradients[port]})
+        )
+        if gap_of_port >= LIMIT_OF_WHOLE:
             ports.append(port)
     detail = f"gap {gap:.1e}; wrong: the gradient of {', '.join(ports)}; by differences of the whole forward"
-    return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
+    return replace(verdict, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
 
 
 def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
@@ -531,8 +549,12 @@ def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[W
     values = run_backward(setting)
     for has_any in (torch.isnan, torch.isinf):
         for step in setting.backward.steps:
-            taken = [values.get(name) for name in names_in(step)]
-            if not step.is_guard and _has_some(values.get(step.name), has_any) and not _has_some(taken, has_any):
+            arguments = [values.get(name) for name in values_taken_by(step)]
+            if (
+                not step.is_guard
+                and _has_element(values.get(step.name), has_any)
+                and not _has_element(arguments, has_any)
+            ):
                 line = line_text(step.source)
                 edge = _edge_of_line(step.source, opaque)
                 code = "" if step.source is None else step.source.code
@@ -543,7 +565,7 @@ def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[W
     return ()
 
 
-def _has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
+def _has_element(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
     """Whether a tensor in a value has an element that `has_any` finds, which is `torch.isnan` or `torch.isinf`."""
     leaves = [leaf for leaf in plain_leaves(value) if isinstance(leaf, Tensor)]
     return any(bool(has_any(leaf).any()) for leaf in leaves if is_inexact(leaf))
@@ -557,17 +579,17 @@ def _edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> Opaque
     for edge in opaque:
         if line_text(source) in edge.lines:
             return edge
-    begun = [
+    backwards_before = [
         edge
         for edge in opaque
         if edge.function and edge.source and edge.source.file == source.file and edge.source.line <= source.line
     ]
-    if source.function != "backward" or not begun:
+    if source.function != "backward" or not backwards_before:
         return None
-    return max(begun, key=lambda edge: edge.source.line if edge.source else 0)
+    return max(backwards_before, key=lambda edge: edge.source.line if edge.source else 0)
 
 
-def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
+def _verdict_on_not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
     """Return the verdict on a backward that returns NaN or Inf: it is wrong where the forward has a derivative."""
     setting = error.setting
     ports = _not_finite_ports(setting)
@@ -581,30 +603,32 @@ def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Der
 def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
     """Return where a backward that makes NaN or Inf is wrong, as far as its values tell."""
     try:
-        cut = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
+        cut_values = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut_values)
     except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
         return ()
-    return tuple(grouped([described(place, setting, opaque, by_formula=False) for place in located.places]))
+    return tuple(
+        merge_repeated_places([describe_place(place, setting, opaque, by_formula=False) for place in located.places])
+    )
 
 
-def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
+def _with_refuted(verdict: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
     """Return the verdict, the Setting and the limit of its gap, where the tangents of the operators in `refuted` come
     from differences, because differences have shown that PyTorch's formulas for their tangents are wrong."""
     setting = replace(setting, refuted=refuted)
     left, size, run = forward_product(setting)
-    known = replace(
-        known,
+    verdict = replace(
+        verdict,
         gap=gap_of((left, size), backward_product(setting)),
         by_second_derivative=tuple(sorted(run.by_second_derivative)),
         by_differences=tuple(sorted(run.by_differences)),
     )
-    return known, setting, LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+    return verdict, setting, LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
 
 
-def how(known: Derivative, setting: Setting) -> str:
+def method_text(verdict: Derivative, setting: Setting) -> str:
     """Return in one line how the check with this verdict was made."""
-    words = [f"gap {known.gap:.0e}"]
+    words = [f"gap {verdict.gap:.0e}"]
     if setting.nudge == 0:
         words.append("on the captured inputs, because the program does not run on inputs near them")
     if setting.absolute:
@@ -613,19 +637,19 @@ def how(known: Derivative, setting: Setting) -> str:
         words.append(
             f"PyTorch's forward-mode formula of {', '.join(sorted(setting.refuted))} is wrong and was not used"
         )
-    if known.by_differences:
-        words.append(f"{', '.join(known.by_differences)} by differences")
-    if known.left_out:
-        words.append("left out: " + "; ".join(f"{port}: {why}" for port, why in known.left_out))
+    if verdict.by_differences:
+        words.append(f"{', '.join(verdict.by_differences)} by differences")
+    if verdict.left_out:
+        words.append("left out: " + "; ".join(f"{port}: {why}" for port, why in verdict.left_out))
     return "; ".join(words)
 
 
-def explained(
-    known: Derivative,
+def explain_gap(
+    verdict: Derivative,
     pair: Pair,
     values: Mapping[str, Any],
     setting: Setting,
-    chance: int,
+    program_seed: int,
     opaque: Sequence[OpaqueEdge],
     meant: tuple[str, ...],
     reason: str = "",
@@ -636,55 +660,58 @@ def explained(
     `setting` is the draw with the gap, near `values`. `reason` says for which tangents or inputs it is wrong, if not
     for all. With `at_kinks`, rounding moves inputs off kinks, so it does not explain a gap.
     """
-    gap = known.gap or 0.0
+    gap = verdict.gap or 0.0
     # Does rounding explain the gap: of inputs that have gradients, or of inputs that have none?
-    if not at_kinks and gap <= ROUNDING * rounding(setting):
+    if not at_kinks and gap <= ROUNDING * rounding_of_product(setting):
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
-        return replace(known, word=CANNOT_TELL, detail=why)
-    if (fixed := _fixed_to_rounding(pair, values, chance, gap)) and not at_kinks:
-        why = f"gap {gap:.0e}, and as much by rounding of {fixed}, of which the backward may use what holds to rounding"
-        return replace(known, word=CANNOT_TELL, detail=why)
+        return replace(verdict, word=CANNOT_TELL, detail=why)
+    if (inputs_rounded := _inputs_whose_rounding_explains(pair, values, program_seed, gap)) and not at_kinks:
+        why = (
+            f"gap {gap:.0e}, and as much by rounding of {inputs_rounded}, of which the backward may use what holds to "
+            "rounding"
+        )
+        return replace(verdict, word=CANNOT_TELL, detail=why)
     try:
-        cut = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
+        cut_values = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut_values)
     except (BackprintError, RuntimeError) as error:
-        return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
+        return replace(verdict, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
     # Where is it wrong? If the backward is what autograd of the forward returns, a formula of PyTorch is wrong.
     by_formula = not located.wrong
     if by_formula:
         located = locate_formulas(setting)
         if located.refuted:
-            known, setting, limit = _with_refuted(known, setting, located.refuted)
-            if (known.gap or 0.0) < limit and _with_other_tangents(setting) is None:
-                return replace(known, detail=how(known, setting))
+            verdict, setting, limit = _with_refuted(verdict, setting, located.refuted)
+            if (verdict.gap or 0.0) < limit and _with_other_tangents(setting) is None:
+                return replace(verdict, detail=method_text(verdict, setting))
         if not located.places:
-            differing = {} if known.by_differences else differing_from_autograd(setting, LIMIT)
-            if differing:
-                port, apart = next(iter(differing.items()))
+            wrong_ports = {} if verdict.by_differences else differing_from_autograd(setting, LIMIT)
+            if wrong_ports:
+                port, difference = next(iter(wrong_ports.items()))
                 detail = (
-                    f"gap {gap:.1e}; the gradient of {port} differs by {apart:.0e} from that of autograd, which has "
-                    "the tangents' product; too little to find where"
+                    f"gap {gap:.1e}; the gradient of {port} differs by {difference:.0e} from that of autograd, which "
+                    "has the tangents' product; too little to find where"
                 )
-                return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=detail)
-            return replace(known, word=CANNOT_TELL, detail=_no_operator(gap, located))
+                return replace(verdict, word=NOT_THE_DERIVATIVE, ports=tuple(wrong_ports), detail=detail)
+            return replace(verdict, word=CANNOT_TELL, detail=_why_no_operator(gap, located))
     # Is everything else right, and is each wrong place meant to differ?
-    wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
-    sure = located.complete and _is_right_elsewhere(setting, located)
-    ones = _gap_for_ones(pair, values, chance)
+    wrong = merge_repeated_places([describe_place(place, setting, opaque, by_formula) for place in located.places])
+    is_rest_right = located.complete and _is_rest_right(setting, located)
+    gap_for_ones = _gap_for_ones(pair, values, program_seed)
     if not by_formula or reason:
         wrong = _with_only_function(wrong, located.wrong, opaque)
-    unmeant = [place for place in wrong if place.function not in meant and place.function not in CONVENTIONS]
-    if wrong and not unmeant and sure:
+    not_meant = [place for place in wrong if place.function not in meant and place.function not in CONVENTIONS]
+    if wrong and not not_meant and is_rest_right:
         names = sorted({place.function for place in wrong})
         return replace(
-            known,
+            verdict,
             word=f"{DERIVATIVE} but for {', '.join(names)}",
             detail="; ".join([*dict.fromkeys(CONVENTIONS[n] for n in names if n in CONVENTIONS), REST_IS_RIGHT]),
             wrong=tuple(wrong),
             meant=tuple(names),
             ports=located.wrong,
             rest_is_right=True,
-            ones=ones,
+            ones=gap_for_ones,
         )
     # It is wrong: say where, and what does not show it.
     words = [*filter(None, [reason]), f"gap {gap:.1e}"]
@@ -692,18 +719,18 @@ def explained(
         words.append(
             f"wrong: the gradient of {', '.join(located.wrong[:4])}" + (" …" if len(located.wrong) > 4 else "")
         )
-    if ones is not None and ones < LIMIT:
+    if gap_for_ones is not None and gap_for_ones < LIMIT:
         words.append("tangents of ones do not show it")
-    if sure:
+    if is_rest_right:
         words.append(REST_IS_RIGHT)
     return replace(
-        known,
+        verdict,
         word=NOT_THE_DERIVATIVE,
         detail="; ".join(words),
         wrong=tuple(wrong),
         ports=located.wrong,
-        rest_is_right=sure,
-        ones=ones,
+        rest_is_right=is_rest_right,
+        ones=gap_for_ones,
     )
 
 
@@ -724,7 +751,7 @@ def _with_only_function(
     return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
 
 
-def _no_operator(gap: float, located: Located) -> str:
+def _why_no_operator(gap: float, located: Located) -> str:
     """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
     forward mode have another product."""
     why = f"gap {gap:.0e}, which autograd of the forward has too"
@@ -734,47 +761,50 @@ def _no_operator(gap: float, located: Located) -> str:
     return f"{why}, and each operator alone has the gradient that its tangents have"
 
 
-def rounding(setting: Setting) -> float:
+def rounding_of_product(setting: Setting) -> float:
     """Return how far ⟨g, J·v⟩ moves, relative to its terms, if the inputs are rounded otherwise."""
     source = own_source(1)
-    moved = {
-        name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
+    rounded_inputs = {
+        name: move_by_rounding(value, source) if name in setting.gradients else value
+        for name, value in setting.inputs.items()
     }
     before = forward_product(setting)
-    after = forward_product(replace(setting, inputs=moved))
+    after = forward_product(replace(setting, inputs=rounded_inputs))
     size = max(before[1], backward_product(setting)[1], 1e-300)  # no division by 0
     return abs(before[0] - after[0]) / size
 
 
-def _fixed_to_rounding(pair: Pair, values: Mapping[str, Any], chance: int, gap: float) -> str:
+def _inputs_whose_rounding_explains(pair: Pair, values: Mapping[str, Any], program_seed: int, gap: float) -> str:
     """Return the inputs without gradients whose rounding in their own dtype makes a gap of the same size; '' for none.
 
     The backward of a product with an orthogonal matrix may take its transpose for its inverse, and probabilities may
     be taken to sum up to 1: that holds to rounding in the dtype that they are captured in.
     """
     wanted = set() if pair.backward is None else {port.name for port in pair.backward.outputs}
-    fixed = {
+    inputs_without_gradient = {
         port.name: value
         for port in pair.forward.inputs
         if port.name not in wanted and isinstance(value := values.get(port.name), Tensor) and is_inexact(value)
         if value.layout is torch.strided and value.dtype not in (torch.float64, torch.complex128)
     }
-    if not fixed or gap > OF_FIXED * max(torch.finfo(value.dtype).eps for value in fixed.values()):
+    if not inputs_without_gradient or gap > OF_FIXED * max(
+        torch.finfo(value.dtype).eps for value in inputs_without_gradient.values()
+    ):
         return ""
     source = own_source(1)
     gaps = []
     for _ in range(FIXED_DRAWS):
-        moved = {}
-        for name, value in fixed.items():
+        rounded_inputs = {}
+        for name, value in inputs_without_gradient.items():
             # By up to two units in the last place of its dtype.
-            moves = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
-            moved[name] = (wide(value) * (1 + 2 * torch.finfo(value.dtype).eps * moves)).to(value)
+            noise = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
+            rounded_inputs[name] = (to_float64(value) * (1 + 2 * torch.finfo(value.dtype).eps * noise)).to(value)
         try:
-            setting = make_setting(pair, {**values, **moved}, 0, chance)
+            setting = make_setting(pair, {**values, **rounded_inputs}, 0, program_seed)
             gaps.append(gap_of(forward_product(setting)[:2], backward_product(setting)))
         except (NotFinite, CannotTell, BackprintError, RuntimeError):
             return ""
-    return ", ".join(fixed) if gap <= OF_ROUNDED * max(abs(other - gap) for other in gaps) else ""
+    return ", ".join(inputs_without_gradient) if gap <= OF_ROUNDED * max(abs(other - gap) for other in gaps) else ""
 
 
 OF_FIXED = 100.0
@@ -784,10 +814,10 @@ FIXED_DRAWS, OF_ROUNDED = 3, 4.0
 """How often these inputs are rounded otherwise, and how many times the gap's movement the gap may be."""
 
 
-def _gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | None:
+def _gap_for_ones(pair: Pair, values: Mapping[str, Any], program_seed: int) -> float | None:
     """Return the gap for tangents of ones, with which most tests of backwards begin."""
     try:
-        setting = make_setting(pair, values, 0, chance, ones=True)
+        setting = make_setting(pair, values, 0, program_seed, ones=True)
         left, size, _ = forward_product(setting)
     except NotFinite:  # NaN shows
         return math.inf
@@ -796,39 +826,39 @@ def _gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float |
     return gap_of((left, size), backward_product(setting))
 
 
-def _is_right_elsewhere(setting: Setting, located: Located) -> bool:
+def _is_rest_right(setting: Setting, located: Located) -> bool:
     """Whether the two products agree if what the backward returned at the wrong places is taken for given.
 
     The steps of a place pass no tangent on. What they would have passed is the inner product of what the backward
     returned there with the tangents of what they take.
     """
-    returned: dict[str, list[Tensor]] = {}
+    returned_by_name: dict[str, list[Tensor]] = {}
     for place in located.places:
         for name, gradient in zip(place.inputs, place.returned, strict=True):
             if gradient is not None:
-                returned.setdefault(name, []).append(gradient)
-    passed = [0.0, 0.0]  # what the places would have passed on, and the sum of the sizes of its terms
+                returned_by_name.setdefault(name, []).append(gradient)
+    passed_on = [0.0, 0.0]  # what the places would have passed on, and the sum of the sizes of its terms
 
     def watch(name: str, value: Any, tangent: Any) -> None:
         """Add what the places pass on for the value of this name, which they take."""
-        for gradient in returned.get(name, ()):
-            _add_product(passed, gradient, tangent)
+        for gradient in returned_by_name.get(name, ()):
+            _add_product(passed_on, gradient, tangent)
 
     constant = {step.name for place in located.places for step in place.steps}
     left, size, run = forward_product(setting, constant, watch)
     for port in setting.forward.inputs:
-        for gradient in returned.get(port.local, ()):
-            _add_product(passed, gradient, setting.direction.get(port.name))
+        for gradient in returned_by_name.get(port.local, ()):
+            _add_product(passed_on, gradient, setting.direction.get(port.name))
     limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
     right = backward_product(setting)
-    gap = gap_of((left + passed[0], size + passed[1]), right)
-    return gap < max(100 * limit, ROUNDING * rounding(setting))
+    gap = gap_of((left + passed_on[0], size + passed_on[1]), right)
+    return gap < max(100 * limit, ROUNDING * rounding_of_product(setting))
 
 
 def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
     """Add an inner product to `total[0]`, and the sizes of its terms to `total[1]`; without a tangent, nothing."""
     if isinstance(tangent, Tensor):
-        part, size = inner(gradient, tangent)
+        part, size = inner_product(gradient, tangent)
         total[0] += part
         total[1] += size
 
@@ -836,7 +866,9 @@ def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
 # ---- Wrong places in words
 
 
-def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool) -> WrongGradient:
+def describe_place(
+    place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool
+) -> WrongGradient:
     """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
@@ -867,14 +899,14 @@ def _lines_of(place: WrongPlace) -> tuple[str, ...]:
     """Return the lines of the backward that computed the gradients of a place: those in the `backward` of a Function,
     if there are any."""
     sources = [step.source for step in place.backward_steps if step.source is not None]
-    own = [source for source in sources if source.function == "backward"]
-    return tuple(dict.fromkeys(map(line_text, own or sources)))
+    in_backward = [source for source in sources if source.function == "backward"]
+    return tuple(dict.fromkeys(map(line_text, in_backward or sources)))
 
 
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
     """Return what a place is to be blamed on: the name of the custom autograd.Function that it is in, `hook`, `detach`
     or `no_grad` where that is why a gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
-    missing = [
+    names_without_gradient = [
         name
         for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
         if error > NEAR and gradient is None
@@ -883,15 +915,15 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
         return "detach"
     cuts = _cuts_before(setting, opaque)
     # What is cut off lies before a place, or at it.
-    kinds = [cuts[name] or cuts[place.steps[-1].name] for name in missing]
+    kinds = [cuts[name] or cuts[place.steps[-1].name] for name in names_without_gradient]
     if kinds and all(kind == {"detach"} for kind in kinds):
         return "detach"
     is_hook = any(edge.is_hook for edge in opaque) and _has_step_of_hook(place, setting)
     for step in (*place.backward_steps, *place.steps):
         if (edge := _edge_of_line(step.source, opaque)) is not None:
             # With a hook, the Function is blamed only for a place that has nothing else.
-            is_whole = all(step.source is None or line_text(step.source) in edge.lines for step in place.steps)
-            return edge.function if is_whole or not is_hook else "hook"
+            is_only_function = all(step.source is None or line_text(step.source) in edge.lines for step in place.steps)
+            return edge.function if is_only_function or not is_hook else "hook"
     if is_hook:
         return "hook"
     if len(place.steps) == 1 and place.steps[0].target in CORRECTED:
@@ -902,40 +934,42 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
 def _has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
     """Whether a step of the backward at a place has a line that no step of the forward has: the line of a hook, or of
     the backward of a custom autograd.Function. A step of autograd's own has the line of the forward's call."""
-    called = {(s.source.file, s.source.line, s.source.function) for s in setting.forward.steps if s.source is not None}
+    forward_lines = {
+        (s.source.file, s.source.line, s.source.function) for s in setting.forward.steps if s.source is not None
+    }
     sources = [step.source for step in place.backward_steps if step.source is not None]
-    return any((source.file, source.line, source.function) not in called for source in sources)
+    return any((source.file, source.line, source.function) not in forward_lines for source in sources)
 
 
 def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
     """Return for each value of the forward what cuts all ways from it to inputs with gradients: `detach`, `no_grad`, or
     both. Nothing does if there is another way, or none. The forward of a custom autograd.Function cuts none."""
-    inside = {line for edge in opaque if edge.kind == "function" for line in edge.lines}
+    lines_of_functions = {line for edge in opaque if edge.kind == "function" for line in edge.lines}
     without_grad = {
         (edge.source.file, edge.source.line)
         for edge in opaque
-        if edge.kind == "no_grad" and edge.source and line_text(edge.source) not in inside
+        if edge.kind == "no_grad" and edge.source and line_text(edge.source) not in lines_of_functions
     }
     nothing = frozenset[str]()
     cuts = {port.local: nothing for port in setting.forward.inputs}
     connected = {port.local for port in setting.forward.inputs if port.name in setting.gradients}
     for step in setting.forward.steps:
-        names = names_in(step)
-        before = nothing.union(*(cuts[name] for name in names))
+        names = values_taken_by(step)
+        cuts_of_arguments = nothing.union(*(cuts[name] for name in names))
         is_connected = bool(connected.intersection(names))
         place = None if step.source is None else (step.source.file, step.source.line)
         cut = "detach" if step.target == DETACH else "no_grad" if place in without_grad else ""
-        if cut and (before or is_connected):
-            cuts[step.name] = before | {cut}
+        if cut and (cuts_of_arguments or is_connected):
+            cuts[step.name] = cuts_of_arguments | {cut}
         elif is_connected:
             cuts[step.name] = nothing
             connected.add(step.name)
         else:
-            cuts[step.name] = before
+            cuts[step.name] = cuts_of_arguments
     return cuts
 
 
-def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
+def merge_repeated_places(places: Sequence[WrongGradient]) -> list[WrongGradient]:
     """Return the places, with places of the same operators and lines as one, as a loop or a repeated layer has them."""
     groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
     for place in places:

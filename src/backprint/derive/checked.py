@@ -74,16 +74,16 @@ class CheckReport:
     def good(self) -> bool:
         """Whether nothing is wrong, a gradient was compared with the right one, and, if there is a reference, an output
         was compared with its output in each dtype."""
-        tried_in: dict[str, bool] = {}
+        is_forward_tried_by_dtype: dict[str, bool] = {}
         for row in self.rows:
             # A dtype in which the outputs could not be compared must not pass because another dtype could.
             if row.check == FORWARD:
-                tried_in[row.dtype] = tried_in.get(row.dtype, False) or row.tried
-        compared = any(row.tried and row.is_gradient for row in self.rows) and all(tried_in.values())
+                is_forward_tried_by_dtype[row.dtype] = is_forward_tried_by_dtype.get(row.dtype, False) or row.tried
+        compared = any(row.tried and row.is_gradient for row in self.rows) and all(is_forward_tried_by_dtype.values())
         return compared and not self.wrong
 
     def __str__(self) -> str:
-        return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *_explanation(self)])
+        return "\n".join([summary(self), "", *table_lines(shown_rows(self.rows)), *_explanation(self)])
 
     def __repr__(self) -> str:
         return f"CheckReport({in_a_line(summary(self))})"
@@ -110,12 +110,12 @@ class CheckReport:
 def summary(report: CheckReport) -> str:
     """Return the outcome of a check in one line: `silu: wrong (34 comparisons, 2 wrong)`."""
     tried = sum(row.tried for row in report.rows)
-    left = len(report.rows) - tried
+    not_tried = len(report.rows) - tried
     parts = [f"{tried} comparisons"]
     if report.wrong:
         parts.append(f"{len(report.wrong)} wrong")
-    if left:
-        parts.append(f"{left} not tried")
+    if not_tried:
+        parts.append(f"{not_tried} not tried")
     word = "good" if report.good else "wrong" if report.wrong else "not compared"
     return f"{report.name}: {word} ({', '.join(parts)})"
 
@@ -124,21 +124,21 @@ def shown_rows(rows: Sequence[CheckRow]) -> Iterator[CheckRow]:
     """Yield the rows of the table: neighbours of one check that are `ok`, or not tried for one reason, are one row."""
     group: list[CheckRow] = []
     for row in rows:
-        if group and kind_of(row) != kind_of(group[0]):
-            yield joined(group)
+        if group and group_key(row) != group_key(group[0]):
+            yield merge_rows(group)
             group = []
         group.append(row)
     if group:
-        yield joined(group)
+        yield merge_rows(group)
 
 
-def kind_of(row: CheckRow) -> tuple[str, str, str]:
+def group_key(row: CheckRow) -> tuple[str, str, str]:
     """Return the key of a row: neighbours with one key are shown as one row. The key of a wrong row has its name in
     it."""
     return row.check, row.dtype, f"{row.verdict} {row.name}" if row.verdict == WRONG else row.verdict
 
 
-def joined(group: Sequence[CheckRow]) -> CheckRow:
+def merge_rows(group: Sequence[CheckRow]) -> CheckRow:
     """Return rows as one, with the numbers of the row whose error is the largest part of what is allowed, and the names
     and details of all."""
     worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
@@ -149,11 +149,11 @@ def joined(group: Sequence[CheckRow]) -> CheckRow:
 
 HEADS = ("check", "dtype", "of", "error", "allowed", "verdict")
 
-LONGEST = 40
+MAX_NAME_LENGTH = 40
 """The most letters of the names of the outputs or gradients of one row."""
 
 
-def table(rows: Iterator[CheckRow]) -> Iterator[str]:
+def table_lines(rows: Iterator[CheckRow]) -> Iterator[str]:
     """Yield the lines of the table, aligned; the last column, the verdict, is as long as it is."""
     cells = [HEADS, *map(_cells_of, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS) - 1)]
@@ -167,12 +167,12 @@ def table(rows: Iterator[CheckRow]) -> Iterator[str]:
 
 def _cells_of(row: CheckRow) -> tuple[str, ...]:
     """Return the cells of a row of the table, in the order of HEADS."""
-    names = row.name if len(row.name) <= LONGEST else row.name[: LONGEST - 2] + " …"
+    names = row.name if len(row.name) <= MAX_NAME_LENGTH else row.name[: MAX_NAME_LENGTH - 2] + " …"
     verdict = row.verdict if row.tried else NOT_TRIED
-    return row.check, row.dtype, names, number(row.error), number(row.allowed), verdict
+    return row.check, row.dtype, names, error_number_text(row.error), error_number_text(row.allowed), verdict
 
 
-def number(value: float | None) -> str:
+def error_number_text(value: float | None) -> str:
     """Return an error as text: two digits say enough."""
     return "" if value is None else "0" if value == 0 else f"{value:.1e}"
 
@@ -182,8 +182,11 @@ def _explanation(report: CheckReport) -> Iterator[str]:
     fault."""
     for title, texts in (
         # [2:] drops the colon and the blank of `not tried: the reason`.
-        ("Not tried:", by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])),
-        ("Said of what is ok:", by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")),
+        (
+            "Not tried:",
+            checks_by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:]),
+        ),
+        ("Said of what is ok:", checks_by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")),
     ):
         if texts:
             yield from ("", title)
@@ -198,7 +201,7 @@ def _explanation(report: CheckReport) -> Iterator[str]:
             yield from ("", "No gradient was compared with what it must be: nothing is known of the backward.")
 
 
-def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
+def checks_by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
     """Return the checks of the rows that have a text, by their texts."""
     texts: dict[str, list[str]] = {}
     for row in rows:
@@ -214,7 +217,7 @@ def _first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
     if first.error is None or first.allowed is None or first.check == DERIVATIVE:
         yield about
     else:
-        yield f"{about} by {number(first.error)}, where {number(first.allowed)} is allowed"
+        yield f"{about} by {error_number_text(first.error)}, where {error_number_text(first.allowed)} is allowed"
     if first.detail:
         yield from _indented(first.detail)
     yield from _by_tangents(report.rows, first)
@@ -237,8 +240,12 @@ def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
     """Yield the kinds of tangents with which the first wrong gradient is wrong too, and the kinds with which it is
     right."""
     kind = first.check.partition(", ")[0] + ", "  # as `gradient, `, before the kind of tangents
-    same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
-    right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))
+    rows_of_gradient = [
+        row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)
+    ]
+    right, wrong = (
+        [row.check.removeprefix(kind) for row in rows_of_gradient if row.verdict == verdict] for verdict in (OK, WRONG)
+    )
     if not wrong or kind.startswith(OUTPUTS):
         return
     if right:

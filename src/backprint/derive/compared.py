@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Call, Forward, Program, draws_random_numbers, in_words, run_forward
+from backprint.derive.called import Call, Forward, Program, draws_random_numbers, error_text, run_forward
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.hostile import tolerance
 from backprint.derive.reproduced import Fault
-from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, wide
+from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, to_float64
 from backprint.judge.closeness import (
     LEAST,
     NO_ELEMENTS,
@@ -56,13 +56,13 @@ class Subject:
     times: float
 
     @property
-    def output(self) -> str:
+    def output_check(self) -> str:
         """The first word of checks of outputs. Without a reference, outputs are compared with the outputs for other
         memory."""
         return "forward" if self.has_reference else "same output"
 
     @property
-    def gradient(self) -> str:
+    def gradient_check(self) -> str:
         """The first word of checks of gradients."""
         return "gradient" if self.has_reference else "same gradient"
 
@@ -83,7 +83,7 @@ class Subject:
         return LEAST.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
 
 
-def comparable(results: Sequence[Result]) -> bool:
+def are_gradients_comparable(results: Sequence[Result]) -> bool:
     """Whether gradients can be compared, by the rows of the outputs: not where others are returned, or outputs of other
     shapes, or where the function and the reference draw different random numbers."""
     # A row with an error is of outputs of one shape: however wrong their numbers are, they take the same tangents.
@@ -91,12 +91,12 @@ def comparable(results: Sequence[Result]) -> bool:
     return not any(output.verdict == WRONG or NUMBERS in output.verdict for output in outputs)
 
 
-def not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
+def result_not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
     """Return the result of a comparison that was not made, with the reason."""
     return CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"), None
 
 
-def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
+def row_without_error(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
     """Return the row of a comparison that has no error, such as one of shapes."""
     return CheckRow(check, subject.text, name, None, None, verdict, detail)
 
@@ -134,11 +134,11 @@ def expected_of(subject: Subject, values: Mapping[str, Tensor], random: bool | N
         if random is None:
             random = draws_random_numbers(program, call, dense)
         return Expected(forward, forward, None, random)
-    widened = {name: wide(value) for name, value in values.items()}
+    widened = {name: to_float64(value) for name, value in values.items()}
     try:
         exact = run_forward(program, call, widened)
     except Exception as error:
-        raise NoReference(f"in float64 the reference raised {in_words(error)}: {OUTSIDE}") from error
+        raise NoReference(f"in float64 the reference raised {error_text(error)}: {OUTSIDE}") from error
     try:
         own = run_forward(program, call, values)
     except (RuntimeError, NotImplementedError, TypeError):
@@ -173,7 +173,7 @@ class Difference:
         return OK if self.error <= self.allowed else WRONG
 
 
-def differ(
+def measure_difference(
     subject: Subject, ours: Tensor | None, exact: Tensor, own: Tensor | None, moved: Tensor | None, largest: float
 ) -> Difference:
     """Return how far a result is from the reference's, and how far it may be. `ours` is None for a gradient of 0, and
@@ -208,33 +208,33 @@ def forward_rows(
     exact, own = expected.exact.outputs, None if expected.own is None else expected.own.outputs
     if list(forward.outputs) != list(exact):
         ours, theirs = (", ".join(names) or "none" for names in (forward.outputs, exact))
-        yield row(subject, check, "output", WRONG, f"it returns {ours}, and the reference {theirs}"), None
+        yield row_without_error(subject, check, "output", WRONG, f"it returns {ours}, and the reference {theirs}"), None
         return
     for name, output in forward.outputs.items():
         right = exact[name]
         if output.shape != right.shape:
             detail = f"its shape is {tuple(output.shape)}, and the reference's {tuple(right.shape)}"
-            yield row(subject, check, name, WRONG, detail), None
+            yield row_without_error(subject, check, name, WRONG, detail), None
             continue
         if own is not None and output.dtype != own[name].dtype:
             detail = (
                 f"its dtype is {str(output.dtype)[6:]}, and the reference's {str(own[name].dtype)[6:]}: if that is "
                 "meant, let the reference convert its result"
             )
-            yield row(subject, f"{check}, dtype", name, WRONG, detail), None
+            yield row_without_error(subject, f"{check}, dtype", name, WRONG, detail), None
         moved = None if expected.moved is None else expected.moved.outputs[name]
         if right.numel():
-            difference = differ(subject, output, right, item(own, name), moved, size_of(right))
+            difference = measure_difference(subject, output, right, gradient_if_known(own, name), moved, size_of(right))
         else:
             difference = Difference(0.0, 0.0)  # its shape and its dtype are all that there is
         fault = Fault(subject.ours, subject.call, values, {}, name, right.detach(), check, tuple(forward.outputs), {})
-        yield numbered(subject, check, name, difference, expected.random), fault
+        yield row_of_difference(subject, check, name, difference, expected.random), fault
 
 
 NUMBERS = "the function or the reference draws other random numbers here: pass them as an input"
 
 
-def numbered(
+def row_of_difference(
     subject: Subject, check: str, name: str, difference: Difference, random: bool, detail: str = ""
 ) -> CheckRow:
     """Return the row of a Difference. If functions draw random numbers (`random`), a difference may come from these, so
@@ -248,7 +248,7 @@ def numbered(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Right:
+class ReferenceGradients:
     """The reference's gradients `exact`, `own` and `moved` (see the top of this file) for some tangents, None where the
     reference does not run so."""
 
@@ -256,21 +256,23 @@ class Right:
     own: dict[str, Tensor | None] | None
     moved: dict[str, Tensor | None] | None
 
-    def times(self, size: float) -> Right:
+    def scaled_by(self, size: float) -> ReferenceGradients:
         """Return the gradients for tangents that are `size` times larger: gradients are linear in tangents."""
 
-        def larger(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
+        def scaled(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
             """Return gradients times `size`; None for None."""
             return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
 
-        return Right(larger(self.exact) or {}, larger(self.own), larger(self.moved))
+        return ReferenceGradients(scaled(self.exact) or {}, scaled(self.own), scaled(self.moved))
 
 
-def right_of(expected: Expected, tangents: Mapping[str, Tensor]) -> Right:
+def gradients_of_reference_runs(expected: Expected, tangents: Mapping[str, Tensor]) -> ReferenceGradients:
     """Return the reference's gradients for these tangents."""
-    exact = of_reference(expected.exact, tangents)
+    exact = reference_gradients(expected.exact, tangents)
     assert exact is not None
-    return Right(exact, of_reference(expected.own, tangents), of_reference(expected.moved, tangents))
+    return ReferenceGradients(
+        exact, reference_gradients(expected.own, tangents), reference_gradients(expected.moved, tangents)
+    )
 
 
 Run = Callable[[Mapping[str, Tensor]], tuple[Forward, dict[str, Tensor | None]]]
@@ -286,7 +288,7 @@ def gradient_rows(
     hostile: bool = True,
     *,
     run: Run | None = None,
-    right: Right | None = None,
+    right: ReferenceGradients | None = None,
 ) -> Iterator[Result]:
     """Yield a row for each gradient, for these tangents of the outputs. The reference gets copies of them in new
     memory.
@@ -297,7 +299,7 @@ def gradient_rows(
     """
     call = subject.call
     # Copies in new memory: the reference gets these, and they show whether the function has written into its tangents.
-    dense = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
+    tangents_copied = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
     try:
         if run is None:
             forward = run_forward(subject.ours, call, values)
@@ -305,42 +307,50 @@ def gradient_rows(
         else:
             forward, gradients = run(tangents)
     except Exception as error:
-        text = f"the function raised {in_words(error)}"
+        text = f"the function raised {error_text(error)}"
         if hostile and check != FIRST:
-            yield not_tried(subject, check, "all", f"{text}")
+            yield result_not_tried(subject, check, "all", f"{text}")
         else:
-            yield row(subject, check, "all", WRONG, text), None
+            yield row_without_error(subject, check, "all", WRONG, text), None
         return
     for name, tangent in tangents.items():
-        if not bool(((tangent == dense[name]) | tangent.isnan()).all()):
+        if not bool(((tangent == tangents_copied[name]) | tangent.isnan()).all()):
             text = "the backward writes into its tangent, which others may need: autograd passes it to them too"
-            yield row(subject, check, f"tangent of {name}", WRONG, text), None
-            tangents = dense  # for the file that shows a fault, as they were
-    right = right or right_of(expected, dense)
+            yield row_without_error(subject, check, f"tangent of {name}", WRONG, text), None
+            tangents = tangents_copied  # for the file that shows a fault, as they were
+    right = right or gradients_of_reference_runs(expected, tangents_copied)
     largest = max(map(size_of, right.exact.values()), default=0.0)
-    for name, ours in gradients.items():
+    for name, gradient in gradients.items():
         exact = right.exact[name]
         is_unknown = name not in call.inputs and name not in subject.reference.state.values()
         if exact is None and is_unknown and subject.has_reference:
-            yield not_tried(subject, check, name, f"the reference has no parameter {name}")
+            yield result_not_tried(subject, check, name, f"the reference has no parameter {name}")
             continue
         if exact is None:
-            exact = torch.zeros_like(wide(values[name]))
-        difference = differ(subject, ours, exact, item(right.own, name), item(right.moved, name), largest)
+            exact = torch.zeros_like(to_float64(values[name]))
+        difference = measure_difference(
+            subject, gradient, exact, gradient_if_known(right.own, name), gradient_if_known(right.moved, name), largest
+        )
         # The exact gradient may be a sum of terms that cancel, up to exactly 0 in float64: then the size of the terms
         # says how much rounding is allowed.
         if difference.verdict == WRONG:
-            typical = _typical_size(expected, dense, name, subject.ours.seed)
-            if size_of(exact) < CANCELLED * typical:
-                most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
-                difference = most if most.allowed > difference.allowed else difference
-        detail = "" if ours is not None or difference.verdict != WRONG else "the function returns no gradient for it"
+            typical_size = _typical_size(expected, tangents_copied, name, subject.ours.seed)
+            if size_of(exact) < CANCELLED * typical_size:
+                larger_allowance = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical_size)
+                difference = larger_allowance if larger_allowance.allowed > difference.allowed else difference
+        detail = (
+            "" if gradient is not None or difference.verdict != WRONG else "the function returns no gradient for it"
+        )
         # Last, because it runs the reference dozens of times. At a kink any error is allowed: there is no one gradient.
-        if difference.verdict == WRONG and subject.has_reference and is_kink(subject, values, dense, gradients):
+        if (
+            difference.verdict == WRONG
+            and subject.has_reference
+            and is_kink(subject, values, tangents_copied, gradients)
+        ):
             difference = Difference(difference.error, math.inf)
             detail = OTHER_SUBGRADIENT
         fault = Fault(subject.ours, call, values, tangents, name, exact, check, tuple(forward.outputs), {})
-        yield numbered(subject, check, name, difference, random=False, detail=detail), fault
+        yield row_of_difference(subject, check, name, difference, random=False, detail=detail), fault
 
 
 CANCELLED = 0.05
@@ -354,29 +364,31 @@ OF_TERMS = 0.5
 def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str, seed: int) -> float:
     """Return the size of the reference's gradient of an input for random tangents that are as large as these."""
     source = own_source(seed)
-    random = {port: drawn_like(precise(tangent), source) for port, tangent in tangents.items()}
-    gradients = of_reference(expected.exact, random)
-    most = max(map(size_of, random.values()), default=0.0)
-    ours = max(map(size_of, tangents.values()), default=0.0)
-    return size_of(item(gradients, name)) * ours / most if most else 0.0
+    random_tangents = {port: drawn_like(precise(tangent), source) for port, tangent in tangents.items()}
+    gradients = reference_gradients(expected.exact, random_tangents)
+    size_of_random = max(map(size_of, random_tangents.values()), default=0.0)
+    size_of_tangents = max(map(size_of, tangents.values()), default=0.0)
+    return size_of(gradient_if_known(gradients, name)) * size_of_tangents / size_of_random if size_of_random else 0.0
 
 
 FIRST = "gradient, random tangents"
 """The first check of gradients: nothing about this call is unusual, so an error that it raises is a wrong row."""
 
 
-def item(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
+def gradient_if_known(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
     """Return the gradient of this name; None if the reference did not run, or returned none."""
     return None if gradients is None else gradients[name]
 
 
-def of_reference(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dict[str, Tensor | None] | None:
+def reference_gradients(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dict[str, Tensor | None] | None:
     """Return the gradients of the reference for these tangents, converted to the dtypes of its outputs; None if it did
     not run. Its autograd graph is retained."""
     if forward is None:
         return None
     names = [name for name in tangents if forward.outputs[name].requires_grad]
-    return forward.gradients({name: tangents[name].to(forward.outputs[name].dtype) for name in names}, keep=True)
+    return forward.gradients(
+        {name: tangents[name].to(forward.outputs[name].dtype) for name in names}, retain_graph=True
+    )
 
 
 # ---- Kinks
@@ -413,9 +425,9 @@ def is_kink(
     output may have its own kink. `hostile._is_subgradient` asks the same of a captured Pair.
     """
     call = subject.call
-    widened = {name: wide(value) for name, value in values.items()}
+    widened = {name: to_float64(value) for name, value in values.items()}
     source = own_source(subject.ours.seed)
-    kink = False
+    has_kink = False
     for number in range(DIRECTIONS + PARTS):
         direction = {name: drawn_like(widened[name], source) for name in gradients}
         if number >= DIRECTIONS:
@@ -429,8 +441,8 @@ def is_kink(
         here, ahead, behind = outputs_at(0.0), outputs_at(STEP), outputs_at(-STEP)
         low = high = size = 0.0
         for name, tangent in tangents.items():
-            g = precise(tangent)
-            sides = products_to_both_sides(g, here[name], ahead[name], behind[name], STEP).detach()
+            wide_tangent = precise(tangent)
+            sides = products_to_both_sides(wide_tangent, here[name], ahead[name], behind[name], STEP).detach()
             low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
             size += float(sides.abs().max(0).values.sum())
         product = squares = 0.0
@@ -444,8 +456,8 @@ def is_kink(
         slack = inexact + ROUNDINGS * subject.tiny * math.sqrt(squares)
         if not low - slack <= product <= high + slack:
             return False
-        kink = kink or high - low > 4 * inexact  # wider than both differences are inexact
-    return kink
+        has_kink = has_kink or high - low > 4 * inexact  # wider than both differences are inexact
+    return has_kink
 
 
 def _part_up(direction: Tensor, part: int) -> Tensor:

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Call, Program, in_words, run_forward
-from backprint.derive.setting import drawn_like, inner, is_inexact, nudged, own_source, symmetric_as, wide
+from backprint.derive.called import Call, Program, error_text, run_forward
+from backprint.derive.setting import (
+    drawn_like,
+    inner_product,
+    is_inexact,
+    nudge_values,
+    own_source,
+    symmetric_like,
+    to_float64,
+)
 
 STEPS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 """How far inputs are moved, relative to their size. The function may compute with fewer digits than float64: then short
@@ -43,14 +51,14 @@ class Product:
     not_tried: str = ""
 
 
-def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Iterator[Product]:
+def products_by_differences(call: Call, program: Program, own_dtype: bool = False) -> Iterator[Product]:
     """Yield the Product of each input, near the inputs of a call: in float64, or in the function's own dtype."""
-    values = {name: value.detach() if own_dtype else wide(value) for name, value in call.values.items()}
+    values = {name: value.detach() if own_dtype else to_float64(value) for name, value in call.values.items()}
     dtype = "in its own dtype" if own_dtype else "in float64"
     reason = ""
     for amount in (0.1, 0.0):  # near the inputs, so that nothing is 0 or equal by chance
         source = own_source(program.seed)
-        near = values | {name: nudged(values[name], amount, source) for name in call.wanted}
+        near = values | {name: nudge_values(values[name], amount, source) for name in call.wanted}
         try:
             forward = run_forward(program, call, near)
             names = forward.differentiable
@@ -65,7 +73,7 @@ def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Ite
             tangents = {name: drawn_like(output, source) for name, output in outputs.items()}
             gradients = forward.gradients(tangents)
         except Exception as error:
-            reason = f"{dtype} it raised {in_words(error)}"
+            reason = f"{dtype} it raised {error_text(error)}"
             continue
         if all(bool(output.isfinite().all()) for output in outputs.values()):
             for name in call.wanted:
@@ -92,25 +100,26 @@ def _product_of(
     if not is_inexact(value) or not value.numel():
         return Product(name, 0.0, 0.0, "it has no elements")
     scale = float(value.abs().mean()) or 1.0  # 1 for values that are all 0
-    direction = symmetric_as(value, drawn_like(value, source))
+    direction = symmetric_like(value, drawn_like(value, source))
     estimates = []
     size = 0.0
     for step in STEPS:
-        h = step * scale
+        distance = step * scale
         ahead, behind = (
-            run_forward(program, call, {**values, name: value + way * h * direction}).outputs for way in (1, -1)
+            run_forward(program, call, {**values, name: value + sign * distance * direction}).outputs
+            for sign in (1, -1)
         )
         total = 0.0
         size = 0.0
         for output, tangent in tangents.items():
-            part, terms = inner(tangent, (ahead[output] - behind[output]).detach() / (2 * h))
-            total, size = total + part, size + terms
+            term_sum, terms = inner_product(tangent, (ahead[output] - behind[output]).detach() / (2 * distance))
+            total, size = total + term_sum, size + terms
         estimates.append(total)
     refined = [  # Richardson: the error grows with the square of the step, so two differences cancel it
         (squared * fine - coarse) / (squared - 1)
         for (coarse, fine), squared in zip(itertools.pairwise(estimates), SQUARED, strict=True)
     ]
-    product, terms = (0.0, 0.0) if gradient is None else inner(gradient, direction)
+    product, terms = (0.0, 0.0) if gradient is None else inner_product(gradient, direction)
     size = max(size, terms, 1e-300)
     # The two neighbours that agree best: longer steps leave the neighbourhood, shorter ones round.
     noise, best = min((abs(a - b) / size, b) for a, b in itertools.pairwise(refined))

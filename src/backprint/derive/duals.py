@@ -84,9 +84,9 @@ class DualRun:
         """Return every value of the graph by its name, recorded by autograd where an input requires grad."""
         with AS_WRITTEN(), torch.enable_grad():
             env = feed(self.graph, inputs, strict=False, graded=True)
-        return self.continued(self.graph.steps, env)
+        return self.run_steps(self.graph.steps, env)
 
-    def continued(self, steps: Iterable[Step], env: dict[str, Any]) -> dict[str, Any]:
+    def run_steps(self, steps: Iterable[Step], env: dict[str, Any]) -> dict[str, Any]:
         """Run steps of the graph on the values in `env`, by name; enter their values into `env`, and return it."""
         with AS_WRITTEN(), torch.enable_grad():
             evaluate = value_evaluator(env, subgraphs(self.graph))
@@ -94,12 +94,14 @@ class DualRun:
                 self.perform(step, env, evaluate)
         return env
 
-    def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> _Tangents:
+    def run_along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> _Tangents:
         """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
         load_tangent_decompositions()
         with not_loading(), forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
             duals = {
-                name: forward_ad.make_dual(copied(value), direction[name]) if name in direction else copied(value)
+                name: forward_ad.make_dual(copy_tensor(value), direction[name])
+                if name in direction
+                else copy_tensor(value)
                 for name, value in inputs.items()
             }
             env = feed(self.graph, duals, strict=False, graded=True)
@@ -110,7 +112,7 @@ class DualRun:
                 for name in last.get(index, ()):
                     env.pop(name, None)
             results = tuple(evaluate(result) for result in self.graph.results)
-            pairs = [unpacked(result) for result in results]
+            pairs = [unpack_dual_tree(result) for result in results]
         return _Tangents(
             tuple(value for value, _ in pairs),
             tuple(tangent for _, tangent in pairs),
@@ -151,7 +153,7 @@ class DualRun:
             result = tree_map(_requiring_grad, result)
         env[step.name] = result
         if self.watch is not None:
-            self.watch(step.name, *unpacked(result))
+            self.watch(step.name, *unpack_dual_tree(result))
 
     def call(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of a step with its tangent; an operator that refuses float64 or has no formula is
@@ -170,15 +172,15 @@ class DualRun:
                 return self.call(replace(step, target=str(function)), function, args, kwargs)
         no_formula = step.target in self.refuted or is_custom(function) or _has_wrong_formula(step.target, args)
         if no_formula and _has_tangent(args, kwargs):
-            return self.without_formula(step.target, function, args, kwargs)
+            return self.call_without_formula(step.target, function, args, kwargs)
         if _draws_in_captured_dtype(step, function, args, kwargs):
-            return self.drawn(step, function, args, kwargs)
+            return self.draw_in_captured_dtype(step, function, args, kwargs)
         function = RECURRENT.get(function, function)
         # A try that fails may have drawn: the next form begins with the same state.
         before = torch.get_rng_state() if is_random(function) else None
         try:
             result = for_program(function, *args, **kwargs)
-            return result if before is None else tree_map(drawn, result)
+            return result if before is None else tree_map(detach_draw, result)
         except (NotImplementedError, RuntimeError) as error:
             if before is not None:
                 torch.set_rng_state(before)
@@ -189,9 +191,9 @@ class DualRun:
                     return for_program(form, *args, **kwargs)
             if not any(words in str(error) for words in WITHOUT_FORMULA):
                 raise
-        return self.without_formula(step.target, function, args, kwargs)
+        return self.call_without_formula(step.target, function, args, kwargs)
 
-    def drawn(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def draw_in_captured_dtype(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return in float64 the random numbers that the operator draws in the dtype of the capture: if it drew in
         float64 it would draw others, and the program might take another branch."""
         assert isinstance(step.spec, TensorSpec)
@@ -205,20 +207,20 @@ class DualRun:
         args, kwargs = tree_map(narrow, (args, kwargs))
         return for_program(function, *args, **kwargs).double()
 
-    def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call_without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
         # The derivative of the operator's backward is only as right as the backward itself, so differences must confirm
         # it.
         call = _ActiveCall(function, args, kwargs)
-        estimated, accuracy = call.by_differences()
+        estimated, accuracy = call.tangents_by_differences()
         self.accuracy = max(self.accuracy, accuracy)
         try:
-            tangents = call.by_second_derivative()
+            tangents = call.tangents_by_second_derivative()
         except (RuntimeError, NotImplementedError):
             tangents = None
         tolerance = max(NEAREST, 10 * accuracy)
         if tangents is not None and all(
-            near(tangent, estimate, tolerance) for tangent, estimate in zip(tangents, estimated, strict=True)
+            is_near(tangent, estimate, tolerance) for tangent, estimate in zip(tangents, estimated, strict=True)
         ):
             self.by_second_derivative.add(target)
         else:
@@ -331,7 +333,7 @@ class _OperatorError(ReplayError):
 # ---- Operators whose tangent is not what forward-mode AD says
 
 
-def _through(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _pass_tangent_through(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return a detached tensor with its tangent: whether the program means to stop there is not for us to assume."""
     return aten.alias.default(args[0])
 
@@ -354,7 +356,7 @@ def _copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> An
     return source.to(destination.dtype).expand_as(destination).clone()
 
 
-def scattered(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def scatter_strided(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Write a source into a strided part of a tensor by an operator whose gradient is right."""
     value, source, *geometry = args
     size, stride, offset = (*geometry, *kwargs.values(), None)[:3]  # the offset may be a keyword, or not be there
@@ -389,8 +391,8 @@ def _chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
-    "aten.detach.default": _through,
-    "aten.as_strided_scatter.default": scattered,
+    "aten.detach.default": _pass_tangent_through,
+    "aten.as_strided_scatter.default": scatter_strided,
     "aten.copy.default": _copied_values,
     "aten._sample_dirichlet.default": _constant_draw,
     "aten.embedding.default": embedding,
@@ -408,7 +410,7 @@ CORRECTED = ("aten.as_strided_scatter.default",)
 # ---- Dual numbers, in trees
 
 
-def copied(value: Any) -> Any:
+def copy_tensor(value: Any) -> Any:
     """Return a copy of a tensor: a graph may write into its inputs."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return value
@@ -429,7 +431,7 @@ def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
     return placed.copy_(value)
 
 
-def unpacked(value: Any) -> tuple[Any, Any]:
+def unpack_dual_tree(value: Any) -> tuple[Any, Any]:
     """Return a value and its tangent; both are trees alike, and None stands for no tangent."""
     if isinstance(value, Tensor):
         return _unpacked_leaf(value)
@@ -482,7 +484,7 @@ def is_custom(function: Any) -> bool:
     return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims")
 
 
-def drawn(value: Any) -> Any:
+def detach_draw(value: Any) -> Any:
     """Return the result of a random operator, detached where the operator has no derivative and autograd would raise in
     a backward: `bernoulli` draws into the memory that it takes, and seems to depend on that."""
     if isinstance(value, Tensor) and type(value.grad_fn).__name__ == "NotImplemented":
@@ -516,21 +518,21 @@ class _ActiveCall:
         self.directions = {place: pair[1] for place, pair in enumerate(pairs) if pair[1] is not None}
         # The generator's state before the call, for all calls to draw the same, and after it, for the rest of the run.
         self.random = torch.get_rng_state()
-        self.result = self.at({})
+        self.result = self.call_with({})
         self.after = torch.get_rng_state()
 
-    def at(self, moved: Mapping[int, Tensor]) -> Any:
+    def call_with(self, moved: Mapping[int, Tensor]) -> Any:
         """Return the result of the call where the tensors in `moved`, by their place among the leaves of the arguments,
         have other values."""
         torch.set_rng_state(self.random)
-        leaves = [moved.get(place, copied(leaf)) for place, leaf in enumerate(self.leaves)]
+        leaves = [moved.get(place, copy_tensor(leaf)) for place, leaf in enumerate(self.leaves)]
         args, kwargs = tree_unflatten(leaves, self.structure)
         return self.function(*args, **kwargs)
 
-    def by_second_derivative(self) -> list[Tensor | None]:
+    def tangents_by_second_derivative(self) -> list[Tensor | None]:
         """Return the tangents by the derivative of the operator's backward, which is linear in its tangents."""
         inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
-        results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
+        results = tree_flatten(self.call_with({place: value.clone() for place, value in inputs.items()}))[0]
         active = [result for result in results if isinstance(result, Tensor) and result.requires_grad]
         # Jᵀ·w is linear in the weights w, so its own gradient by w, with v as tangents, is J·v. The weights may be 0.
         weights = [torch.zeros_like(result, requires_grad=True) for result in active]
@@ -543,7 +545,7 @@ class _ActiveCall:
         tangents = iter(torch.autograd.grad([g for g, _ in linear], weights, [v for _, v in linear], allow_unused=True))
         return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
 
-    def by_differences(self) -> tuple[list[Tensor | None], float]:
+    def tangents_by_differences(self) -> tuple[list[Tensor | None], float]:
         """Return the tangents by central differences of eighth order, and how far two estimates are apart.
 
         The step is the one at which they change least when it is made smaller: a larger one leaves the neighbourhood
@@ -557,38 +559,38 @@ class _ActiveCall:
             if power >= FINER and min(changes, default=math.inf) <= UNSETTLED:
                 break
             try:
-                estimates.append(self.differences(step / 8**power))
+                estimates.append(self.central_differences(step / 8**power))
             except RuntimeError:  # so far along the direction the operator refuses its inputs
                 if power == FINEST - 1:
                     raise
             if len(estimates) > 1:
-                changes.append(change(*estimates[-2:]))
+                changes.append(relative_change(*estimates[-2:]))
         if not changes:  # the operator ran with one step only
             return estimates[0], math.inf
         # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
 
-    def differentiable(self) -> list[bool]:
+    def is_differentiable(self) -> list[bool]:
         """Return for each result whether it requires grad if the tensors with a direction do."""
         inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
-        results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
+        results = tree_flatten(self.call_with({place: value.clone() for place, value in inputs.items()}))[0]
         return [isinstance(result, Tensor) and result.requires_grad for result in results]
 
-    def differences(self, step: float) -> list[Tensor | None]:
+    def central_differences(self, step: float) -> list[Tensor | None]:
         """Return the tangents by central differences with this step."""
-        active = self.differentiable()
+        active = self.is_differentiable()
         totals: list[Any] = [None] * len(active)
         for count, weight in enumerate(WEIGHTS, 1):
-            ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
+            ahead, behind = (tree_flatten(self.call_moved_by(sign * count * step))[0] for sign in (1, -1))
             for place, (up, down) in enumerate(zip(ahead, behind, strict=True)):
                 if active[place]:
                     share = (up - down) * (weight / step)
                     totals[place] = share if totals[place] is None else totals[place] + share
         return totals
 
-    def moved(self, step: float) -> Any:
+    def call_moved_by(self, step: float) -> Any:
         """Return the result of the call where its tensors are moved by `step` times their tangents."""
-        return self.at({place: self.leaves[place] + step * v for place, v in self.directions.items()})
+        return self.call_with({place: self.leaves[place] + step * v for place, v in self.directions.items()})
 
     def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:
         """Return the result of the call as dual numbers with these tangents."""
@@ -603,7 +605,7 @@ class _ActiveCall:
 
 def first_step(values: Sequence[Tensor], directions: Sequence[Tensor]) -> float:
     """Return the largest step of differences along directions from these values: STEP of the largest value."""
-    # Values that are all small are moved as if one was 1e-2; 1e-300 is no division by 0, as in `change`.
+    # Values that are all small are moved as if one was 1e-2; 1e-300 is no division by 0, as in `relative_change`.
     return STEP * max(*map(largest, values), 1e-2) / max(*map(largest, directions), 1e-300)
 
 
@@ -615,7 +617,7 @@ FINER, FINEST = 4, 8
 inputs may be near a kink, or much larger than what they are compared with."""
 
 
-def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
+def relative_change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
     """Return how far two estimates of tangents are apart, relative to their size, where both are finite."""
     most = 0.0
     for left, right in zip(before, after, strict=True):
@@ -631,7 +633,7 @@ NEAREST = 1e-9
 """The least difference from an estimate, relative to its size, that is no rounding."""
 
 
-def near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
+def is_near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
     """Whether a tangent is the one that differences estimate, up to a tolerance relative to its size."""
     if left is None or right is None:
         return all(value is None or largest(value) == 0 for value in (left, right))

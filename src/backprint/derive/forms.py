@@ -37,7 +37,7 @@ LOW = (torch.float16, torch.bfloat16)
 def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
     """Return the scaled products of queries and keys, with the mask added."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    products = (query @ repeated(key, query).transpose(-1, -2)) * factor
+    products = (query @ repeat_heads(key, query).transpose(-1, -2)) * factor
     if is_causal:
         seen = torch.ones(list(products.shape[-2:]), dtype=torch.bool, device=query.device).tril()
         products = torch.where(seen, products, float("-inf"))
@@ -48,15 +48,15 @@ def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, sca
     return products + mask.to(products.dtype)
 
 
-def repeated(heads: Tensor, query: Tensor) -> Tensor:
+def repeat_heads(heads: Tensor, query: Tensor) -> Tensor:
     """Return keys or values with as many heads as the query: in grouped-query attention, several heads of the query
     share one head of keys and values."""
     times = query.shape[1] // heads.shape[1]
     return heads if times == 1 else heads.repeat_interleave(times, 1)
 
 
-def summed(gradient: Tensor, heads: Tensor) -> Tensor:
-    """Return the gradient of `heads`, which `repeated` has repeated: the sum over the repetitions."""
+def sum_over_repeats(gradient: Tensor, heads: Tensor) -> Tensor:
+    """Return the gradient of `heads`, which `repeat_heads` has repeated: the sum over the repetitions."""
     times = gradient.shape[1] // heads.shape[1]
     return gradient if times == 1 else gradient.unflatten(1, (heads.shape[1], times)).sum(2)
 
@@ -91,7 +91,7 @@ def attention(
     query, key, value = (widened(tensor) for tensor in (query, key, value))
     scored = scores(query, key, is_causal, attn_mask, scale)
     logarithm = torch.logsumexp(scored, -1)
-    return (weights(scored, logarithm) @ repeated(value, query)).to(dtype), logarithm
+    return (weights(scored, logarithm) @ repeat_heads(value, query)).to(dtype), logarithm
 
 
 def _attention_backward(
@@ -113,12 +113,12 @@ def _attention_backward(
     gradient, query, key, value, out = (widened(tensor) for tensor in (gradient, query, key, value, out))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     weighed = weights(scores(query, key, is_causal, attn_mask, scale), logsumexp)
-    of_weights = gradient @ repeated(value, query).transpose(-1, -2)
+    of_weights = gradient @ repeat_heads(value, query).transpose(-1, -2)
     # The gradient of a softmax: the sum of weights times their gradients is the product of the output and its gradient.
     of_scores = weighed * (of_weights - (gradient * out).sum(-1, keepdim=True))
-    of_query = (of_scores @ repeated(key, query)) * factor
-    of_key = summed((of_scores.transpose(-1, -2) @ query) * factor, key)
-    of_value = summed(weighed.transpose(-1, -2) @ gradient, value)
+    of_query = (of_scores @ repeat_heads(key, query)) * factor
+    of_key = sum_over_repeats((of_scores.transpose(-1, -2) @ query) * factor, key)
+    of_value = sum_over_repeats(weighed.transpose(-1, -2) @ gradient, value)
     return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)
 
 
@@ -227,9 +227,9 @@ def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape
     """
     groups, count = numbers.groups, source.shape[0]
     inside, outside = source.shape[1] // groups, target.shape[1] // groups
-    space, over = list(source.shape[2:]), list(target.shape[2:])
+    space, target_space = list(source.shape[2:]), list(target.shape[2:])
     left = source.reshape(count, groups, inside, *space).transpose(0, 2).reshape(inside, groups * count, *space)
-    right = target.transpose(0, 1).reshape(groups * outside, count, *over)
+    right = target.transpose(0, 1).reshape(groups * outside, count, *target_space)
     # The gradient slides over the source like a weight whose elements are a stride apart: stride and dilation change
     # places.
     swapped = _Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
@@ -290,15 +290,15 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     rest = [value.shape[side] for side in others]
     sizes = [value.shape[side] for side in indexed]
     rows = value.permute(order).reshape([torch.Size(sizes).numel(), torch.Size(rest).numel()])
-    written = _placed_first(values, places[0].shape, list(indexed), others, value.shape)
+    written = _with_index_dims_first(values, places[0].shape, list(indexed), others, value.shape)
     written = written.reshape([linear.numel(), rows.shape[1]]).to(value.dtype)
     at = linear.reshape(-1, 1).expand_as(written)
-    put = rows.scatter_add(0, at, written) if accumulate else rows.scatter(0, at, written)
-    back = [order.index(side) for side in range(value.dim())]
-    return put.reshape([*sizes, *rest]).permute(back)
+    result = rows.scatter_add(0, at, written) if accumulate else rows.scatter(0, at, written)
+    order_back = [order.index(side) for side in range(value.dim())]
+    return result.reshape([*sizes, *rest]).permute(order_back)
 
 
-def _placed_first(
+def _with_index_dims_first(
     values: Tensor, shape: Sequence[int], sides: list[int], others: list[int], whole: Sequence[int]
 ) -> Tensor:
     """Return the values of a write with the dimensions of the indices first. In `x[:, i] = values`, with `x` of the
@@ -389,7 +389,7 @@ INDEXING: Mapping[Any, Any] = {
 # -------------------------------------------------------------- largest values
 
 
-def _largest_backward(sides: int) -> Callable[..., Tensor]:
+def _max_pool_backward(sides: int) -> Callable[..., Tensor]:
     """Return the backward of pooling for the largest values over the last `sides` dimensions."""
 
     def backward(gradient: Tensor, value: Tensor, *rest: Any) -> Tensor:
@@ -456,9 +456,11 @@ def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         size, reached = list(value.shape[-sides:]), list(gradient.shape[-sides:])
         scaled = gradient.reshape([-1, 1, *reached])
         for side in range(sides):
-            counts = lengths(size[side], reached[side], kernel[side], steps[side], padding[side], count_include_pad)
+            counts = window_sizes(
+                size[side], reached[side], kernel[side], steps[side], padding[side], count_include_pad
+            )
             if divisor_override is None:
-                scaled = scaled / along(counts, side, sides, gradient)
+                scaled = scaled / broadcastable(counts, side, sides, gradient)
         scaled = scaled / divisor_override if divisor_override is not None else scaled
         ones = torch.ones([1, 1, *kernel], dtype=gradient.dtype, device=gradient.device)
         spread = aten.convolution.default(scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1)
@@ -474,7 +476,7 @@ def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
     return list(numbers) * (sides // len(numbers))
 
 
-def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
+def window_sizes(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
     """Return by how many elements an average divides, for each window along one dimension of this size. `reached` is
     the number of windows, and `padded` says whether padding counts."""
     counts = []
@@ -486,7 +488,7 @@ def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: b
     return counts
 
 
-def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
+def broadcastable(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
     """Return `counts`, one number for each place of the dimension `side`, as a tensor that broadcasts to `sides`
     dimensions; one number if all are equal."""
     if len(set(counts)) == 1:
@@ -508,7 +510,7 @@ def _crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
 # -------------------------------------------------------------- linear in each dimension
 
 
-def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
+def _matrix_of_linear(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
     """Return the results of an operator that is linear, `make`, on the rows of an identity matrix of this size, as a
     constant of the graph: the matrix by which it multiplies a row."""
     with without_tracing():
@@ -517,9 +519,9 @@ def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tens
         return make(rows).reshape(size, -1).to(like.dtype)
 
 
-def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
+def _gradient_of_linear(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
     """Return the gradient of the argument of an operator that is linear along one dimension. Its result is
-    `row @ matrix`, with its response as `matrix` (`_response`), so the gradient is `gradient @ matrix.T`."""
+    `row @ matrix`, with its response as `matrix` (`_matrix_of_linear`), so the gradient is `gradient @ matrix.T`."""
     size, reached = matrix.shape
     times = reached // size
     with without_tracing():
@@ -536,20 +538,20 @@ def _adaptive_avg_pool(sides: int) -> Callable[..., Tensor]:
 
     def pool(value: Tensor, output_size: Sequence[int]) -> Tensor:
         for side, size in zip(range(-sides, 0), output_size, strict=True):
-            value = averaged(value, side, size)
+            value = average_to_size(value, side, size)
         return value
 
     return pool
 
 
-def averaged(value: Tensor, side: int, size: int) -> Tensor:
+def average_to_size(value: Tensor, side: int, size: int) -> Tensor:
     """Return the averages to a given size along one dimension."""
     length = value.shape[side]
     if length == size:
         return value
     if length % size == 0:
         return value.unflatten(side, [size, length // size]).mean(side)
-    matrix = _response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, value)
+    matrix = _matrix_of_linear(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, value)
     return (value.transpose(side, -1) @ matrix).transpose(side, -1)
 
 
@@ -558,14 +560,14 @@ def _adaptive_avg_pool_backward(sides: int) -> Callable[..., Tensor]:
 
     def backward(gradient: Tensor, value: Tensor) -> Tensor:
         for side in range(-sides, 0):
-            gradient = _averaged_back(gradient, side, value.shape[side])
+            gradient = _average_backward(gradient, side, value.shape[side])
         return gradient
 
     return backward
 
 
-def _averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
-    """Return the gradient of `averaged`, for a dimension that had this length."""
+def _average_backward(gradient: Tensor, side: int, length: int) -> Tensor:
+    """Return the gradient of `average_to_size`, for a dimension that had this length."""
     size = gradient.shape[side]
     if length == size:
         return gradient
@@ -575,8 +577,8 @@ def _averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
         place = gradient.dim() + side
         repeated = (gradient / times).unsqueeze(place + 1).expand([*shape[: place + 1], times, *shape[place + 1 :]])
         return repeated.reshape([*shape[:place], length, *shape[place + 1 :]])
-    matrix = _response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, gradient)
-    return _spread_back(gradient, side, matrix)
+    matrix = _matrix_of_linear(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, gradient)
+    return _gradient_of_linear(gradient, side, matrix)
 
 
 def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -> Callable[..., Tensor]:
@@ -594,7 +596,7 @@ def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -
             def resized(rows: Tensor, size: int = size, scale: float | None = scale) -> Tensor:
                 return resize(rows, size, *options, scale)
 
-            gradient = _spread_back(gradient, side, _response(resized, length, gradient))
+            gradient = _gradient_of_linear(gradient, side, _matrix_of_linear(resized, length, gradient))
         return gradient
 
     return backward
@@ -626,7 +628,7 @@ def _pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
         for number, side in enumerate(range(-1, -sides - 1, -1)):
             ends = list(padding[2 * number : 2 * number + 2])
             padded = functools.partial(pad, padding=ends)
-            gradient = _spread_back(gradient, side, _response(padded, value.shape[side], gradient))
+            gradient = _gradient_of_linear(gradient, side, _matrix_of_linear(padded, value.shape[side], gradient))
         return gradient
 
     return backward
@@ -658,14 +660,14 @@ def _resizings() -> dict[Any, Any]:
 
 
 POOLING: Mapping[Any, Any] = {
-    aten.max_pool2d_with_indices_backward.default: _largest_backward(2),
-    aten.max_pool3d_with_indices_backward.default: _largest_backward(3),
-    aten.adaptive_max_pool2d_backward.default: _largest_backward(2),
-    aten.adaptive_max_pool3d_backward.default: _largest_backward(3),
+    aten.max_pool2d_with_indices_backward.default: _max_pool_backward(2),
+    aten.max_pool3d_with_indices_backward.default: _max_pool_backward(3),
+    aten.adaptive_max_pool2d_backward.default: _max_pool_backward(2),
+    aten.adaptive_max_pool3d_backward.default: _max_pool_backward(3),
     aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
     aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
-    aten.fractional_max_pool2d_backward.default: _largest_backward(2),
-    aten.fractional_max_pool3d_backward.default: _largest_backward(3),
+    aten.fractional_max_pool2d_backward.default: _max_pool_backward(2),
+    aten.fractional_max_pool3d_backward.default: _max_pool_backward(3),
     aten.avg_pool2d_backward.default: _avg_pool_backward(2),
     aten.avg_pool3d_backward.default: _avg_pool_backward(3),
     aten._adaptive_avg_pool2d.default: _adaptive_avg_pool(2),
@@ -731,7 +733,7 @@ def lstm_layer(
     counts them from 1."""
     _refuse_others(mode, batch_sizes)
     biases = (weight2, weight3) if has_biases else ()
-    steps, hidden, cell = _unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
+    steps, hidden, cell = _unroll_steps(x, weight0, weight1, biases, hx_, cx_, reverse)
     hidden_states = [*(step.hidden for step in steps[1:]), hidden]
     states = torch.stack(hidden_states[::-1] if reverse else hidden_states).to(x.dtype)
     workspace = torch.zeros([0], dtype=torch.uint8, device=x.device)
@@ -764,10 +766,10 @@ def lstm_layer_backward(
     workspace: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell, by going
-    back through the steps of time that `_unrolled` computes again."""
+    back through the steps of time that `_unroll_steps` computes again."""
     _refuse_others(mode, batch_sizes)
     biases = (weight3, weight4) if has_biases else ()
-    steps, hidden, _ = _unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
+    steps, hidden, _ = _unroll_steps(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
     of_hidden, of_cell = (
         torch.zeros_like(hidden) if state is None else widened(state).reshape(hidden.shape)
         for state in (grad_hy, grad_cy)
@@ -790,7 +792,7 @@ def lstm_layer_backward(
     return of_input, *of_weights, of_bias, of_bias, of_hidden.reshape(hx_.shape), of_cell.reshape(cx_tmp.shape)
 
 
-def _unrolled(
+def _unroll_steps(
     x: Tensor,
     input_weight: Tensor,
     hidden_weight: Tensor,
@@ -801,18 +803,18 @@ def _unrolled(
 ) -> tuple[list[_LstmStep], Tensor, Tensor]:
     """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
     hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
-    entering = widened(x) @ widened(input_weight).t()
+    from_input = widened(x) @ widened(input_weight).t()
     for bias in biases:
-        entering = entering + widened(bias)
+        from_input = from_input + widened(bias)
     steps = []
     for place in range(x.shape[0]):
-        gates = entering[-1 - place if reverse else place] + hidden @ widened(hidden_weight).t()
+        gates = from_input[-1 - place if reverse else place] + hidden @ widened(hidden_weight).t()
         # PyTorch's order of the gates: input, forget, cell, output.
         first, forget, candidate, last = gates.chunk(4, -1)
-        opened = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
-        after = opened[1] * cell + opened[0] * opened[2]
-        steps.append(_LstmStep(*opened, hidden, cell, after.tanh()))
-        hidden, cell = opened[3] * steps[-1].after, after
+        gates_applied = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
+        after = gates_applied[1] * cell + gates_applied[0] * gates_applied[2]
+        steps.append(_LstmStep(*gates_applied, hidden, cell, after.tanh()))
+        hidden, cell = gates_applied[3] * steps[-1].after, after
     return steps, hidden, cell
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Call, Place, Program, in_dtype, in_words, read_check, run_forward
+from backprint.derive.called import Call, Place, Program, error_text, in_dtype, read_check, run_forward
 from backprint.derive.check import LIMIT, derivatives_of
 from backprint.derive.checked import FORWARD, NOT_TRIED, OK, WRONG, CheckReport, CheckRow
 from backprint.derive.compared import (
@@ -25,29 +25,29 @@ from backprint.derive.compared import (
     NoReference,
     Result,
     Subject,
-    comparable,
-    differ,
+    are_gradients_comparable,
     expected_of,
     forward_rows,
     gradient_rows,
-    not_tried,
-    numbered,
-    row,
+    measure_difference,
+    result_not_tried,
+    row_of_difference,
+    row_without_error,
 )
-from backprint.derive.differences import by_differences
+from backprint.derive.differences import products_by_differences
 from backprint.derive.hostile import indices_of
-from backprint.derive.masks import behind_masks
+from backprint.derive.masks import mask_rows
 from backprint.derive.reproduced import Fault
-from backprint.derive.setting import drawn_like, is_inexact, own_source, wide
+from backprint.derive.setting import drawn_like, is_inexact, own_source, to_float64
 from backprint.derive.unusual import (
-    always,
-    at_borders,
-    kinds_of,
-    large_means,
-    other_memory,
-    other_sizes,
-    other_values,
+    make_for_every_output,
     outputs_with_gradients,
+    rows_for_borders,
+    rows_for_large_means,
+    rows_for_other_memory,
+    rows_for_other_sizes,
+    rows_for_other_values,
+    tangent_kinds,
     tangents_for,
 )
 from backprint.derive.usage import buffer_rows, process_rows, usage_rows, written_rows
@@ -89,21 +89,21 @@ def check_function(
             subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
             if not results:  # before other calls, which would leave the process as this one does
                 results += process_rows(subject)
-            results += checks_of(
+            results += rows_of_dtype(
                 subject, order, partial(_indices_of_reference, call, reference, capture), linear=not meant, in_use=True
             )
         if any(call.values[name].numel() for name in call.wanted):
             once = any(row.verdict.endswith(f"the function raised RuntimeError: {ONCE}") for row, _ in results)
             results += _derivative_rows(call, ours, order, once, meant, capture)
     fault = next((fault for row, fault in results if row.verdict == WRONG and fault is not None), None)
-    return CheckReport(name_of(fn), tuple(row for row, _ in results), fault)
+    return CheckReport(function_name(fn), tuple(row for row, _ in results), fault)
 
 
 LONGEST_NAME = 40
 """The most letters of the name of something that has none, such as `<CustomOpDef(mine::silu)>`."""
 
 
-def name_of(fn: Callable[..., Any]) -> str:
+def function_name(fn: Callable[..., Any]) -> str:
     """Return a name for a function; for `Function.apply` and for a module, the name of the class."""
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
@@ -125,11 +125,16 @@ def _indices_of_reference(call: Call, reference: Program, capture: Callable[...,
     except BackprintError:
         return ()
     # Arguments of `*tensors` are named `tensors.0`, `tensors.1`, ….
-    places = {f"tensors.{place}": name for place, name in enumerate(call.inputs)}
-    return tuple(places[name] for pair in captured.pairs for name in indices_of(pair.forward) if name in places)
+    name_of_position = {f"tensors.{place}": name for place, name in enumerate(call.inputs)}
+    return tuple(
+        name_of_position[name]
+        for pair in captured.pairs
+        for name in indices_of(pair.forward)
+        if name in name_of_position
+    )
 
 
-def checks_of(
+def rows_of_dtype(
     subject: Subject,
     order: int,
     indices: Callable[[], Collection[str]],
@@ -149,7 +154,7 @@ def checks_of(
         # In the dtype that the caller passed it is the caller's error; in a dtype of `dtypes` it is a wrong row.
         if subject.dtype is None:
             raise
-        yield row(subject, FORWARD, "output", WRONG, f"the function raised {in_words(error)}"), None
+        yield row_without_error(subject, FORWARD, "output", WRONG, f"the function raised {error_text(error)}"), None
         return
     outputs = {name: value for name, value in forward.outputs.items() if is_inexact(value)}
     if not outputs:
@@ -166,33 +171,33 @@ def checks_of(
     try:
         expected = expected_of(subject, subject.values)
     except NoReference as error:
-        yield not_tried(subject, FORWARD, "output", str(error))
+        yield result_not_tried(subject, FORWARD, "output", str(error))
         return
     if in_use:
         yield from written_rows(subject)
     if subject.has_reference:
         results = list(forward_rows(subject, FORWARD, forward, expected, subject.values))
         yield from results
-        if not comparable(results):
+        if not are_gradients_comparable(results):
             return
         yield from buffer_rows(subject, forward, expected)
     shapes = outputs_with_gradients(forward, expected)
-    for check, make in kinds_of(subject, shapes).items():
+    for check, make in tangent_kinds(subject, shapes).items():
         source = own_source(subject.ours.seed)
         tangents = tangents_for(shapes, make, source)
         if tangents is not None:
-            yield from gradient_rows(subject, f"{subject.gradient}, {check}", subject.values, tangents, expected)
-    usual = tangents_for(shapes, always(drawn_like), own_source(subject.ours.seed))
-    if usual:
-        yield from other_sizes(subject, usual, expected, linear)
-    yield from other_memory(subject, expected)
+            yield from gradient_rows(subject, f"{subject.gradient_check}, {check}", subject.values, tangents, expected)
+    random_tangents = tangents_for(shapes, make_for_every_output(drawn_like), own_source(subject.ours.seed))
+    if random_tangents:
+        yield from rows_for_other_sizes(subject, random_tangents, expected, linear)
+    yield from rows_for_other_memory(subject, expected)
     if subject.has_reference:
-        yield from other_values(subject, expected.random)
-        yield from large_means(subject, expected.random)
-        yield from behind_masks(subject, expected)
-        yield from at_borders(subject, expected.random, indices)
-    if usual and in_use:  # one call, as a file makes it, does not show what is wrong here
-        yield from ((row, None) for row, _ in usage_rows(subject, usual, expected))
+        yield from rows_for_other_values(subject, expected.random)
+        yield from rows_for_large_means(subject, expected.random)
+        yield from mask_rows(subject, expected)
+        yield from rows_for_borders(subject, expected.random, indices)
+    if random_tangents and in_use:  # one call, as a file makes it, does not show what is wrong here
+        yield from ((row, None) for row, _ in usage_rows(subject, random_tangents, expected))
     if order > 1 and subject.has_reference:
         yield from second_rows(subject, expected)
 
@@ -202,26 +207,28 @@ def checks_of(
 
 def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
     """Yield rows for the gradients of the gradients, of the inputs and of the tangents; of the reference as in
-    `compared.gradient_rows`: exact, in the function's dtype (`own`), and on rounded inputs (`again`)."""
+    `compared.gradient_rows`: exact, in the function's dtype (`own`), and on rounded inputs (`rounded`)."""
     call, check = subject.call, "gradient of the gradient"
     source = own_source(subject.ours.seed)
     shapes = {name: expected.exact.outputs[name].detach() for name in expected.exact.differentiable}
     tangents = {name: drawn_like(shape, source) for name, shape in shapes.items()}
-    directions = {name: drawn_like(wide(subject.values[name]), source) for name in call.wanted}
+    directions = {name: drawn_like(to_float64(subject.values[name]), source) for name in call.wanted}
     try:
-        ours = second(subject.ours, call, subject.values, tangents, directions)
+        ours = second_gradients(subject.ours, call, subject.values, tangents, directions)
     except RuntimeError as error:
-        yield not_tried(subject, check, "all", f"the function raised {in_words(error)}")
+        yield result_not_tried(subject, check, "all", f"the function raised {error_text(error)}")
         return
-    widened = {name: wide(value) for name, value in subject.values.items()}
+    widened = {name: to_float64(value) for name, value in subject.values.items()}
     moved = {
         name: rounded_again(value, subject.values[name].dtype, subject.ours.seed) for name, value in widened.items()
     }
     try:
-        exact, again = (second(subject.reference, call, some, tangents, directions) for some in (widened, moved))
-        own = second(subject.reference, call, subject.values, tangents, directions)
+        exact, rounded = (
+            second_gradients(subject.reference, call, values, tangents, directions) for values in (widened, moved)
+        )
+        own = second_gradients(subject.reference, call, subject.values, tangents, directions)
     except RuntimeError as error:
-        yield not_tried(subject, check, "all", f"the reference raised {in_words(error)}")
+        yield result_not_tried(subject, check, "all", f"the reference raised {error_text(error)}")
         return
     largest = max(map(size_of, exact.values()), default=0.0)
     for name, gradient in ours.items():
@@ -230,15 +237,15 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
             continue
         if right is None:
             assert gradient is not None
-            right = torch.zeros_like(wide(gradient))
-        difference = differ(subject, gradient, right, own[name], again[name], largest)
+            right = torch.zeros_like(to_float64(gradient))
+        difference = measure_difference(subject, gradient, right, own[name], rounded[name], largest)
         detail = "" if gradient is not None or difference.verdict != WRONG else "its gradient is a constant to autograd"
         outputs = tuple(expected.exact.outputs)
         fault = Fault(subject.ours, call, subject.values, tangents, name, right, check, outputs, directions)
-        yield numbered(subject, check, name, difference, expected.random, detail), fault
+        yield row_of_difference(subject, check, name, difference, expected.random, detail), fault
 
 
-def second(
+def second_gradients(
     program: Program,
     call: Call,
     values: Mapping[str, Tensor],
@@ -248,31 +255,33 @@ def second(
     """Return the gradients of ⟨gradients, directions⟩ for the inputs and for the tangents of the outputs. Raise
     RuntimeError if the backward is marked with `once_differentiable`."""
     forward = run_forward(program, call, values)
-    seeds = {
+    tangent_leaves = {
         name: tangent.to(forward.outputs[name].dtype).requires_grad_()
         for name, tangent in tangents.items()
         if forward.outputs[name].requires_grad
     }
-    gradients = forward.gradients(seeds, create_graph=True)
-    ends = {name: gradient for name, gradient in gradients.items() if gradient is not None and gradient.requires_grad}
-    leaves = forward.leaves | {f"tangent of {name}": seed for name, seed in seeds.items()}
-    if not ends:
+    gradients = forward.gradients(tangent_leaves, create_graph=True)
+    gradients_with_graph = {
+        name: gradient for name, gradient in gradients.items() if gradient is not None and gradient.requires_grad
+    }
+    leaves = forward.leaves | {f"tangent of {name}": tangent_leaf for name, tangent_leaf in tangent_leaves.items()}
+    if not gradients_with_graph:
         return dict.fromkeys(leaves)
     # Autograd gives a gradient of a `once_differentiable` backward a node that raises if it is differentiated.
-    nodes = [gradient.grad_fn for gradient in ends.values()]
+    nodes = [gradient.grad_fn for gradient in gradients_with_graph.values()]
     if any(node is not None and node.name() == "torch::autograd::Error" for node in nodes):
         raise RuntimeError(ONCE)
     results = torch.autograd.grad(
-        list(ends.values()),
+        list(gradients_with_graph.values()),
         list(leaves.values()),
-        [directions[name].to(gradient.dtype) for name, gradient in ends.items()],
+        [directions[name].to(gradient.dtype) for name, gradient in gradients_with_graph.items()],
         allow_unused=True,
     )
     return dict(zip(leaves, results, strict=True))
 
 
 ONCE = "a backward is marked with once_differentiable"
-"""The message of the error that `second` raises, by which rows with it are found."""
+"""The message of the error that `second_gradients` raises, by which rows with it are found."""
 
 
 # ---- The derivative
@@ -288,31 +297,31 @@ def _derivative_rows(
     """
     values = {name: value.detach() for name, value in call.values.items()}
     args, kwargs = call.arguments(values)
-    places = [leaf.name for leaf in call.leaves if isinstance(leaf, Place)]
+    tensor_names = [leaf.name for leaf in call.leaves if isinstance(leaf, Place)]
     for degree in range(1, order + 1):
         check = "derivative" if degree == 1 else f"derivative, order {degree}"
         reason = ""
         verdicts: list[Derivative] = []
         if degree > 1 and once:
             reason = ONCE
-        elif len(places) > len(set(places)):
+        elif len(tensor_names) > len(set(tensor_names)):
             reason = "one tensor is passed for several inputs"
         else:
             try:
                 captured = capture(ours.function, args=args, kwargs=kwargs, requires_grad=call.wanted, order=degree)
                 verdicts = derivatives_of(captured, meant, hostile=True)
             except Exception as error:
-                reason = f"it cannot be captured: {in_words(error)}"
+                reason = f"it cannot be captured: {error_text(error)}"
             else:
                 if captured.requires:
                     reason = f"{', '.join(captured.requires)} is opaque"
                 else:
                     reason = "; ".join(verdict.detail for verdict in verdicts if verdict.word == CANNOT_TELL)
-        if reason and name_of(ours.function) in meant:
+        if reason and function_name(ours.function) in meant:
             text = f"{NOT_TRIED}: {reason}, and its gradient is meant to differ"
             yield CheckRow(check, "float64", "all", None, None, text), None
         elif reason:
-            yield from _without_capture(call, ours, check, degree, reason)
+            yield from _rows_by_differences(call, ours, check, degree, reason)
         else:
             yield from ((_derivative_row(check, verdict, call), None) for verdict in verdicts)
 
@@ -328,13 +337,13 @@ def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
     return CheckRow(check, "float64", names, gap, None if gap is None else LIMIT, WRONG, detail)
 
 
-def _without_capture(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:
+def _rows_by_differences(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:
     """Yield rows by differences, of a function that cannot be captured."""
     # Central differences of the function say nothing about gradients of gradients.
     if degree > 1:
         yield CheckRow(check, "float64", "all", None, None, f"{NOT_TRIED}: {reason}"), None
         return
-    for product in by_differences(call, ours):
+    for product in products_by_differences(call, ours):
         if product.not_tried:
             verdict = f"{NOT_TRIED}: {reason}; by differences: {product.not_tried}"
             yield CheckRow(check, "float64", product.name, None, None, verdict), None

@@ -24,13 +24,12 @@ from backprint.derive.setting import (
     Setting,
     backward_product,
     changes_along,
-    directions,
     drawn_like,
     forward_product,
     gap_by_accuracy,
     gap_of,
     has_finite_derivative,
-    inner,
+    inner_product,
     inputs_of,
     make_setting,
     output_of,
@@ -40,7 +39,8 @@ from backprint.derive.setting import (
     products_to_both_sides,
     results_at,
     run_setting,
-    symmetric_as,
+    scaled_directions,
+    symmetric_like,
     values_of,
     widened_pair,
     with_tangents,
@@ -69,7 +69,7 @@ def tangents_of_kinds(tangents: Mapping[str, Tensor], source: torch.Generator) -
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
 """The relative difference up to which two gradients are the same; for dtypes of 16 bits it is 5e-2."""
 
-MOST_ALONE = 64
+MAX_OUTPUTS_ALONE = 64
 """The most outputs that are tried alone."""
 
 
@@ -77,15 +77,15 @@ SMALLEST = 1e-3
 """A gradient that is smaller than this part of the largest counts as having that size: it may be 0 but for rounding."""
 
 
-def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
+def relative_difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
     """Return the difference of two gradients relative to their size, which is at least `least`; 1 if one is missing."""
     if not isinstance(gradient, Tensor):
         return 1.0 if bool((expected != 0).any()) else 0.0
     if expected.layout is not torch.strided:
         return 0.0
-    off = distance(gradient, expected, max(size_of(gradient), least))
+    error = distance(gradient, expected, max(size_of(gradient), least))
     # A NaN in the gradient counts as missing, unless the expected one has NaN too.
-    return off if math.isfinite(off) else 0.0 if bool(expected.isnan().any()) else 1.0
+    return error if math.isfinite(error) else 0.0 if bool(expected.isnan().any()) else 1.0
 
 
 def tolerance(value: Tensor) -> float:
@@ -125,14 +125,14 @@ GROSS = 1e-8
 """A gap above this is a fault, whatever rounding of unusual inputs does."""
 
 
-def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+def input_faults(pair: Pair, values: Mapping[str, Any], program_seed: int) -> Iterator[InputFault]:
     """Yield the kinds of inputs and tangents at which the backward of a Pair is wrong."""
-    yield from _tangent_faults(pair, values, chance)
-    yield from _float_faults(pair, values, chance)
+    yield from _tangent_faults(pair, values, program_seed)
+    yield from _float_faults(pair, values, program_seed)
     for kind, changed in _other_inputs(pair, values):
         try:
-            setting = make_setting(pair, {**values, **changed}, 0, chance)
-            fault = _fault_near(kind, setting)
+            setting = make_setting(pair, {**values, **changed}, 0, program_seed)
+            fault = _fault_of_products(kind, setting)
         except NotFinite as error:
             fault = _not_finite_fault(kind, error.setting)
         except (CannotTell, BackprintError, RuntimeError):
@@ -146,7 +146,7 @@ def _not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> Inp
     return InputFault(kind, setting, math.inf, invented) if has_finite_derivative(setting) else None
 
 
-def _fault_near(kind: str, setting: Setting) -> InputFault | None:
+def _fault_of_products(kind: str, setting: Setting) -> InputFault | None:
     """Return a fault if the two products of a Setting differ. Its inputs were moved by chance, so they lie at no
     kink."""
     left, size, run = forward_product(setting)
@@ -168,21 +168,21 @@ GROSS_OF_DIFFERENCES = 1e-5
 """The same where differences of the whole forward stand for its derivative."""
 
 
-def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+def _tangent_faults(pair: Pair, values: Mapping[str, Any], program_seed: int) -> Iterator[InputFault]:
     """Yield the kinds of tangents at which the backward is wrong, on inputs near the captured ones."""
     try:
-        setting = make_setting(pair, values, 0, chance)
+        setting = make_setting(pair, values, 0, program_seed)
     except (CannotTell, NotFinite, BackprintError, RuntimeError):
         return
     source = own_source(0)
     kinds = tangents_of_kinds(setting.tangents, source)
     zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
     # One test for all kinds: the backward is linear in its tangents exactly if gradients add up.
-    if _add_up(setting, {**kinds, ZEROS: zeros}):
+    if _gradients_add_up(setting, {**kinds, ZEROS: zeros}):
         kinds = {}  # no kind is wrong, if all together are right
     else:
         kinds[ZEROS] = zeros
-    kinds |= _kinds_alone(setting)
+    kinds |= _tangents_of_each_output_alone(setting)
     for kind, tangents in kinds.items():
         try:
             setting_of_kind = with_tangents(setting, tangents)
@@ -199,42 +199,45 @@ def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Itera
 ZEROS = "tangents of zeros"
 
 
-def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Setting | None = None) -> bool:
-    """Whether the gradients of these tangents add up to the gradients of `to`, to within a quarter of GROSS, as in
+def _gradients_add_up(
+    setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], whole: Setting | None = None
+) -> bool:
+    """Whether the gradients of these tangents add up to the gradients of `whole`, to within a quarter of GROSS, as in
     `live._group_fault`.
 
-    Without `to`, the Setting's own tangents are one of the terms, and `to` has the sum of all tangents.
+    Without `whole`, the Setting's own tangents are one of the terms, and `whole` has the sum of all tangents.
     """
     try:
         parts = [with_tangents(setting, tangents).gradients for tangents in kinds.values()]
-        if to is None:
+        if whole is None:
             total = {
                 name: torch.stack([tangent, *(tangents[name] for tangents in kinds.values())]).sum(0)
                 for name, tangent in setting.tangents.items()
             }
-            to, parts = with_tangents(setting, total), [setting.gradients, *parts]
+            whole, parts = with_tangents(setting, total), [setting.gradients, *parts]
     except (CannotTell, BackprintError, RuntimeError):
         return False
-    most = max((size_of(gradient) for gradient in to.gradients.values()), default=0.0)
+    largest = max((size_of(gradient) for gradient in whole.gradients.values()), default=0.0)
     return all(
         bool(gradient.isfinite().all())
-        and difference(torch.stack([part[name] for part in parts]).sum(0), gradient, SMALLEST * most) < GROSS / 4
-        for name, gradient in to.gradients.items()
+        and relative_difference(torch.stack([part[name] for part in parts]).sum(0), gradient, SMALLEST * largest)
+        < GROSS / 4
+        for name, gradient in whole.gradients.items()
     )
 
 
-def _kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
+def _tangents_of_each_output_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
     """Return tangents of each output alone; none if all of their gradients add up to the gradient of the whole."""
-    names = list(setting.tangents)[:MOST_ALONE]
+    names = list(setting.tangents)[:MAX_OUTPUTS_ALONE]
     if len(setting.tangents) < 2:
         return {}
     alone = {
-        f"tangents of {one} alone": {
-            name: tangent if name == one else torch.zeros_like(tangent) for name, tangent in setting.tangents.items()
+        f"tangents of {output} alone": {
+            name: tangent if name == output else torch.zeros_like(tangent) for name, tangent in setting.tangents.items()
         }
-        for one in names
+        for output in names
     }
-    return {} if len(names) == len(setting.tangents) and _add_up(setting, alone, setting) else alone
+    return {} if len(names) == len(setting.tangents) and _gradients_add_up(setting, alone, setting) else alone
 
 
 def _sum_fault(
@@ -243,23 +246,23 @@ def _sum_fault(
     """Return a fault if the gradients for the sum of two sets of tangents (`total`) are not the sums of the gradients
     for each (`setting` has random ones, `other` those of a kind): what is right for random tangents is then wrong for
     others. `source` draws the directions. `live._sum_fault` asks the program itself."""
-    for wrong in (other, total):
-        if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
-            return _not_finite_fault(kind, wrong, invented=False)
-    most = max((size_of(gradient) for gradient in total.gradients.values()), default=0.0)
+    for candidate in (other, total):
+        if not all(bool(gradient.isfinite().all()) for gradient in candidate.gradients.values()):
+            return _not_finite_fault(kind, candidate, invented=False)
+    largest = max((size_of(gradient) for gradient in total.gradients.values()), default=0.0)
     if all(
-        difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * most) < GROSS
+        relative_difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * largest) < GROSS
         for name, gradient in total.gradients.items()
     ):
         return None
-    for wrong in (other, total):
-        directed = replace(wrong, direction=directions(wrong.inputs, wrong.gradients, source))
-        if (fault := _fault_near(kind, directed)) is not None:
+    for candidate in (other, total):
+        directed = replace(candidate, direction=scaled_directions(candidate.inputs, candidate.gradients, source))
+        if (fault := _fault_of_products(kind, directed)) is not None:
             return replace(fault, of_tangents=True)
     return None
 
 
-def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+def _float_faults(pair: Pair, values: Mapping[str, Any], program_seed: int) -> Iterator[InputFault]:
     """Yield the kinds of floats at which the backward is wrong: at the captured values, at zeros, ties and thresholds.
 
     The direction is the same for equal values, and 0 is moved like any other: along such a direction a maximum of equal
@@ -277,9 +280,9 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
     }
     kinds = {AS_CAPTURED: floats}
     for kind in INPUTS:
-        made = {name: OCCASIONS[kind].make(value) for name, value in floats.items()}
+        changed_by_name = {name: OCCASIONS[kind].make(value) for name, value in floats.items()}
         kinds[kind] = {
-            name: value if (other := made[name]) is None else in_memory_like(other, value)
+            name: value if (other := changed_by_name[name]) is None else in_memory_like(other, value)
             for name, value in floats.items()
         }
     for name, number in _thresholds_of(forward, backward):
@@ -288,14 +291,16 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
     for kind, changed in kinds.items():
         try:
             # The inputs as they are: a nudge would move them off the zeros and ties.
-            setting = run_setting(forward, backward, inputs | changed, own_source(0), chance, nudge=0.0, ones=False)
+            setting = run_setting(
+                forward, backward, inputs | changed, own_source(0), program_seed, nudge=0.0, ones=False
+            )
         except NotFinite as error:
             fault = _not_finite_fault(kind, error.setting, invented=kind != AS_CAPTURED)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
         else:
             # Equal values move together, so a maximum of them has a derivative along the direction.
-            setting = replace(setting, direction=_alike_for_equals(setting))
+            setting = replace(setting, direction=_direction_equal_for_equals(setting))
             fault = _fault_at_kinks(kind, setting, invented=kind != AS_CAPTURED)
         if fault is not None:
             yield fault
@@ -304,20 +309,20 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
 def _fault_at_kinks(kind: str, setting: Setting, invented: bool) -> InputFault | None:
     """Return a fault if the gradients are neither the derivative along the direction nor a subgradient, for the
     tangents of a Setting or for their absolute values."""
-    moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
+    changes: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
     nearby = _NearbyResults(setting)
-    for absolute in (False, True):
-        if absolute and sum(tangent.numel() for tangent in setting.tangents.values()) == 1:
+    for is_absolute in (False, True):
+        if is_absolute and sum(tangent.numel() for tangent in setting.tangents.values()) == 1:
             continue  # the absolute value of one number is the same but for the sign
         try:
             # Tangents of one sign, so that what is wrong at several kinks adds up.
-            absolutes = {name: tangent.abs() for name, tangent in setting.tangents.items()}
-            other = with_tangents(setting, absolutes) if absolute else setting
-            moved = moved or changes_along(setting)
-            left, size = product_with(moved[0], other.tangents)
+            absolute_tangents = {name: tangent.abs() for name, tangent in setting.tangents.items()}
+            other = with_tangents(setting, absolute_tangents) if is_absolute else setting
+            changes = changes or changes_along(setting)
+            left, size = product_with(changes[0], other.tangents)
         except (CannotTell, BackprintError, RuntimeError):
             continue
-        run = moved[1]
+        run = changes[1]
         right = backward_product(other)
         gap = gap_of((left, size), right)
         if gap > GROSS:
@@ -388,8 +393,8 @@ def _origins_of(graph: Graph) -> dict[str, str]:
     """Return, for each value of a graph with the values of an input, the name of that input."""
     origins = {port.local: port.name for port in graph.inputs if port.role != "tangent"}
     for step in graph.steps:
-        if step.target in SAME_VALUES and (taken := list(refs(step.args))) and taken[0] in origins:
-            origins[step.name] = origins[taken[0]]
+        if step.target in SAME_VALUES and (arguments := list(refs(step.args))) and arguments[0] in origins:
+            origins[step.name] = origins[arguments[0]]
     return origins
 
 
@@ -414,7 +419,7 @@ COMPARISONS = ("aten.gt.", "aten.ge.", "aten.lt.", "aten.le.", "aten.eq.", "aten
 LIMITS = ("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default", "aten.threshold.default")
 """Operators with a kink at numbers that they take, as comparisons have; so have `hardtanh` and `threshold`."""
 
-MOST_THRESHOLDS = 8
+MAX_THRESHOLDS = 8
 """How many numbers that inputs are compared with are tried."""
 
 
@@ -432,23 +437,23 @@ def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
                 # 0 is tried in all inputs (`INPUTS`).
                 finite = [number for number in numbers if number and math.isfinite(number)]
                 thresholds.update(dict.fromkeys((origins[names[0]], number) for number in finite))
-    return tuple(thresholds)[:MOST_THRESHOLDS]
+    return tuple(thresholds)[:MAX_THRESHOLDS]
 
 
 # ---- Kinks
 
 
-def _alike_for_equals(setting: Setting) -> dict[str, Tensor]:
+def _direction_equal_for_equals(setting: Setting) -> dict[str, Tensor]:
     """Return the directions of a Setting, with one number for all elements of an input that are equal."""
-    alike = {}
+    directions = {}
     for name, direction in setting.direction.items():
         value = setting.inputs[name]
-        alike[name] = direction
+        directions[name] = direction
         if value.numel() and not value.is_complex():
             # For each element, the place of its value among the distinct ones, and so of its number in the direction.
-            _, which = torch.unique(value, return_inverse=True)
-            alike[name] = symmetric_as(value, direction.flatten()[: int(which.max()) + 1][which])
-    return alike
+            _, value_numbers = torch.unique(value, return_inverse=True)
+            directions[name] = symmetric_like(value, direction.flatten()[: int(value_numbers.max()) + 1][value_numbers])
+    return directions
 
 
 STEP = 1e-6
@@ -489,23 +494,25 @@ def _is_among_gradients_nearby(setting: Setting) -> bool:
     nearby, which lie at no kink."""
     source = own_source(1)
     low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))
-    first = True
+    is_first = True
     for _ in range(NEARBY):
         draws = {name: drawn_like(setting.inputs[name], source) for name in setting.direction}
-        for way in (STEP, -STEP):
-            moved = {name: setting.inputs[name] + way * draw for name, draw in draws.items()}
+        for step in (STEP, -STEP):
+            moved = {name: setting.inputs[name] + step * draw for name, draw in draws.items()}
             try:
-                torch.manual_seed(setting.chance)
+                torch.manual_seed(setting.program_seed)
                 results = values_of(setting.forward, setting.inputs | moved)
-                near = with_tangents(replace(setting, inputs=setting.inputs | moved, results=results), setting.tangents)
+                nearby = with_tangents(
+                    replace(setting, inputs=setting.inputs | moved, results=results), setting.tangents
+                )
             except (BackprintError, RuntimeError):
                 return True
-            for name, gradient in near.gradients.items():
+            for name, gradient in nearby.gradients.items():
                 if gradient.is_complex():
                     return True
-                low[name] = gradient if first else torch.minimum(low[name], gradient)
-                high[name] = gradient if first else torch.maximum(high[name], gradient)
-            first = False
+                low[name] = gradient if is_first else torch.minimum(low[name], gradient)
+                high[name] = gradient if is_first else torch.maximum(high[name], gradient)
+            is_first = False
     return all(
         bool(((gradient >= low[name] - slack) & (gradient <= high[name] + slack)).all())
         for name, gradient in setting.gradients.items()
@@ -538,20 +545,20 @@ def _distance_to_differences(setting: Setting, right: tuple[float, float], nearb
     """
     products = []
     try:
-        moved = nearby.all()
+        results_nearby = nearby.all()
     except (BackprintError, RuntimeError):
         return 0.0
-    for results in moved:
-        parts = [inner(tangent, output_of(results, name)) for name, tangent in setting.tangents.items()]
+    for results in results_nearby:
+        parts = [inner_product(tangent, output_of(results, name)) for name, tangent in setting.tangents.items()]
         products.append((sum(part for part, _ in parts), sum(size for _, size in parts)))
     (here, terms), (ahead, _), (behind, _), (near_ahead, _), (near_behind, _) = products
     if not all(math.isfinite(product) for product, _ in products):
         return 0.0
-    sides = [(ahead - here) / STEP, (here - behind) / STEP]
-    finer = [(near_ahead - here) * 4 / STEP, (here - near_behind) * 4 / STEP]
-    size = max(right[1], *map(abs, sides))
+    slopes = [(ahead - here) / STEP, (here - behind) / STEP]
+    finer_slopes = [(near_ahead - here) * 4 / STEP, (here - near_behind) * 4 / STEP]
+    size = max(right[1], *map(abs, slopes))
     slack = 1e-4 * size + 1e-6 * terms
-    if any(abs(side - other) > slack for side, other in zip(sides, finer, strict=True)):
+    if any(abs(slope - other) > slack for slope, other in zip(slopes, finer_slopes, strict=True)):
         return 0.0
-    off = max(min(sides) - right[0], right[0] - max(sides))
-    return off / size if off > slack else 0.0
+    error = max(min(slopes) - right[0], right[0] - max(slopes))
+    return error / size if error > slack else 0.0

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backprint.derive.alone import may_be_what_is_meant
+from backprint.derive.alone import may_be_fault_of_meant
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DERIVATIVE, FROM_DISK, NOT_THE_DERIVATIVE, Derivative, WrongGradient
 
@@ -36,7 +36,7 @@ def digest_of_graphs(capture: Capture) -> str:
     return hashlib.sha256(" ".join(graph.hash() for graph in graphs).encode()).hexdigest()[:32]
 
 
-def with_kept(
+def with_kept_verdict(
     capture: Capture, results: Sequence[Derivative], meant: Sequence[str], is_hostile: bool
 ) -> list[Derivative]:
     """Return the results for a Capture whose program is gone, with the kept word if that is worse, and with what was
@@ -46,16 +46,16 @@ def with_kept(
     kept: Mapping[str, Any] = (capture.verdict or {}).get("derivative") or {}
     graphs = (capture.verdict or {}).get("graphs", "")
     is_of_others = bool(kept and graphs) and graphs != digest_of_graphs(capture)
-    named = [result.name for result in results]
-    number = named.index(kept["name"]) if kept.get("name") in named else 0  # the place of the result it is about
+    names = [result.name for result in results]
+    index_of_kept = names.index(kept["name"]) if kept.get("name") in names else 0  # the place of the result it is about
     changed = []
     for place, result in enumerate(results):
-        if place == number and is_of_others:
+        if place == index_of_kept and is_of_others:
             why = f"the sample keeps `{kept['word']}`, which is about other graphs and is not relied on"
             result = replace(result, detail="; ".join(filter(None, [result.detail, why])))
-        elif place == number and _is_worse(kept, result, meant):
-            result = _as_kept(kept, result, capture)
-        elif place == number and graphs and _is_explained(kept, result, capture, meant):
+        elif place == index_of_kept and _is_worse(kept, result, meant):
+            result = _kept_verdict(kept, result, capture)
+        elif place == index_of_kept and graphs and _is_explained(kept, result, capture, meant):
             words = ["as the running program showed when the sample was saved", kept["detail"]]
             result = replace(result, word=kept["word"], detail="; ".join(words), wrong=(), meant=tuple(kept["meant"]))
         changed.append(_without_program(result, capture) if is_hostile and result.good else result)
@@ -75,10 +75,10 @@ def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture,
     there or at another Function. What is meant is kept in the same file, so this word is not more than that."""
     differs_somewhere = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ")
     is_meant = set(kept.get("meant") or [""]) <= set(meant)  # [""], which nothing is: a word without names is not meant
-    return differs_somewhere and is_meant and may_be_what_is_meant(result, capture, meant)
+    return differs_somewhere and is_meant and may_be_fault_of_meant(result, capture, meant)
 
 
-def _as_kept(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> Derivative:
+def _kept_verdict(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> Derivative:
     """Return the verdict that was found with the running program, when the sample was saved."""
     functions = set(kept.get("functions") or ())
     wrong = {

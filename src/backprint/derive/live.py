@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
-from backprint.derive.called import in_words
+from backprint.derive.called import error_text
 from backprint.derive.hostile import (
-    MOST_ALONE,
+    MAX_OUTPUTS_ALONE,
     SMALLEST,
-    difference,
     indices_of,
+    relative_difference,
     tangents_of_kinds,
     tolerance,
 )
-from backprint.derive.setting import drawn_like, is_inexact, nudged, own_source, wide
+from backprint.derive.setting import drawn_like, is_inexact, nudge_values, own_source, to_float64
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.steps import UNWRITTEN
@@ -85,18 +85,18 @@ def why_raised(error: Exception) -> str:
     """Return why nothing was compared where the program raised an error; raise a defect of our own again."""
     if is_defect(error):
         raise error
-    return f"it raised {in_words(error)}"
+    return f"it raised {error_text(error)}"
 
 
 def faults_of(tries: Sequence[Try]) -> list[Try]:
     """Return the tries that have a fault."""
-    return [one for one in tries if one.fault is not None]
+    return [try_ for try_ in tries if try_.fault is not None]
 
 
 # ---- Runs
 
 
-def stepped(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
+def run_whole_step(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
     """Run one step of the program itself, under the capture's seed."""
     torch.manual_seed(capture.seed)
     return capture.origin.run_step(values, tangents)
@@ -106,19 +106,21 @@ def gradients_for(capture: Capture, values: Mapping[str, Tensor], tangents: Grad
     """Return the gradients of the program itself, under the capture's seed, for copies of these tangents."""
     assert isinstance(capture.origin, LiveProgram)
     with capture.origin.calls(values, capture.seed) as call:
-        return call().gradients(copied(tangents))
+        return call().gradients(copy_contiguous(tangents))
 
 
-def copied(tangents: Gradients) -> dict[str, Tensor | None]:
-    """Return the tangents with copies of those that are whole (`is_whole`), because a backward may write into them. The
-    others are passed as they are: a copy would not have the strides that are tried."""
+def copy_contiguous(tangents: Gradients) -> dict[str, Tensor | None]:
+    """Return the tangents with copies of those that are whole (`is_sparse_or_contiguous`), because a backward may write
+    into them. The others are passed as they are: a copy would not have the strides that are tried."""
     return {
-        name: tangent.clone() if tangent is not None and 0 not in tangent.stride() and is_whole(tangent) else tangent
+        name: tangent.clone()
+        if tangent is not None and 0 not in tangent.stride() and is_sparse_or_contiguous(tangent)
+        else tangent
         for name, tangent in tangents.items()
     }
 
 
-def is_whole(tangent: Tensor) -> bool:
+def is_sparse_or_contiguous(tangent: Tensor) -> bool:
     """Whether a tangent is sparse or fills its memory in order, so that a copy has the same layout."""
     return tangent.layout is not torch.strided or tangent.is_contiguous()
 
@@ -147,16 +149,20 @@ class Base:
     tangents: Mapping[str, Tensor]
     gradients: Gradients
     noise: Mapping[str, float]
-    is_whole: bool
+    has_all_outputs: bool
     """Whether all outputs that require grad have a tangent among them."""
 
 
-def base_of(backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]) -> Base:
+def measure_base(
+    backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]
+) -> Base:
     """Return the Base of these tangents; `names` are all outputs that require grad."""
     # Times 3, because a product with a power of two is exact and has no rounding to measure.
     thrice = backward({name: 3 * tangent for name, tangent in tangents.items()})
     noise = {
-        name: difference(thrice.get(name), 3 * gradient) for name, gradient in gradients.items() if gradient is not None
+        name: relative_difference(thrice.get(name), 3 * gradient)
+        for name, gradient in gradients.items()
+        if gradient is not None
     }
     return Base(tangents, gradients, noise, len(tangents) == len(names))
 
@@ -169,22 +175,22 @@ CHANGES_ALONE = "the program does not return the same gradients twice"
 def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
     """Return the tries of a program that runs whole steps only: with tangents in other memory."""
     names = capture.signature.differentiable
-    base_tangents = tangents_of(stepped(capture, values, None).outputs, names)
+    base_tangents = tangents_of(run_whole_step(capture, values, None).outputs, names)
     if not any(tangent.dim() for tangent in base_tangents.values()):
         return []  # a number alone has no other memory
 
     def backward(tangents: Gradients) -> Gradients:
         """Run the whole step on its values, with copies of these tangents."""
-        given = {name: tangent for name, tangent in copied(tangents).items() if tangent is not None}
-        gradients: Gradients = stepped(capture, values, given).gradients
+        dense_tangents = {name: tangent for name, tangent in copy_contiguous(tangents).items() if tangent is not None}
+        gradients: Gradients = run_whole_step(capture, values, dense_tangents).gradients
         return gradients
 
     try:
-        gradients, again = (backward(base_tangents) for _ in range(2))
-        base = base_of(backward, base_tangents, gradients, names)
+        gradients, gradients_again = (backward(base_tangents) for _ in range(2))
+        base = measure_base(backward, base_tangents, gradients, names)
     except RuntimeError:
         return []
-    return [] if first_difference(again, gradients) else list(layout_tries(backward, base))
+    return [] if first_difference(gradients_again, gradients) else list(layout_tries(backward, base))
 
 
 def tangent_tries(
@@ -205,15 +211,17 @@ def tangent_tries(
         if not tangents:
             return []
 
-        def on_one_graph(given: Gradients) -> Gradients:
+        def on_one_graph(tangents_given: Gradients) -> Gradients:
             """Return the gradients by another backward of the graph of the one forward."""
-            return forward.gradients(copied(given), again=True)
+            return forward.gradients(copy_contiguous(tangents_given), again=True)
 
         try:
-            gradients, again = (on_one_graph(tangents) for _ in range(2))
-            second_differs = first_difference(again, gradients)
+            gradients, gradients_again = (on_one_graph(tangents) for _ in range(2))
+            second_differs = first_difference(gradients_again, gradients)
             tries = (
-                [] if second_differs else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
+                []
+                if second_differs
+                else list(_tries_of_tangent_kinds(capture, on_one_graph, tangents, gradients, meant))
             )
         except Exception as error:
             why_not, tries = why_raised(error), []
@@ -222,30 +230,30 @@ def tangent_tries(
     if not why_not and not second_differs and not faults_of(tries):
         return [Try(AGAIN, word="for"), *tries]
 
-    def on_its_own(given: Gradients) -> Gradients:
+    def on_own_graph(tangents_given: Gradients) -> Gradients:
         """Return the gradients by the backward of a forward that runs for it alone."""
-        return gradients_for(capture, values, given)
+        return gradients_for(capture, values, tangents_given)
 
     try:
-        gradients, again = (on_its_own(tangents) for _ in range(2))
+        gradients, gradients_again = (on_own_graph(tangents) for _ in range(2))
     except Exception as error:
         return [Try("tangents of other kinds", why_not=why_raised(error))]
-    if first_difference(again, gradients):
+    if first_difference(gradients_again, gradients):
         if why_not or second_differs:
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
         # Two forwards do not repeat each other, so they tell nothing. Two backwards of one graph did: its faults stand.
         return [Try(AGAIN, word="for"), *tries]
-    on_own = list(_kinds_of_tangents(capture, on_its_own, tangents, gradients, meant))
+    tries_on_own_graphs = list(_tries_of_tangent_kinds(capture, on_own_graph, tangents, gradients, meant))
     if why_not:
-        return [Try(AGAIN, why_not=why_not, word="for"), *on_own]
-    first_fault = next((one.fault for one in faults_of(tries)), None)
-    if second_differs is None and first_fault is not None and not faults_of(on_own):
+        return [Try(AGAIN, why_not=why_not, word="for"), *tries_on_own_graphs]
+    first_fault = next((try_.fault for try_ in faults_of(tries)), None)
+    if second_differs is None and first_fault is not None and not faults_of(tries_on_own_graphs):
         second_differs = first_fault.port, first_fault.error
     fault = None if second_differs is None else ProgramFault(*second_differs, "the first backward of the same graph")
-    return [Try(AGAIN, fault, word="for"), *on_own]
+    return [Try(AGAIN, fault, word="for"), *tries_on_own_graphs]
 
 
-def _kinds_of_tangents(
+def _tries_of_tangent_kinds(
     capture: Capture,
     backward: Backward,
     tangents: Mapping[str, Tensor],
@@ -254,26 +262,26 @@ def _kinds_of_tangents(
 ) -> Iterator[Try]:
     """Yield a Try for each kind of tangents: in other memory, of other sizes, with other values. `gradients` are those
     for `tangents`, with which all are compared; what is in `meant` need not be linear in its tangents."""
-    base = base_of(backward, tangents, gradients, capture.signature.differentiable)
+    base = measure_base(backward, tangents, gradients, capture.signature.differentiable)
     yield from layout_tries(backward, base)
     if capture.rank is not None:
         yield Try("tangents of other values", why_not="what the other ranks send is that of the captured step")
-    elif not base.is_whole:
+    elif not base.has_all_outputs:
         yield Try("tangents of other values", why_not="an output is not dense")
     else:
         functions = {edge.function for edge in capture.opaque if edge.function}
         not_linear = sorted({*meant} & {*functions, "hook"})
-        for one in (*size_tries(backward, base), *sum_tries(backward, base)):
-            if one.fault is not None and not_linear:
-                yield Try(one.name, why_not=f"{', '.join(not_linear)} is meant to differ, and need not be linear")
+        for try_ in (*size_tries(backward, base), *sum_tries(backward, base)):
+            if try_.fault is not None and not_linear:
+                yield Try(try_.name, why_not=f"{', '.join(not_linear)} is meant to differ, and need not be linear")
             else:
-                yield one
+                yield try_
 
 
 def first_difference(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
     """Return the first gradient that differs from `times` the expected one by more than rounding, and its relative
     error; None if there is none."""
-    most = max((size_of(right) for right in expected.values() if right is not None), default=0.0)
+    largest = max((size_of(right) for right in expected.values() if right is not None), default=0.0)
     for name, right in expected.items():
         gradient = gradients.get(name)
         if right is None and gradient is None:
@@ -281,8 +289,8 @@ def first_difference(gradients: Gradients, expected: Gradients, times: float = 1
         if right is None:
             assert gradient is not None
             right = torch.zeros_like(gradient)
-        scaled = None if gradient is None else wide(gradient) / times
-        error = difference(scaled, wide(right), SMALLEST * most)
+        scaled = None if gradient is None else to_float64(gradient) / times
+        error = relative_difference(scaled, to_float64(right), SMALLEST * largest)
         if error > tolerance(right):
             return name, error
     return None
@@ -294,29 +302,29 @@ def first_difference(gradients: Gradients, expected: Gradients, times: float = 1
 def layout_tries(backward: Backward, base: Base) -> Iterator[Try]:
     """Yield a Try for each kind of memory of tangents: the gradient must be that for the same numbers in new memory."""
     for row in MEMORIES_OF_TANGENTS:
-        made = {name: row.make(tangent) for name, tangent in base.tangents.items()}
-        odd = {name: tangent for name, tangent in made.items() if tangent is not None}
-        if odd:
-            yield attempt(row.name, partial(_layout_fault, backward, base, odd))
+        tangents_or_none = {name: row.make(tangent) for name, tangent in base.tangents.items()}
+        unusual = {name: tangent for name, tangent in tangents_or_none.items() if tangent is not None}
+        if unusual:
+            yield attempt(row.name, partial(_layout_fault, backward, base, unusual))
 
 
-def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> ProgramFault | None:
+def _layout_fault(backward: Backward, base: Base, unusual: Mapping[str, Tensor]) -> ProgramFault | None:
     """Return a fault if the gradient for tangents in odd memory is not the gradient for the same numbers in new
     memory."""
     expected = base.gradients
-    whole = {**base.tangents, **odd}
+    tangents = {**base.tangents, **unusual}
     # An expanded tangent has other numbers than the base, so its gradient in new memory is not known yet.
-    if any(0 in tangent.stride() for tangent in odd.values()):
-        expected = backward({name: tangent.contiguous() for name, tangent in whole.items()})
-    gradients = backward(whole)
+    if any(0 in tangent.stride() for tangent in unusual.values()):
+        expected = backward({name: tangent.contiguous() for name, tangent in tangents.items()})
+    gradients = backward(tangents)
     # For tangents with one number a row, the gradient of a norm is 0 but for rounding, which is small beside the
     # gradient for random tangents.
-    both = [*expected.values(), *base.gradients.values()]
-    most = max((size_of(gradient) for gradient in both if gradient is not None), default=0.0)
+    all_gradients = [*expected.values(), *base.gradients.values()]
+    largest = max((size_of(gradient) for gradient in all_gradients if gradient is not None), default=0.0)
     for name, right in expected.items():
         if right is None:
             continue
-        error = difference(gradients.get(name), right, SMALLEST * most)
+        error = relative_difference(gradients.get(name), right, SMALLEST * largest)
         if error > tolerance(right) and error > ROUNDING * base.noise.get(name, 0.0):
             return ProgramFault(name, error, "that for the same numbers in new memory")
     return None
@@ -353,8 +361,8 @@ def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | 
     sizes = sizes_in(backward, base.tangents)
     if not _has_other_range(backward, base, scale, sizes):
         return ProgramFault(*wrong, "that for the tangents themselves, times as much")
-    farthest = round(math.log2(abs(scale)))  # with 16, the powers are 16, 13, 10, 7, 4, 1
-    for power in range(farthest, 0, -NEARER if farthest > 0 else NEARER):
+    farthest_power = round(math.log2(abs(scale)))  # with 16, the powers are 16, 13, 10, 7, 4, 1
+    for power in range(farthest_power, 0, -NEARER if farthest_power > 0 else NEARER):
         nearer = math.copysign(2.0**power, scale)
         if not _has_other_range(backward, base, nearer, sizes):
             if wrong := first_difference(backward(_scaled_by(base, nearer)), base.gradients, nearer):
@@ -381,7 +389,7 @@ class Size:
 
     operator: str
     dtype: torch.dtype
-    most: float
+    largest: float
     mean: float
     small: float
 
@@ -399,7 +407,7 @@ class Sizes(TorchDispatchMode):
             return results
         for leaf in plain_leaves((results,), {}):
             if isinstance(leaf, Tensor) and leaf.layout is torch.strided and is_inexact(leaf) and leaf.numel():
-                sizes = wide(leaf.detach()).abs().flatten()
+                sizes = to_float64(leaf.detach()).abs().flatten()
                 nonzero = sizes[sizes > 0]
                 # kthvalue counts from 1.
                 small = float(nonzero.kthvalue(len(nonzero) // 20 + 1).values) if len(nonzero) else 0.0
@@ -418,35 +426,35 @@ def sizes_in(backward: Backward, tangents: Mapping[str, Tensor]) -> list[Size]:
     return mode.sizes
 
 
-def _has_other_range(backward: Backward, base: Base, scale: float, before: Sequence[Size]) -> bool:
+def _has_other_range(backward: Backward, base: Base, scale: float, sizes_before: Sequence[Size]) -> bool:
     """Whether a result in a backward for tangents times `scale` leaves the range of its dtype, up to the first one that
-    is not scaled by a power of `scale`: then the backward need not be wrong. `before` has the sizes of the results for
-    the base's tangents."""
-    after = sizes_in(backward, _scaled_by(base, scale))
-    for one, other in zip(before, after, strict=False):
-        if one.operator != other.operator or one.dtype != other.dtype:
+    is not scaled by a power of `scale`: then the backward need not be wrong. `sizes_before` has the sizes of the
+    results for the base's tangents."""
+    sizes_after = sizes_in(backward, _scaled_by(base, scale))
+    for size_before, size_after in zip(sizes_before, sizes_after, strict=False):
+        if size_before.operator != size_after.operator or size_before.dtype != size_after.dtype:
             return False  # the backward took another branch
-        numbers = torch.finfo(one.dtype)
-        if _is_times(one, other, 1.0):
+        limits = torch.finfo(size_before.dtype)
+        if _is_scaled_by(size_before, size_after, 1.0):
             continue
         # A result may grow with the tangents, shrink with them as a quotient does, or, if it is 0 or Inf now, have
         # grown with their square.
-        powers = (1, -1) if math.isfinite(other.most) and other.most else (1, -1, 2)
+        powers = (1, -1) if math.isfinite(size_after.largest) and size_after.largest else (1, -1, 2)
         for power in powers:
             factor = abs(scale) ** power
-            if one.most * factor > numbers.max or 0 < one.small * factor < numbers.smallest_normal:
+            if size_before.largest * factor > limits.max or 0 < size_before.small * factor < limits.smallest_normal:
                 return True
-        if not any(_is_times(one, other, abs(scale) ** power) for power in (1, 2, -1)):
+        if not any(_is_scaled_by(size_before, size_after, abs(scale) ** power) for power in (1, 2, -1)):
             return False  # from here on, the backward computes something that is not linear, in any range
     return False
 
 
-def _is_times(one: Size, other: Size, factor: float) -> bool:
+def _is_scaled_by(one: Size, other: Size, factor: float) -> bool:
     """Whether a result is `factor` times another, as far as the largest and the mean element say."""
     slack = 0.05 if one.dtype in (torch.float16, torch.bfloat16) else 1e-3  # more than rounding of a mean
     return all(
         math.isclose(right, left * factor, rel_tol=slack)
-        for left, right in ((one.most, other.most), (one.mean, other.mean))
+        for left, right in ((one.largest, other.largest), (one.mean, other.mean))
     )
 
 
@@ -462,7 +470,7 @@ LIMIT_OF_FEW_DIGITS, ROUNDING_OF_SUM, MOST_ROUNDING = 0.05, 12.0, 0.3
 is more than the third, nothing is compared."""
 
 
-def _limit_of(base: Base, name: str) -> float | None:
+def _limit_of_sum(base: Base, name: str) -> float | None:
     """Return by how much a gradient of a sum may differ; None if its rounding (`noise`) would hide a fault."""
     noise = base.noise[name]
     if noise < LIMIT_OF_SUM / 50:  # rounding is far below the limit
@@ -478,12 +486,12 @@ def sum_tries(backward: Backward, base: Base) -> Iterator[Try]:
     All kinds are added up first. Only if their gradients do not add up, each is looked at by itself.
     """
     kinds = tangents_of_kinds(base.tangents, own_source(1))
-    if all(_limit_of(base, name) is None for name in base.noise):
+    if all(_limit_of_sum(base, name) is None for name in base.noise):
         why_not = "rounding of the gradients is as large as what is looked for"
         yield from (Try(name, why_not=why_not) for name in (*kinds, *([ALONE] if len(base.tangents) > 1 else [])))
         return
-    together = attempt(", ".join(kinds), partial(_group_fault, backward, base, kinds))
-    if together.fault is None and not together.why_not:
+    try_of_all = attempt(", ".join(kinds), partial(_group_fault, backward, base, kinds))
+    if try_of_all.fault is None and not try_of_all.why_not:
         yield from (Try(name) for name in kinds)
     else:
         for kind, tangents in kinds.items():
@@ -499,25 +507,27 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
     """Yield a Try for tangents of one output alone, and one for tangents of all but one, each for all outputs; or one
     for each output for which it is wrong. The other outputs take no part in the backward: their tangent is None."""
     names = list(base.tangents)
-    tried = names[:MOST_ALONE]
+    outputs_tried = names[:MAX_OUTPUTS_ALONE]
 
     def tangents_of_wanted(wanted: Callable[[str], bool]) -> dict[str, Tensor | None]:
         """Return the base's tangents of the outputs that are wanted, and None for the others."""
         return {name: base.tangents[name] if wanted(name) else None for name in names}
 
     # `name.__eq__` says of an output whether it is this one.
-    groups = {ALONE: {f"{name} alone": tangents_of_wanted(name.__eq__) for name in tried}}
+    kinds_by_name = {ALONE: {f"{name} alone": tangents_of_wanted(name.__eq__) for name in outputs_tried}}
     if len(names) > 2:
-        groups[LEFT_OUT] = {f"all but {name}": tangents_of_wanted(name.__ne__) for name in tried}
-    for word, kinds in groups.items():
-        together = attempt(word, partial(_group_fault, backward, base, kinds))
+        kinds_by_name[LEFT_OUT] = {f"all but {name}": tangents_of_wanted(name.__ne__) for name in outputs_tried}
+    for word, kinds in kinds_by_name.items():
+        try_of_all = attempt(word, partial(_group_fault, backward, base, kinds))
         one_by_one = []
-        if together.fault is not None or together.why_not or len(tried) < len(names):
-            one_by_one = [attempt(kind, partial(_sum_fault, backward, base, given)) for kind, given in kinds.items()]
-        wrong = [one for one in one_by_one if one.fault is not None or one.why_not]
+        if try_of_all.fault is not None or try_of_all.why_not or len(outputs_tried) < len(names):
+            one_by_one = [
+                attempt(kind, partial(_sum_fault, backward, base, tangents)) for kind, tangents in kinds.items()
+            ]
+        wrong = [try_ for try_ in one_by_one if try_.fault is not None or try_.why_not]
         yield from wrong
-        if len(tried) < len(names):
-            yield Try(word, why_not=f"{len(tried)} of {len(names)} outputs were tried")
+        if len(outputs_tried) < len(names):
+            yield Try(word, why_not=f"{len(outputs_tried)} of {len(names)} outputs were tried")
         elif not wrong:
             yield Try(word)
 
@@ -536,45 +546,45 @@ def _sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFa
 
 def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], share: float) -> ProgramFault | None:
     """Return a fault if the gradient for the sum of the base's tangents and of all `kinds` differs from the sum of
-    their gradients by more than this share of the limit (`_limit_of`).
+    their gradients by more than this share of the limit (`_limit_of_sum`).
 
     In the sum, tangents are multiplied until their gradients are about as large as the gradient of the base: else a
     fault of one number would be small beside all others.
     """
     total: dict[str, Tensor] = dict(base.tangents)
-    parts: list[dict[str, Tensor]] = [_wide_of(base.gradients)]
-    most = max(map(size_of, parts[0].values()), default=0.0)
+    gradients_of_parts: list[dict[str, Tensor]] = [_gradients_in_float64(base.gradients)]
+    largest = max(map(size_of, gradients_of_parts[0].values()), default=0.0)
     for tangents in kinds:
-        gradients = _wide_of(backward(tangents))
-        times = _power_between(most, max(map(size_of, gradients.values()), default=0.0))
-        parts.append({name: gradient * times for name, gradient in gradients.items()})
-        total |= {name: total[name] + times * tangent for name, tangent in tangents.items() if tangent is not None}
-    whole = _wide_of(backward(total))
+        gradients = _gradients_in_float64(backward(tangents))
+        scale = _scale_to_match(largest, max(map(size_of, gradients.values()), default=0.0))
+        gradients_of_parts.append({name: gradient * scale for name, gradient in gradients.items()})
+        total |= {name: total[name] + scale * tangent for name, tangent in tangents.items() if tangent is not None}
+    gradients_of_total = _gradients_in_float64(backward(total))
     for name in base.noise:
-        limit = _limit_of(base, name)
-        terms = [part[name] for part in parts if name in part]
-        like = whole.get(name, terms[0] if terms else None)
+        limit = _limit_of_sum(base, name)
+        terms = [part[name] for part in gradients_of_parts if name in part]
+        like = gradients_of_total.get(name, terms[0] if terms else None)
         if limit is None or like is None or any(term.layout is not torch.strided for term in (like, *terms)):
             continue
         expected = torch.stack([torch.zeros_like(like), *terms]).sum(0)
-        of_whole = whole.get(name, torch.zeros_like(like))
+        of_whole = gradients_of_total.get(name, torch.zeros_like(like))
         # A gradient that is 0 for the sum is compared with the size of the terms that cancelled.
-        error = difference(of_whole, expected, max(map(size_of, (*terms, of_whole))))
+        error = relative_difference(of_whole, expected, max(map(size_of, (*terms, of_whole))))
         if error > limit * share:
             return ProgramFault(name, error, "that for a sum of tangents, less that for the rest of it")
     return None
 
 
-def _wide_of(gradients: Gradients) -> dict[str, Tensor]:
+def _gradients_in_float64(gradients: Gradients) -> dict[str, Tensor]:
     """Return the gradients in float64, without those that are None."""
-    return {name: wide(gradient) for name, gradient in gradients.items() if gradient is not None}
+    return {name: to_float64(gradient) for name, gradient in gradients.items() if gradient is not None}
 
 
 LARGEST_TIMES = 2.0**6
 """The most that tangents are multiplied by in a sum."""
 
 
-def _power_between(most: float, other: float) -> float:
+def _scale_to_match(most: float, other: float) -> float:
     """Return the power of two that makes the size `other` about as large as `most`, between 1 and LARGEST_TIMES."""
     if not (most > 0 and other > 0 and math.isfinite(most / other)):
         return 1.0
@@ -587,7 +597,7 @@ IN_A_ROW = "calls in a row"
 
 FROZEN = "inputs that require no grad"
 
-MOST_FROZEN = 4
+MAX_FROZEN = 4
 """How many inputs are tried as the only frozen one, and as the only one that requires grad."""
 
 
@@ -600,25 +610,28 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
         with program.calls(values, capture.seed) as call:
             forward = call()
             tangents = tangents_of(forward.outputs(), capture.signature.differentiable)
-            whole = forward.gradients(copied(tangents))
-            names = [name for name, gradient in whole.items() if gradient is not None and name in call.leaves]
+            all_gradients = forward.gradients(copy_contiguous(tangents))
+            names = [name for name, gradient in all_gradients.items() if gradient is not None and name in call.leaves]
             if len(names) < 2:  # if it is frozen, there is no gradient
                 return []
-            if first_difference(call().gradients(copied(tangents)), whole):
+            if first_difference(call().gradients(copy_contiguous(tangents)), all_gradients):
                 return [Try(FROZEN, why_not=CHANGES_ALONE)]
 
-            def fault(frozen: Sequence[str]) -> ProgramFault | None:
+            def fault_with_frozen(frozen: Sequence[str]) -> ProgramFault | None:
                 """Return a fault if the gradients of the others change while these leaves require no grad."""
                 with call.frozen(frozen):
-                    gradients = call().gradients(copied(tangents))
-                rest = {name: gradient for name, gradient in whole.items() if name not in frozen}
-                wrong = first_difference(gradients, rest)
+                    gradients = call().gradients(copy_contiguous(tangents))
+                expected = {name: gradient for name, gradient in all_gradients.items() if name not in frozen}
+                wrong = first_difference(gradients, expected)
                 return None if wrong is None else ProgramFault(*wrong, "that where all inputs require grad")
 
-            tries = [attempt(f"{word} frozen", partial(fault, frozen)) for word, frozen in _frozen_sets(capture, names)]
+            tries = [
+                attempt(f"{word} frozen", partial(fault_with_frozen, frozen))
+                for word, frozen in _frozen_sets(capture, names)
+            ]
         # One Try stands for all if nothing is wrong.
-        refused = [one for one in tries if one.fault is not None or one.why_not]
-        return refused or [Try(FROZEN)]
+        tries_to_report = [try_ for try_ in tries if try_.fault is not None or try_.why_not]
+        return tries_to_report or [Try(FROZEN)]
 
     try:
         return run()
@@ -629,13 +642,13 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
 def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield sets of leaves to freeze together, each with a name: one alone, all but one, and all arguments."""
     # Not all leaves, because then there is no gradient, and not none, which is the usual call.
-    known: set[frozenset[str]] = {frozenset(names), frozenset()}
-    some = {name: [name] for name in names[:MOST_FROZEN]}
-    some |= {f"all but {name}": [other for other in names if other != name] for name in names[:MOST_FROZEN]}
-    some["all arguments"] = [name for name in names if name in capture.signature.arguments]
-    for word, frozen in some.items():
-        if frozenset(frozen) not in known:
-            known.add(frozenset(frozen))
+    seen: set[frozenset[str]] = {frozenset(names), frozenset()}
+    sets_by_word = {name: [name] for name in names[:MAX_FROZEN]}
+    sets_by_word |= {f"all but {name}": [other for other in names if other != name] for name in names[:MAX_FROZEN]}
+    sets_by_word["all arguments"] = [name for name in names if name in capture.signature.arguments]
+    for word, frozen in sets_by_word.items():
+        if frozenset(frozen) not in seen:
+            seen.add(frozenset(frozen))
             yield word, frozen
 
 
@@ -673,14 +686,14 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
     tries: list[Try] = []
     try:
         for other in _other_calls(capture, program, values):
-            refused = ""
+            why_refused = ""
             try:
                 first, second, last = _calls_in_a_row(capture, program, values, other, names)
             except RuntimeError as error:  # a write into a buffer that the backward needs
-                refused = f"it raised {in_words(error)}"
-                first, second, last = _calls_in_a_row(capture, program, values, other, names, between=False)
+                why_refused = f"it raised {error_text(error)}"
+                first, second, last = _calls_in_a_row(capture, program, values, other, names, with_call_between=False)
             # `first` and `last` have the program's own values, `second` those of `other`.
-            tries = [_try_of_run_before(first, last)]
+            tries = [_try_of_repeated_call(first, last)]
             if first_difference(second.outputs, other.outputs):
                 tries += [Try(name, why_not=DEPENDS_ON_CALLS, word="for") for name in (SECOND_CALL, BEFORE_BACKWARD)]
                 continue
@@ -690,7 +703,7 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
             is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
             name = SECOND_CALL if other.arguments or other.parameters else "a second call"
             tries.append(Try(name, fault if is_second else None, word="for"))
-            tries.append(Try(BEFORE_BACKWARD, None if is_second else fault, refused, word="for"))
+            tries.append(Try(BEFORE_BACKWARD, None if is_second else fault, why_refused, word="for"))
             if other.arguments and any(guard.kind == "memory" for guard in capture.guards):
                 compare = partial(_fault_in_memory, capture, program, values, other, names)
                 tries.append(attempt(SAME_MEMORY, compare, word="for"))
@@ -707,14 +720,17 @@ def _fault_in_memory(
     had its inputs: what it keeps by an address is then not for these values."""
     with program.calls(values, capture.seed) as call:
         expected = results_of(call(), names)
-        _, second = (results_of(one, names) for one in call.again_in_memory(other.arguments, values))
+        _, second = (
+            results_of(call_in_memory, names)
+            for call_in_memory in call.call_twice_in_same_memory(other.arguments, values)
+        )
     if first_difference(second.outputs, expected.outputs):
         raise NotTried(DEPENDS_ON_CALLS)
     wrong = first_difference(second.gradients, expected.gradients)
     return None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
 
 
-def _try_of_run_before(first: Results, last: Results) -> Try:
+def _try_of_repeated_call(first: Results, last: Results) -> Try:
     """Return a Try for the last of several calls, which has the values of the first and must return the same."""
     if first_difference(last.outputs, first.outputs):
         return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
@@ -757,25 +773,29 @@ def other_values(
     arguments = {name: values[name].detach() for name in program.program.values if name in values}
     parameters = {name: values[name].detach() for name, role in roles.items() if role == "parameter" and name in values}
     indices = {name for pair in capture.pairs for name in indices_of(pair.forward)}
-    reversed_ones = {
+    reversed_values = {
         name: value.flip(-1)
         for name, value in arguments.items()
         if value.dim() and value.layout is torch.strided and (value.dtype is torch.bool or name in indices)
     }
-    for amount, others, turned in ((0.5, reversed_ones, True), (0.5, reversed_ones, False), (0.1, {}, False)):
+    for amount, other_arguments, is_reversed in (
+        (0.5, reversed_values, True),
+        (0.5, reversed_values, False),
+        (0.1, {}, False),
+    ):
         source = own_source(2)
         floats, moved = (
             {
-                name: nudged(value.flip(-1) if turned and value.dim() else value, amount, source)
+                name: nudge_values(value.flip(-1) if is_reversed and value.dim() else value, amount, source)
                 for name, value in tensors.items()
                 if is_inexact(value) and value.layout is torch.strided
             }
             for tensors in (arguments, parameters)
         )
         if moved:
-            yield {**floats, **others}, moved
-        if floats or others:
-            yield {**floats, **others}, {}
+            yield {**floats, **other_arguments}, moved
+        if floats or other_arguments:
+            yield {**floats, **other_arguments}, {}
     yield {}, {}
 
 
@@ -785,17 +805,17 @@ def _calls_in_a_row(
     values: Mapping[str, Tensor],
     other: _OtherCall,
     names: Sequence[str],
-    between: bool = True,
+    with_call_between: bool = True,
 ) -> Sequence[Results]:
-    """Call the program on its values, on others, and on its own again; return the Results of each. With `between`, a
-    further call comes before the backward of the second."""
+    """Call the program on its values, on others, and on its own again; return the Results of each. With
+    `with_call_between`, a further call comes before the backward of the second."""
     with program.calls(values, capture.seed) as call:
         results = [results_of(call(), names)]
         before = {name: values[name].detach().clone() for name in other.parameters}
         # Parameters are written in place, as an optimizer does; arguments are passed anew.
         call.write(other.parameters)
         second = call(other.arguments)
-        if between:
+        if with_call_between:
             call(values)
         results.append(results_of(second, names))
         call.write(before)
@@ -807,7 +827,7 @@ def _is_second_call_wrong(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], other: _OtherCall, names: Sequence[str]
 ) -> bool:
     """Whether the second call has a wrong gradient too if no further call comes before its backward."""
-    _, second, _ = _calls_in_a_row(capture, program, values, other, names, between=False)
+    _, second, _ = _calls_in_a_row(capture, program, values, other, names, with_call_between=False)
     return first_difference(second.gradients, other.gradients) is not None
 
 

@@ -36,26 +36,26 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from backprint.derive.duals import DualRun, may_have_tangent, unpacked
+from backprint.derive.duals import DualRun, may_have_tangent, unpack_dual_tree
 from backprint.derive.setting import (
     Setting,
     backward_product,
     drawn_like,
     forward_product,
     gap_of,
-    inner_sum,
     is_inexact,
     own_source,
-    symmetric_as,
+    sum_of_inner_products,
+    symmetric_like,
 )
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Step, refs
-from backprint.graph.steps import behind, used
+from backprint.graph.steps import names_behind, used
 from backprint.judge.closeness import distance, size_of
 from backprint.values.tree import plain_leaves
 
-MOST_PLACES = 64
+MAX_PLACES = 64
 """How many wrong places are looked for."""
 
 NEAR = 1e-9
@@ -105,17 +105,18 @@ class Located:
     undecided: frozenset[str] = frozenset()
 
 
-def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> Located:
+def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut_values: Collection[str] = ()) -> Located:
     """Return the places where the backward of a Setting is not the derivative of its forward.
 
-    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values of
-    the forward through which no gradient passes, because the program detached them or computed them under `no_grad`.
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut_values` the
+    values of the forward through which no gradient passes, because the program detached them or computed them under
+    `no_grad`.
     """
-    search = Search(setting, functions, cut)
+    search = Search(setting, functions, cut_values)
     places: list[WrongPlace] = []
-    state = search.state(places)
+    state = search.assess(places)
     first_wrong = state.wrong  # the ports that are wrong before anything is taken for given
-    while state.wrong and len(places) < MOST_PLACES:
+    while state.wrong and len(places) < MAX_PLACES:
         found = search.next_places(places, state)
         if found is None:
             break
@@ -151,30 +152,30 @@ def locate_formulas(setting: Setting) -> Located:
     right = search.right_gradients([])
     places = []
     refuted, undecided = set[str](), set[str]()
-    for step in search.step_of.values():
+    for step in search.step_by_name.values():
         if step.name not in search.reaching or step.name not in search.depending:
             continue
-        inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
-        tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if not inputs or not tensors or step.target in refuted:
+        inputs = [name for name in values_taken_by(step) if search.may_have_gradient(name)]
+        all_tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
+        if not inputs or not all_tensors or step.target in refuted:
             continue
         try:
-            gap, _ = _formula_gap(search, step, inputs, right)
-            if gap <= FORMULA_GAP:
+            gap_by_formula, _ = _formula_gap(search, step, inputs, right)
+            if gap_by_formula <= FORMULA_GAP:
                 continue
-            by_differences, accuracy = _formula_gap(search, step, inputs, right, refuted=(step.target,))
+            gap_by_differences, accuracy = _formula_gap(search, step, inputs, right, refuted=(step.target,))
         except (BackprintError, RuntimeError):
             undecided.add(step.target)
             continue
         # Differences agree with the gradient, so the formula for the tangent is wrong.
-        if by_differences <= gap / FARTHER:
+        if gap_by_differences <= gap_by_formula / FARTHER:
             refuted.add(step.target)
             continue
         # Differences are no farther from the gradient than they are from each other: they decide nothing.
-        if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
+        if gap_by_differences <= FARTHER * accuracy or not math.isfinite(gap_by_differences):
             undecided.add(step.target)
             continue
-        steps = (step, *(part for part in search.parts(step) if part is not step))
+        steps = (step, *(part for part in search.result_steps(step) if part is not step))
         returned = search.contributions(steps, inputs, right)
         places.append(
             WrongPlace(
@@ -182,7 +183,7 @@ def locate_formulas(setting: Setting) -> Located:
                 inputs=tuple(inputs),
                 returned=tuple(returned.get(name) for name in inputs),
                 errors=tuple(1.0 for _ in inputs),  # how wrong each is was not measured: all count as wrong
-                backward_steps=tuple(search.call_of[step.name].backward),
+                backward_steps=tuple(search.call_of_step[step.name].backward),
             )
         )
     return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
@@ -207,45 +208,52 @@ def _formula_gap(
     operators in `refuted` come from differences instead of formulas."""
     source = own_source(seed=0)
     values = {name: search.forward_values[name].detach() for name in inputs}
-    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
-    tangents: list[Any] = []
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.generator_states)
+    directions: list[Any] = []
     # J·v: the step on dual numbers, with random tangents of its arguments.
     with forward_ad.dual_level():
         duals = {
-            name: forward_ad.make_dual(value.clone(), symmetric_as(value, drawn_like(value, source)))
+            name: forward_ad.make_dual(value.clone(), symmetric_like(value, drawn_like(value, source)))
             for name, value in values.items()
         }
-        tangents = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
-        moved = run.continued([step], {**search.forward_values, **duals})[step.name]
-        along = [unpacked(leaf)[1] for leaf in plain_leaves(moved) if isinstance(leaf, Tensor)]
+        directions = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
+        dual_result = run.run_steps([step], {**search.forward_values, **duals})[step.name]
+        tangents_of_results = [
+            unpack_dual_tree(leaf)[1] for leaf in plain_leaves(dual_result) if isinstance(leaf, Tensor)
+        ]
     # Jᵀ·g: the step under autograd, with random gradients of its results.
     with torch.enable_grad():
         leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
-        fed = {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
+        copies = {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
     results = [
         leaf
-        for leaf in plain_leaves(run.continued([step], {**search.forward_values, **fed})[step.name])
+        for leaf in plain_leaves(run.run_steps([step], {**search.forward_values, **copies})[step.name])
         if isinstance(leaf, Tensor)
     ]
     names = _result_names(search, step, len(results))
     cotangents = [
-        _laid_out_as(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
+        _with_strides_of(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
         for name, result in zip(names, results, strict=True)
     ]
-    active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
-    if not active:
+    results_with_cotangents = [
+        (r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad
+    ]
+    if not results_with_cotangents:
         return 0.0, 0.0
     gradients = torch.autograd.grad(
-        [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
+        [r for r, _ in results_with_cotangents],
+        list(leaves.values()),
+        [c for _, c in results_with_cotangents],
+        allow_unused=True,
     )
     # Both sides have the terms of the same results: of those that autograd differentiates.
-    forward_side = inner_sum(
+    forward_side = sum_of_inner_products(
         (cotangent, tangent)
-        for cotangent, tangent, result in zip(cotangents, along, results, strict=True)
+        for cotangent, tangent, result in zip(cotangents, tangents_of_results, results, strict=True)
         if cotangent is not None and tangent is not None and result.requires_grad
     )
-    backward_side = inner_sum(
-        (gradient, direction) for gradient, direction in zip(gradients, tangents, strict=True) if gradient is not None
+    backward_side = sum_of_inner_products(
+        (gradient, direction) for gradient, direction in zip(gradients, directions, strict=True) if gradient is not None
     )
     return gap_of(forward_side, backward_side), run.accuracy
 
@@ -255,11 +263,12 @@ def _result_names(search: Search, step: Step, count: int) -> list[str]:
     `operator.getitem` step that takes it, or ''."""
     if isinstance(search.forward_values[step.name], Tensor):
         return [step.name]
-    taken = {part.args[1]: part.name for part in search.parts(step)}  # a part is `operator.getitem(step, place)`
-    return [taken.get(place, "") for place in range(count)]
+    # Each of these steps is `operator.getitem(step, place)`.
+    name_by_place = {part.args[1]: part.name for part in search.result_steps(step)}
+    return [name_by_place.get(place, "") for place in range(count)]
 
 
-def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
+def _with_strides_of(value: Tensor, other: Tensor | None) -> Tensor:
     """Return the values of a tensor with the strides of another tensor of its shape: the backward of an operator may be
     wrong for gradients with some strides only."""
     # Elements of an expanded tensor share memory, so it cannot be written.
@@ -271,12 +280,12 @@ def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
 @dataclass(eq=False, slots=True)
 class _Call:
     """Steps of the forward that are asked as one: those of a call of the custom autograd.Function with this place in
-    `Search.functions`, or an operator. `backward` are the steps that compute its gradients. If there is a `summed`,
-    they add up the gradients of this value, and `steps` are those that take it."""
+    `Search.functions`, or an operator. `backward` are the steps that compute its gradients. If there is a
+    `summed_value`, they add up the gradients of this value, and `steps` are those that take it."""
 
     steps: list[Step]
     function: int | None = None
-    summed: str = ""
+    summed_value: str = ""
     backward: list[Step] = field(default_factory=list)
 
 
@@ -294,39 +303,41 @@ class Search:
     """The calls of one Setting's forward with their steps of the backward, the values of both, and right gradients.
 
     `depending` has the values of the forward that depend on an input with a gradient, `reaching` those that a result
-    with a tangent depends on, `consumers` the steps that take a value, and `takers_behind` those of the backward.
+    with a tangent depends on, `takers` the steps that take a value, and `backward_takers` those of the backward.
     Ports have the program's names; `local_of_port` has their names among the graph's values.
     """
 
-    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
-        self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
-        self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
-        self.consumers = takers_by_name(self.step_of.values())
-        self.takers_behind = takers_by_name(setting.backward.steps)
+    def __init__(
+        self, setting: Setting, functions: Sequence[Collection[str]] = (), cut_values: Collection[str] = ()
+    ) -> None:
+        self.setting, self.graph, self.functions, self.cut_values = setting, setting.forward, functions, cut_values
+        self.step_by_name = {step.name: step for step in self.graph.steps if not step.is_guard}
+        self.takers = takers_by_name(self.step_by_name.values())
+        self.backward_takers = takers_by_name(setting.backward.steps)
         self.depending = self.depending_values()
         self.with_tangent = self.values_with_tangent()
         self.reaching = self.reaching_values()
         self.backward_values = run_backward(setting)
-        self.forward_values, self.states = forward_values(setting)
+        self.forward_values, self.generator_states = run_forward(setting)
         sizes = [float(gradient.abs().max()) for gradient in setting.gradients.values() if gradient.numel()]
-        self.largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
+        self.largest_gradient = max((size for size in sizes if math.isfinite(size)), default=0.0)
         """The size of the largest element of a gradient that the backward returned."""
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
         # Caches: what each value comes from, and the shares of steps for the right gradients that were asked about
         # last.
-        self.known_origins: dict[str, set[str]] = {}
-        self.shares_for: Mapping[str, Tensor] | None = None
-        self.known_shares: dict[tuple[str, ...], dict[str, Tensor] | None] = {}
+        self.origins_by_name: dict[str, set[str]] = {}
+        self.shares_of_right: Mapping[str, Tensor] | None = None
+        self.shares_by_steps: dict[tuple[str, ...], dict[str, Tensor] | None] = {}
         self.calls: list[_Call] = []
-        self.call_of = self.calls_of_forward()
-        self.call_behind = self.calls_of_backward()
-        self.ends, self.leads = self.handed_on()
+        self.call_of_step = self.calls_of_forward()
+        self.call_of_backward_step = self.calls_of_backward()
+        self.ends, self.taken_as_gradient_of = self.ends_and_uses()
 
     def depending_values(self) -> set[str]:
         """Return the values that depend on an input with a gradient."""
         depending = {port.local for port in self.graph.inputs if port.name in self.setting.gradients}
-        for step in self.step_of.values():
-            if depending & set(names_in(step)):
+        for step in self.step_by_name.values():
+            if depending & set(values_taken_by(step)):
                 depending.add(step.name)
         return depending
 
@@ -343,9 +354,9 @@ class Search:
     def reaching_values(self) -> set[str]:
         """Return the values that a result with a tangent depends on."""
         reaching = self.values_with_tangent()
-        for step in reversed(self.step_of.values()):
+        for step in reversed(self.step_by_name.values()):
             if step.name in reaching:
-                reaching |= set(names_in(step))
+                reaching |= set(values_taken_by(step))
         return reaching
 
     # ---- The right gradients
@@ -358,50 +369,60 @@ class Search:
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
             for name, value in self.setting.inputs.items()
         }
-        torch.manual_seed(self.setting.chance)
+        torch.manual_seed(self.setting.program_seed)
         with torch.enable_grad():
             # Not the leaves themselves: a graph may write into its inputs, and autograd refuses a write into a leaf.
-            fed = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
-        env = DualRun(self.graph, constant, recorded=self.depending).values(fed)
-        roots, weights = self.roots(env, places)
-        named = {
+            copies = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
+        env = DualRun(self.graph, constant, recorded=self.depending).values(copies)
+        roots, weights = self.roots_and_gradients(env, places)
+        values_with_grad = {
             name: value
             for name, value in env.items()
             if may_have_tangent(value) and value.requires_grad and is_inexact(value)
         }
-        if not roots or not named:
+        if not roots or not values_with_grad:
             return {}
-        gradients = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
-        return {name: dense(gradient) for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
+        gradients = torch.autograd.grad(roots, list(values_with_grad.values()), weights, allow_unused=True)
+        return {
+            name: to_dense(gradient)
+            for name, gradient in zip(values_with_grad, gradients, strict=True)
+            if gradient is not None
+        }
 
-    def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
+    def roots_and_gradients(
+        self, env: Mapping[str, Any], places: Sequence[WrongPlace]
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the values that autograd starts from, and their gradients: the results with their tangents, and the
         inputs of the given places with what the backward returned for them. `env` has the values of the forward."""
-        starts: list[tuple[Any, Tensor]] = []
+        values_with_gradients: list[tuple[Any, Tensor]] = []
         results = dict(zip((port.key for port in self.graph.outputs), self.graph.results, strict=True))
         for name, tangent in self.setting.tangents.items():
             # A tangent is of an output, or of an input that was written to, as in `output_of`.
             key = next(key for role in ("output", "mutation") if (key := PortKey(role, name)) in results)
-            starts += [(env.get(local), tangent) for local in refs(results[key])]
+            values_with_gradients += [(env.get(local), tangent) for local in refs(results[key])]
         for place in places:
-            starts += [
+            values_with_gradients += [
                 (env[name], gradient)
                 for name, gradient in zip(place.inputs, place.returned, strict=True)
                 if gradient is not None
             ]
-        starts = [(value, gradient) for value, gradient in starts if isinstance(value, Tensor) and value.requires_grad]
-        return [value for value, _ in starts], [gradient for _, gradient in starts]
+        values_with_gradients = [
+            (value, gradient)
+            for value, gradient in values_with_gradients
+            if isinstance(value, Tensor) and value.requires_grad
+        ]
+        return [value for value, _ in values_with_gradients], [gradient for _, gradient in values_with_gradients]
 
     def error_of(self, gradient: Tensor | None, right: Tensor | None) -> float:
         """Return the relative difference of a gradient from the right one."""
-        return error_of(gradient, right, self.largest)
+        return error_of(gradient, right, self.largest_gradient)
 
     def is_one_of(self, value: Tensor, gradients: Sequence[Tensor]) -> bool:
         """Whether a value is one of these gradients, in any layout. A value of zeros is one of them if one is zeros, or
         if there are none."""
         if not value.numel() or not self.is_gradient_left(value):
             return not gradients or not all(map(self.is_gradient_left, gradients))
-        return any(is_rearranged(value, gradient, self.largest) for gradient in gradients)
+        return any(is_rearranged(value, gradient, self.largest_gradient) for gradient in gradients)
 
     def is_gradient_left(self, value: Tensor) -> bool:
         """Whether a gradient is more than zeros."""
@@ -413,82 +434,97 @@ class Search:
         """Enter the calls of the forward in its order, and return the call of each step by the step's name."""
         call_of: dict[str, _Call] = {}
         open_call: _Call | None = None  # the call of the Function that the step before belongs to
-        for step in self.step_of.values():
-            whole = call_of.get(names_in(step)[0]) if step.target == "operator.getitem" else None
+        for step in self.step_by_name.values():
+            call = call_of.get(values_taken_by(step)[0]) if step.target == "operator.getitem" else None
             line = "" if step.source is None else step.source.at
             function = next((number for number, lines in enumerate(self.functions) if line in lines), None)
             # Steps of one Function without another step between them are one call.
-            if whole is None and function is not None and open_call is not None and open_call.function == function:
-                whole = open_call
-            if whole is None:
-                whole = _Call([], function)
-                self.calls.append(whole)
-            whole.steps.append(step)
-            call_of[step.name] = whole
+            if call is None and function is not None and open_call is not None and open_call.function == function:
+                call = open_call
+            if call is None:
+                call = _Call([], function)
+                self.calls.append(call)
+            call.steps.append(step)
+            call_of[step.name] = call
             if line:  # a step without a line does not end the call of a Function that it stands in
-                open_call = whole if function is not None else None
+                open_call = call if function is not None else None
         return call_of
 
     def calls_of_backward(self) -> dict[str, _Call]:
         """Put the steps of the backward to the calls whose gradients they compute, by their echoes, and return the call
         of each step by the step's name. A sum of gradients is a call of its own."""
         backward = self.setting.backward
-        call_behind: dict[str, _Call] = {}
-        sums: dict[str, _Call] = {}
-        several: dict[tuple[str, ...], _Call] = {}
-        nameless = set[str]()
+        call_of_backward_step: dict[str, _Call] = {}
+        sum_calls: dict[str, _Call] = {}
+        calls_by_names: dict[tuple[str, ...], _Call] = {}
+        steps_without_call = set[str]()
         for step in backward.steps:
             if step.is_guard or (step.echo is not None and step.echo.kind == "recomputes"):
                 continue
             names = () if step.echo is None else tuple(filter(self.has_gradient, step.echo.names))
             is_sum = step.echo is not None and step.echo.kind == "sum of gradients of"
-            terms = [call_behind.get(name) for name in names_in(step)]
-            echoed = dict.fromkeys(self.call_of[name] for name in names if name in self.call_of)
+            calls_of_terms = [call_of_backward_step.get(name) for name in values_taken_by(step)]
+            calls_echoed = dict.fromkeys(self.call_of_step[name] for name in names if name in self.call_of_step)
             call: _Call | None
             # The calls that take the value whose gradients the step adds up, if it adds gradients up.
-            taking = {self.call_of[taker.name] for name in names[:1] if is_sum for taker in self.takers_of(name)}
-            if len(taking) == 1 and names[0] not in self.with_tangent:
-                (call,) = taking  # it adds no gradients of others, as a Function whose backward adds
-            elif is_sum and len(terms) > 1 and None not in terms and len(set(terms)) == 1:
-                call = terms[0]  # one call computes all that is added, so the sum is a part of its share
+            calls_taking = {
+                self.call_of_step[taker.name] for name in names[:1] if is_sum for taker in self.takers_of(name)
+            }
+            if len(calls_taking) == 1 and names[0] not in self.with_tangent:
+                (call,) = calls_taking  # it adds no gradients of others, as a Function whose backward adds
+            elif is_sum and len(calls_of_terms) > 1 and None not in calls_of_terms and len(set(calls_of_terms)) == 1:
+                call = calls_of_terms[0]  # one call computes all that is added, so the sum is a part of its share
             elif is_sum and names:
-                call = sums.setdefault(names[0], _Call(self.outer_takers(names[0]), summed=names[0]))
-            elif len(echoed) > 1:  # one step of a compiled backward computes the gradients of several operators
-                steps = [step for call in echoed for step in call.steps]
-                call = several.setdefault(names, _Call(steps))
+                call = sum_calls.setdefault(names[0], _Call(self.takers_outside_call(names[0]), summed_value=names[0]))
+            elif len(calls_echoed) > 1:  # one step of a compiled backward computes the gradients of several operators
+                steps = [step for call in calls_echoed for step in call.steps]
+                call = calls_by_names.setdefault(names, _Call(steps))
             else:
-                call = next(iter(echoed), None) or self.call_at(step)
+                call = next(iter(calls_echoed), None) or self.call_at(step)
                 # Autograd adds to what a call computes what others do, and the echo is that of the call.
-                if call is not None and call.function is None and (name := self.added_up(step, terms, call)):
-                    call = sums.setdefault(name, _Call(self.outer_takers(name), summed=name))
+                if (
+                    call is not None
+                    and call.function is None
+                    and (name := self.value_of_added_gradients(step, calls_of_terms, call))
+                ):
+                    call = sum_calls.setdefault(name, _Call(self.takers_outside_call(name), summed_value=name))
             if call is None:
-                nameless.add(step.name)
+                steps_without_call.add(step.name)
                 continue
-            call_behind[step.name] = call
+            call_of_backward_step[step.name] = call
         # A step without an echo, as of a hook, is with the only call that takes the input whose gradient it computes,
         # with the step that takes its value, or with the one whose value it takes.
         for port, result in zip(backward.outputs, backward.results, strict=True):
-            taking = {self.call_of[step.name] for step in self.takers_of(self.local_of_port.get(port.name, ""))}
-            call_behind |= {name: next(iter(taking)) for name in refs(result) if name in nameless and len(taking) == 1}
-        after = [
-            (step, [taker.name for taker in self.takers_behind.get(step.name, ())]) for step in reversed(backward.steps)
+            calls_taking = {
+                self.call_of_step[step.name] for step in self.takers_of(self.local_of_port.get(port.name, ""))
+            }
+            call_of_backward_step |= {
+                name: next(iter(calls_taking))
+                for name in refs(result)
+                if name in steps_without_call and len(calls_taking) == 1
+            }
+        takers_in_reverse = [
+            (step, [taker.name for taker in self.backward_takers.get(step.name, ())])
+            for step in reversed(backward.steps)
         ]
-        for step, others in (*after, *((step, names_in(step)) for step in backward.steps)):
-            known = [call_behind[name] for name in others if name in call_behind]
-            if step.name in nameless - call_behind.keys() and known:
-                call_behind[step.name] = known[0]
+        for step, neighbours in (*takers_in_reverse, *((step, values_taken_by(step)) for step in backward.steps)):
+            neighbour_calls = [call_of_backward_step[name] for name in neighbours if name in call_of_backward_step]
+            if step.name in steps_without_call - call_of_backward_step.keys() and neighbour_calls:
+                call_of_backward_step[step.name] = neighbour_calls[0]
         for step in backward.steps:
-            if step.name in call_behind:
-                call_behind[step.name].backward.append(step)
-        return call_behind
+            if step.name in call_of_backward_step:
+                call_of_backward_step[step.name].backward.append(step)
+        return call_of_backward_step
 
-    def added_up(self, step: Step, terms: Sequence[_Call | None], call: _Call) -> str:
+    def value_of_added_gradients(self, step: Step, terms: Sequence[_Call | None], call: _Call) -> str:
         """Return the value whose gradients a step adds up: one that a call takes, and others do; '' if it adds none of
         others."""
         tangents = {port.local for port in self.setting.backward.by_role("tangent")}
-        known = [term is not None or name in tangents for name, term in zip(names_in(step), terms, strict=True)]
+        are_gradients = [
+            term is not None or name in tangents for name, term in zip(values_taken_by(step), terms, strict=True)
+        ]
         # Two different values, each a tangent or computed for a call, and not both for this call.
-        if step.target != "aten.add.Tensor" or known != [True, True] or terms == [call, call]:
+        if step.target != "aten.add.Tensor" or are_gradients != [True, True] or terms == [call, call]:
             return ""
         shape = getattr(self.backward_values.get(step.name), "shape", None)
         shared = [
@@ -498,12 +534,12 @@ class Search:
             and (name in self.with_tangent or any(taker not in call.steps for taker in self.takers_of(name)))
         ]
         # Where the sum goes, and other sums that it is a part of, tell of which value it is.
-        beside = {term.summed for term in terms if term is not None}
-        for taker in self.takers_behind.get(step.name, ()):
+        names_around = {term.summed_value for term in terms if term is not None}
+        for taker in self.backward_takers.get(step.name, ()):
             names = () if taker.echo is None else taker.echo.names
-            calls = [self.call_of[name] for name in names if name in self.call_of]
-            beside |= {*names, *(step.name for call in calls for step in call.steps)}
-        return next((name for name in shared if name in beside), next(iter(shared), ""))
+            calls = [self.call_of_step[name] for name in names if name in self.call_of_step]
+            names_around |= {*names, *(step.name for call in calls for step in call.steps)}
+        return next((name for name in shared if name in names_around), next(iter(shared), ""))
 
     def call_at(self, step: Step) -> _Call | None:
         """Return the only call of the custom autograd.Function that has the line of a step; None if there are more."""
@@ -513,50 +549,59 @@ class Search:
 
     def has_gradient(self, name: str) -> bool:
         """Whether a value of the forward has a gradient; an input, which no step computes, may have one."""
-        steps = self.call_of[name].steps if name in self.call_of else ()
-        return name not in self.step_of or any(s.name in self.reaching and s.name in self.depending for s in steps)
+        steps = self.call_of_step[name].steps if name in self.call_of_step else ()
+        return name not in self.step_by_name or any(s.name in self.reaching and s.name in self.depending for s in steps)
 
-    def handed_on(self) -> tuple[dict[str, None], dict[str, set[str]]]:
+    def ends_and_uses(self) -> tuple[dict[str, None], dict[str, set[str]]]:
         """Return the *ends*, the values of the backward that a call hands on to others or returns, in its order; and
         for each value that is taken, the values of the forward whose gradient others take it for ('' if unknown)."""
-        leads: dict[str, set[str]] = {}
+        taken_as_gradient_of: dict[str, set[str]] = {}
         ports = {port.name: port.local for port in self.graph.inputs}
         for port, result in zip(self.setting.backward.outputs, self.setting.backward.results, strict=True):
             for name in refs(result):
-                leads.setdefault(name, set()).add(ports.get(port.name, ""))
+                taken_as_gradient_of.setdefault(name, set()).add(ports.get(port.name, ""))
         for step in self.setting.backward.steps:
-            call = self.call_behind.get(step.name)
-            for name in names_in(step):
-                if call is not self.call_behind.get(name):
-                    own = [] if call is None else [call.summed] if call.summed else [s.name for s in call.steps]
-                    leads.setdefault(name, set()).update(own)
+            call = self.call_of_backward_step.get(step.name)
+            for name in values_taken_by(step):
+                if call is not self.call_of_backward_step.get(name):
+                    uses = taken_as_gradient_of.setdefault(name, set())
+                    if call is not None:
+                        uses.update([call.summed_value] if call.summed_value else [s.name for s in call.steps])
         ends = {
             name: None
             for name in (step.name for step in self.setting.backward.steps)
-            if name in leads and name in self.call_behind and is_gradient(self.backward_values.get(name))
+            if name in taken_as_gradient_of
+            and name in self.call_of_backward_step
+            and is_gradient(self.backward_values.get(name))
         }
-        return ends, leads
+        return ends, taken_as_gradient_of
 
     # ---- What is wrong
 
-    def state(self, places: Sequence[WrongPlace]) -> State:
+    def assess(self, places: Sequence[WrongPlace]) -> State:
         """Return what is right and wrong if what the backward returned at `places` is taken for given."""
         right = self.right_gradients(places)
-        given = {step.name for place in places for step in place.steps}
+        given_steps = {step.name for place in places for step in place.steps}
         wrong = [
             name
             for name, gradient in self.setting.gradients.items()
-            if relative(gradient, right.get(self.local_of_port[name], torch.zeros_like(gradient)), self.largest) > NEAR
+            if relative_error(
+                gradient, right.get(self.local_of_port[name], torch.zeros_like(gradient)), self.largest_gradient
+            )
+            > NEAR
         ]
-        wrong_ends, with_wrong_end, tainted = set[str](), set[_Call](), set[_Call]()
+        wrong_ends, calls_with_wrong_end, calls_taking_wrong = set[str](), set[_Call](), set[_Call]()
         expected_of: dict[_Call, dict[str, list[Tensor]] | None] = {}
         to_blame: list[_Call] = []
         for step in self.setting.backward.steps:
-            call = self.call_behind.get(step.name)
-            if call is None or not given.isdisjoint(s.name for s in call.steps):
+            call = self.call_of_backward_step.get(step.name)
+            if call is None or not given_steps.isdisjoint(s.name for s in call.steps):
                 continue  # what was returned there is given, so it is not wrong
-            if any(name in wrong_ends and self.call_behind[name] is not call for name in names_in(step)):
-                tainted.add(call)  # it takes what is wrong already, so it is not to blame for what it hands on
+            if any(
+                name in wrong_ends and self.call_of_backward_step[name] is not call for name in values_taken_by(step)
+            ):
+                # It takes what is wrong already, so it is not to blame for what it hands on.
+                calls_taking_wrong.add(call)
             if call not in expected_of:
                 expected_of[call] = self.expected_of(call, right)
             expected = expected_of[call]
@@ -565,17 +610,22 @@ class Search:
             is_wrong = step.name in self.ends and not self.is_expected(step.name, expected)
             if is_wrong and not self.is_misused(step, call, right):
                 wrong_ends.add(step.name)
-                with_wrong_end.add(call)
+                calls_with_wrong_end.add(call)
             is_last = step is call.backward[-1]  # now all that the call hands on has been looked at
-            if is_last and call not in tainted and (call in with_wrong_end or self.misses_a_share(call, right)):
+            if (
+                is_last
+                and call not in calls_taking_wrong
+                and (call in calls_with_wrong_end or self.misses_a_share(call, right))
+            ):
                 to_blame.append(call)
         return State(right, wrong, to_blame, frozenset(wrong_ends))
 
     def expected_of(self, call: _Call, right: Mapping[str, Tensor]) -> dict[str, list[Tensor]] | None:
         """Return what a call may hand on as the gradient of each value that it takes: its right share, or the right sum
         of all shares; None if these are not known."""
-        if call.summed:
-            return {call.summed: [self.from_others(call.summed, right)] if call.summed in right else []}
+        name = call.summed_value
+        if name:
+            return {name: [self.gradient_from_others(name, right)] if name in right else []}
         shares = self.shares(call.steps, right)
         # `shares` is None where they are not known, and empty where the call has none: both are returned as they are.
         return shares and {n: [share, right[n]] if n in right else [share] for n, share in shares.items()}
@@ -583,31 +633,31 @@ class Search:
     def is_expected(self, end: str, expected: Mapping[str, list[Tensor]]) -> bool:
         """Whether what a call hands on is a gradient of a value that others take it for, or, if they take it for that
         of none of these values, of any."""
-        names = expected.keys() & self.leads[end] or expected.keys()
+        names = expected.keys() & self.taken_as_gradient_of[end] or expected.keys()
         return self.is_one_of(self.backward_values[end], [gradient for name in names for gradient in expected[name]])
 
     def shares(self, steps: Sequence[Step], right: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """Return the right share of some steps in the gradient of each value that they take, by its name; None if they
         take several results of a step."""
-        if self.shares_for is not right:  # the right gradients of another State: nothing that was kept holds
-            self.shares_for, self.known_shares = right, {}
-        key = tuple(step.name for step in steps)
-        if key not in self.known_shares:
+        if self.shares_of_right is not right:  # the right gradients of another State: nothing that was kept holds
+            self.shares_of_right, self.shares_by_steps = right, {}
+        step_names = tuple(step.name for step in steps)
+        if step_names not in self.shares_by_steps:
             inputs = self.inputs_of(steps)
-            known = all(map(self.is_tensor, inputs))
-            self.known_shares[key] = self.contributions(tuple(steps), inputs, right) if known else None
-        return self.known_shares[key]
+            are_tensors = all(map(self.is_tensor, inputs))
+            self.shares_by_steps[step_names] = self.contributions(tuple(steps), inputs, right) if are_tensors else None
+        return self.shares_by_steps[step_names]
 
     def is_misused(self, end: Step, call: _Call, right: Mapping[str, Tensor]) -> bool:
         """Whether a call that computes with an end itself has all right shares without it: then what takes the end
         elsewhere should take another value."""
-        if call.summed or not any(end.name in names_in(step) for step in call.backward):
+        if call.summed_value or not any(end.name in values_taken_by(step) for step in call.backward):
             return False
         return not self.misses_a_share(call, right)
 
     def misses_a_share(self, call: _Call, right: Mapping[str, Tensor]) -> bool:
         """Whether the backward has the right share of a call in the gradient of a value nowhere."""
-        shares = {} if call.summed else self.shares(call.steps, right) or {}
+        shares = {} if call.summed_value else self.shares(call.steps, right) or {}
         return not all(self.has_share(call, name, right) for name in shares)
 
     def has_share(self, call: _Call, name: str, right: Mapping[str, Tensor]) -> bool:
@@ -616,53 +666,61 @@ class Search:
         share = (self.shares(call.steps, right) or {}).get(name)
         if share is None or not self.is_gradient_left(share):
             return True
-        own = [step.name for step in call.backward]
-        handed = [name for name in own if name in self.ends]
-        names = dict.fromkeys([*handed, *own, *(name for step in call.backward for name in names_in(step))])
+        own_steps = [step.name for step in call.backward]
+        own_ends = [name for name in own_steps if name in self.ends]
+        names = dict.fromkeys(
+            [*own_ends, *own_steps, *(name for step in call.backward for name in values_taken_by(step))]
+        )
         values = [value for name in names if is_gradient(value := self.backward_values.get(name))]
         # A call without steps hands on what it takes, which leads to it.
         values += [
-            self.backward_values[n] for n, led in self.leads.items() if not own and name in led and n in self.ends
+            self.backward_values[end]
+            for end, uses in self.taken_as_gradient_of.items()
+            if not own_steps and name in uses and end in self.ends
         ]
-        wanted = [share, right[name]] if name in right else [share]
-        return any(self.is_one_of(value, wanted) for value in values)
+        expected = [share, right[name]] if name in right else [share]
+        return any(self.is_one_of(value, expected) for value in values)
 
     # ---- The next wrong places
 
     def next_places(self, places: Sequence[WrongPlace], state: State) -> tuple[list[WrongPlace], State] | None:
         """Return `places` with a further one, or with several, and the State with these; None if no place explains a
         wrong gradient."""
-        if not places and (cuts := self.cuts(state.right)):
-            after = self.state(cuts)
+        if not places and (cuts := self.places_of_cuts(state.right)):
+            after = self.assess(cuts)
             if len(after.wrong) < len(state.wrong):
                 return cuts, after
-        of_function = None
-        for place in itertools.chain(self.calls_without_steps(state.right), self.by_call(state), self.by_port(state)):
-            after = self.state([*places, place])
-            own = {step.name for step in place.backward_steps}
-            if len(after.wrong) < len(state.wrong) or len(after.wrong_ends - own) < len(state.wrong_ends - own):
+        found_of_function = None
+        for place in itertools.chain(
+            self.calls_without_steps(state.right), self.places_of_calls(state), self.places_of_ports(state)
+        ):
+            after = self.assess([*places, place])
+            own_steps = {step.name for step in place.backward_steps}
+            has_fewer_wrong_ends = len(after.wrong_ends - own_steps) < len(state.wrong_ends - own_steps)
+            if len(after.wrong) < len(state.wrong) or has_fewer_wrong_ends:
                 return [*places, place], after
             # Behind a wrong Function another one may hide what the first explains.
-            if of_function is None and place.backward_steps and self.call_of[place.steps[0].name].function is not None:
-                of_function = [*places, place], after
-        return of_function
+            function = self.call_of_step[place.steps[0].name].function
+            if found_of_function is None and place.backward_steps and function is not None:
+                found_of_function = [*places, place], after
+        return found_of_function
 
-    def cuts(self, right: Mapping[str, Tensor]) -> list[WrongPlace]:
+    def places_of_cuts(self, right: Mapping[str, Tensor]) -> list[WrongPlace]:
         """Return the steps at which the program cuts a gradient off, by `detach` or `no_grad`, as wrong places that
         return none; not those in a custom autograd.Function, whose forward may detach what its backward handles."""
-        inside = set[str]().union(*self.functions)
+        lines_of_functions = set[str]().union(*self.functions)
         places = []
-        for step in self.step_of.values():
+        for step in self.step_by_name.values():
             line = "" if step.source is None else step.source.at
-            if step.name not in self.cut or step.name not in self.reaching or line in inside:
+            if step.name not in self.cut_values or step.name not in self.reaching or line in lines_of_functions:
                 continue
-            taken = [name for name in self.inputs_of([step]) if name not in self.cut and self.is_tensor(name)]
-            shares = self.contributions((step,), taken, right) if taken else {}
-            taken = [name for name in taken if name in shares and self.is_gradient_left(shares[name])]
-            if taken:
-                nothing = (None,) * len(taken)
+            inputs = [name for name in self.inputs_of([step]) if name not in self.cut_values and self.is_tensor(name)]
+            shares = self.contributions((step,), inputs, right) if inputs else {}
+            inputs = [name for name in inputs if name in shares and self.is_gradient_left(shares[name])]
+            if inputs:
+                no_gradients = (None,) * len(inputs)
                 # 1 is the relative error of a gradient that is missing.
-                places.append(WrongPlace((step,), tuple(taken), nothing, (1.0,) * len(taken), backward_steps=()))
+                places.append(WrongPlace((step,), tuple(inputs), no_gradients, (1.0,) * len(inputs), backward_steps=()))
         return places
 
     def calls_without_steps(self, right: Mapping[str, Tensor]) -> Iterator[WrongPlace]:
@@ -674,38 +732,41 @@ class Search:
             ]
             shares = None if call.function is None or call.backward or not results else self.shares(call.steps, right)
             # Candidates: the gradient of each result, which the backward may return as it is, and none.
-            for passed in (*(right[name] for name in results), None) if shares else ():
+            for gradient in (*(right[name] for name in results), None) if shares else ():
                 inputs = self.inputs_of(call.steps)
                 returned = [
-                    passed.reshape(self.forward_values[name].shape)
-                    if passed is not None and passed.numel() == self.forward_values[name].numel()
+                    gradient.reshape(self.forward_values[name].shape)
+                    if gradient is not None and gradient.numel() == self.forward_values[name].numel()
                     else None
                     for name in inputs
                 ]
                 yield from self.wrong_place(call.steps, dict(zip(inputs, returned, strict=True)), shares or {}, ())
 
-    def by_call(self, state: State) -> Iterator[WrongPlace]:
+    def places_of_calls(self, state: State) -> Iterator[WrongPlace]:
         """Yield the calls to blame, in the order of the backward, each with what the backward returned for it."""
         for call in state.to_blame:
             wrong = [step.name for step in call.backward if step.name in state.wrong_ends]
-            if call.summed:  # it is blamed for a wrong end only (`misses_a_share`), and the last one is the whole sum
-                yield from self.sums(
-                    call.summed, state.right, self.backward_values[wrong[-1]], self.way_to(wrong, call)
+            # A sum is blamed for a wrong end only (`misses_a_share`), and the last one is the whole sum.
+            if call.summed_value:
+                yield from self.place_of_sum(
+                    call.summed_value, state.right, self.backward_values[wrong[-1]], self.steps_computing(wrong, call)
                 )
                 continue
             shares = self.shares(call.steps, state.right) or {}
             returned = self.returned_by(call, shares, wrong, state.right)
-            yield from self.wrong_place(call.steps, returned, shares, self.way_to(wrong, call) or call.backward)
+            yield from self.wrong_place(
+                call.steps, returned, shares, self.steps_computing(wrong, call) or call.backward
+            )
 
-    def by_port(self, state: State) -> Iterator[WrongPlace]:
+    def places_of_ports(self, state: State) -> Iterator[WrongPlace]:
         """Yield, for each port with a wrong gradient, the steps that take the port, if the backward hands its right
         gradient on, though it returns another."""
-        handed = [self.backward_values[name] for name in self.ends]
+        end_values = [self.backward_values[name] for name in self.ends]
         for port in state.wrong:
             name = self.local_of_port[port]
             right = state.right.get(name)
-            if right is not None and self.is_gradient_left(right) and self.is_one_of(right, handed):
-                yield from self.sums(name, state.right, self.setting.gradients[port], ())
+            if right is not None and self.is_gradient_left(right) and self.is_one_of(right, end_values):
+                yield from self.place_of_sum(name, state.right, self.setting.gradients[port], ())
 
     def returned_by(
         self, call: _Call, shares: Mapping[str, Tensor], wrong: list[str], right: Mapping[str, Tensor]
@@ -713,76 +774,88 @@ class Search:
         """Return what the backward returned for each value that a call takes, by its name: the right share if this is
         handed on to where the value comes from, else what is. Of what the call hands on, these values are `wrong`."""
         returned: dict[str, Tensor | None] = {}
-        left = list(wrong)
+        ends_left = list(wrong)
         for name in self.inputs_of(call.steps):
             share, origins = shares.get(name), self.origins(name)
             # What others take for the gradient of this value, or of one that it comes from.
-            led = [n for n, names in self.leads.items() if origins & names and is_gradient(self.backward_values.get(n))]
-            own = [end for end in led if end in left]
-            is_carried = any(share is not None and self.is_one_of(self.backward_values[n], [share]) for n in led)
-            if share is not None and (is_carried or not (own or self.is_gradient_left(share))):
+            candidates = [
+                n
+                for n, names in self.taken_as_gradient_of.items()
+                if origins & names and is_gradient(self.backward_values.get(n))
+            ]
+            own_ends = [end for end in candidates if end in ends_left]
+            is_handed_on = any(
+                share is not None and self.is_one_of(self.backward_values[n], [share]) for n in candidates
+            )
+            if share is not None and (is_handed_on or not (own_ends or self.is_gradient_left(share))):
                 returned[name] = share
                 continue
             size = self.forward_values[name].numel()
             # No end leads there: one with as many elements is taken for it.
-            own = own or [end for end in left if self.backward_values[end].numel() == size]
-            rest = self.rest_of_port(name, call, right)
+            own_ends = own_ends or [end for end in ends_left if self.backward_values[end].numel() == size]
+            rest = self.gradient_less_other_shares(name, call, right)
             if rest is not None:
                 returned[name] = rest
-            elif own and name not in self.cut and self.backward_values[own[0]].numel() == size:
-                returned[name] = self.placed(self.backward_values[own[0]], name)
+            elif own_ends and name not in self.cut_values and self.backward_values[own_ends[0]].numel() == size:
+                returned[name] = self.reshaped_as(self.backward_values[own_ends[0]], name)
             else:
                 returned[name] = None
-            left = [end for end in left if end not in own[:1]]
+            ends_left = [end for end in ends_left if end not in own_ends[:1]]
         return returned
 
     def origins(self, name: str) -> set[str]:
         """Return a value with those that it comes from through steps that have no steps in the backward: their gradient
         is that of the value, as of `add` and `view`."""
-        if name not in self.known_origins:
-            self.known_origins[name] = set(
-                behind([name], self.step_of, lambda n: n in self.call_of and bool(self.call_of[n].backward))
+        if name not in self.origins_by_name:
+            self.origins_by_name[name] = set(
+                names_behind(
+                    [name], self.step_by_name, lambda n: n in self.call_of_step and bool(self.call_of_step[n].backward)
+                )
             )
-        return self.known_origins[name]
+        return self.origins_by_name[name]
 
-    def rearranging(self, name: str) -> Iterator[tuple[str, list[Step]]]:
+    def rearranged_from(self, name: str) -> Iterator[tuple[str, list[Step]]]:
         """Yield a value without steps, then the values that it is rearranged from, as `weight` of `weight.t()`, each
         with the steps that do so; none of them has steps in the backward."""
         steps: list[Step] = []
         yield name, steps
-        while name in self.step_of and self.step_of[name].target in REARRANGING and not self.call_of[name].backward:
-            steps = [self.step_of[name], *steps]
-            (name, *_) = names_in(self.step_of[name])
+        while (
+            name in self.step_by_name
+            and self.step_by_name[name].target in REARRANGING
+            and not self.call_of_step[name].backward
+        ):
+            steps = [self.step_by_name[name], *steps]
+            (name, *_) = values_taken_by(self.step_by_name[name])
             yield name, steps
 
-    def placed(self, gradient: Tensor, name: str) -> Tensor:
+    def reshaped_as(self, gradient: Tensor, name: str) -> Tensor:
         """Return a gradient of a value, or of what this value is rearranged from, in the shape of the value."""
-        for origin, steps in self.rearranging(name):
+        for origin, steps in self.rearranged_from(name):
             if steps and self.forward_values[origin].shape == gradient.shape:
-                return DualRun(self.graph).continued(steps, {**self.forward_values, origin: gradient})[name]
+                return DualRun(self.graph).run_steps(steps, {**self.forward_values, origin: gradient})[name]
         return gradient.reshape(self.forward_values[name].shape)
 
-    def rest_of_port(self, name: str, call: _Call, right: Mapping[str, Tensor]) -> Tensor | None:
+    def gradient_less_other_shares(self, name: str, call: _Call, right: Mapping[str, Tensor]) -> Tensor | None:
         """Return what the backward returned for an input of the forward, less the right shares of all other calls, in
         the order of the value `name`, which is this input, rearranged or not; None if it is none, or if the backward
         has not computed one of these shares."""
         ports = {self.local_of_port[port]: gradient for port, gradient in self.setting.gradients.items()}
-        for origin, steps in self.rearranging(name):
+        for origin, steps in self.rearranged_from(name):
             if origin in ports:
-                others = [s for s in self.takers_of(origin) if s not in steps and self.call_of[s.name] is not call]
+                others = [s for s in self.takers_of(origin) if s not in steps and self.call_of_step[s.name] is not call]
                 gradient = ports[origin]
-                for other in dict.fromkeys(self.call_of[s.name] for s in others):
+                for other in dict.fromkeys(self.call_of_step[s.name] for s in others):
                     share = (self.shares(other.steps, right) or {}).get(origin)
                     if not self.has_share(other, origin, right):
                         return None  # another call is wrong too
                     gradient = gradient if share is None else gradient - share
-                return self.placed(gradient, name)
+                return self.reshaped_as(gradient, name)
         return None
 
-    def way_to(self, ends: Sequence[str], call: _Call) -> list[Step]:
+    def steps_computing(self, ends: Sequence[str], call: _Call) -> list[Step]:
         """Return the steps of the backward of a call that compute these ends."""
-        own = {step.name: step for step in call.backward}
-        return [step for step in call.backward if step.name in set(behind(ends, own))]
+        own_steps = {step.name: step for step in call.backward}
+        return [step for step in call.backward if step.name in set(names_behind(ends, own_steps))]
 
     def wrong_place(
         self,
@@ -796,16 +869,16 @@ class Search:
         if max(errors, default=0.0) > NEAR:
             yield WrongPlace(tuple(steps), tuple(returned), tuple(returned.values()), errors, tuple(backward_steps))
 
-    def sums(
+    def place_of_sum(
         self, name: str, right: Mapping[str, Tensor], value: Tensor, backward_steps: Sequence[Step]
     ) -> Iterator[WrongPlace]:
         """Yield the steps that take the value `name` as a wrong place, where the backward has `value` for the sum of
         their shares."""
-        steps = self.outer_takers(name)
+        steps = self.takers_outside_call(name)
         shares = self.shares(steps, right)
         if shares is None or name not in shares or value.numel() != right[name].numel():
             return
-        sum_ = self.from_others(name, right)
+        sum_ = self.gradient_from_others(name, right)
         # The whole error of the sum is entered at this one value, whichever of the shares is wrong.
         returned = {**shares, name: shares[name] + value.reshape(sum_.shape) - sum_}
         yield from self.wrong_place(steps, returned, shares, backward_steps)
@@ -814,47 +887,47 @@ class Search:
 
     def is_used_elsewhere(self, step: Step, steps: Sequence[Step]) -> bool:
         """Whether a step that is none of `steps` takes the result of `step`, or the forward returns this result."""
-        takers = self.consumers.get(step.name, ())
+        takers = self.takers.get(step.name, ())
         return step.name in self.with_tangent or any(taker not in steps for taker in takers)
 
     def is_tensor(self, name: str) -> bool:
         """Whether a value is one tensor, not several results of one step."""
         return isinstance(self.forward_values[name], Tensor)
 
-    def outer_takers(self, name: str) -> list[Step]:
+    def takers_outside_call(self, name: str) -> list[Step]:
         """Return the steps that take a value, but for those of the call that makes it, with their parts."""
-        call = self.call_of.get(name)
+        call = self.call_of_step.get(name)
         takers = [step for step in self.takers_of(name) if call is None or step not in call.steps]
-        return list(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
+        return list(dict.fromkeys(part for step in takers for part in (step, *self.result_steps(step))))
 
-    def from_others(self, name: str, right: Mapping[str, Tensor], own: Collection[Step] = ()) -> Tensor:
+    def gradient_from_others(self, name: str, right: Mapping[str, Tensor], own: Collection[Step] = ()) -> Tensor:
         """Return the right gradient of a value less the shares of the steps in `own`, or else of those of the call that
         makes it."""
-        call = self.call_of.get(name)
+        call = self.call_of_step.get(name)
         own = own or (call.steps if call is not None else ())
         gradient = right[name]
         for step in self.takers_of(name):
             if step in own:
-                shares = self.shares(list(dict.fromkeys((step, *self.parts(step)))), right) or {}
+                shares = self.shares(list(dict.fromkeys((step, *self.result_steps(step)))), right) or {}
                 gradient = gradient - shares[name] if name in shares else gradient
         return gradient
 
-    def parts(self, step: Step) -> list[Step]:
+    def result_steps(self, step: Step) -> list[Step]:
         """Return the steps whose results are the tensors that a step makes: itself, or, if it has several results, the
         `operator.getitem` steps that take one."""
         if isinstance(self.forward_values[step.name], Tensor):
             return [step]
-        return [taker for taker in self.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
+        return [taker for taker in self.takers.get(step.name, ()) if taker.target == "operator.getitem"]
 
     def inputs_of(self, steps: Sequence[Step]) -> list[str]:
         """Return the values that these steps take from others and that may have a gradient, each once."""
-        own = {step.name for step in steps}
-        taken = dict.fromkeys(name for step in steps for name in names_in(step) if name not in own)
-        return [name for name in taken if self.may_have_gradient(name)]
+        own_names = {step.name for step in steps}
+        names = dict.fromkeys(name for step in steps for name in values_taken_by(step) if name not in own_names)
+        return [name for name in names if self.may_have_gradient(name)]
 
     def takers_of(self, name: str) -> list[Step]:
         """Return the steps that take a value, and on which a result with a tangent depends."""
-        return [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+        return [step for step in self.takers.get(name, ()) if step.name in self.reaching]
 
     def may_have_gradient(self, name: str) -> bool:
         """Whether a value depends on an input with a gradient, and has a dtype that can have one; if it is several
@@ -868,30 +941,33 @@ class Search:
     ) -> dict[str, Tensor]:
         """Return the right gradients of `inputs` by these steps alone, by autograd from the gradients in `right` of the
         results of the steps; nothing for an input that autograd gives none."""
-        own = {step.name for step in steps}
+        own_names = {step.name for step in steps}
         env = dict(self.forward_values)
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
-        DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
+        DualRun(self.graph, recorded=own_names, states=self.generator_states).run_steps(steps, env)
         # Gradients enter where other steps use a result. A result that only these steps use has none from outside.
-        ends = [
-            (env[step.name], self.from_others(step.name, right, steps))
+        results_with_gradients = [
+            (env[step.name], self.gradient_from_others(step.name, right, steps))
             for step in steps
             if step.name in right and self.is_used_elsewhere(step, steps) and env[step.name].requires_grad
         ]
-        if not ends or not leaves:
+        if not results_with_gradients or not leaves:
             return {}
         gradients = torch.autograd.grad(
-            [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
+            [value for value, _ in results_with_gradients],
+            list(leaves.values()),
+            [g for _, g in results_with_gradients],
+            allow_unused=True,
         )
-        return {name: dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
+        return {name: to_dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
 
 
 # ---- Values
 
 
-def dense(value: Tensor) -> Tensor:
+def to_dense(value: Tensor) -> Tensor:
     """Return a tensor, made dense if it is sparse."""
     return value if value.layout is torch.strided else value.to_dense()
 
@@ -902,15 +978,15 @@ def run_backward(setting: Setting) -> dict[str, Any]:
         return DualRun(setting.backward).values(setting.backward_inputs)
 
 
-def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def run_forward(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return every value of the forward by its name, and, by the names of the steps that draw random numbers, the
     generator's state before each."""
-    torch.manual_seed(setting.chance)
+    torch.manual_seed(setting.program_seed)
     run = DualRun(setting.forward)
     return run.values(setting.inputs), run.states_seen
 
 
-def names_in(step: Step) -> list[str]:
+def values_taken_by(step: Step) -> list[str]:
     """Return the names of the values that a step takes, each once."""
     return list(dict.fromkeys(used(step)))
 
@@ -919,7 +995,7 @@ def takers_by_name(steps: Iterable[Step]) -> dict[str, list[Step]]:
     """Return the steps that take each value, by its name."""
     takers: dict[str, list[Step]] = {}
     for step in steps:
-        for name in names_in(step):
+        for name in values_taken_by(step):
             takers.setdefault(name, []).append(step)
     return takers
 
@@ -931,16 +1007,16 @@ def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0
     if gradient is None or right is None:
         other = right if gradient is None else gradient
         return 0.0 if other is None or not bool((other.abs() > LEFT * largest).any()) else 1.0
-    # `relative` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts as
-    # NEAR.
-    return relative(gradient, right, LEFT / (1e-6 * NEAR) * largest)
+    # `relative_error` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts
+    # as NEAR.
+    return relative_error(gradient, right, LEFT / (1e-6 * NEAR) * largest)
 
 
-def relative(gradient: Tensor, expected: Tensor, largest: float) -> float:
+def relative_error(gradient: Tensor, expected: Tensor, largest: float) -> float:
     """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
     they have NaN or Inf in different places."""
-    off = distance(gradient, expected, max(size_of(gradient), 1e-6 * largest))
-    return off if math.isfinite(off) else 1.0
+    error = distance(gradient, expected, max(size_of(gradient), 1e-6 * largest))
+    return error if math.isfinite(error) else 1.0
 
 
 def is_rearranged(value: Tensor, other: Tensor, largest: float) -> bool:
@@ -948,16 +1024,18 @@ def is_rearranged(value: Tensor, other: Tensor, largest: float) -> bool:
     if value.numel() != other.numel():
         return False
     if sorted(value.shape) == sorted(other.shape):
-        orders = itertools.islice(itertools.permutations(range(value.dim())), MOST_ORDERS)
-        alike = (value.permute(order) for order in orders)
-        return any(one.shape == other.shape and error_of(one, other, largest) <= NEAR for one in alike)
+        orders = itertools.islice(itertools.permutations(range(value.dim())), MAX_ORDERS)
+        permuted = (value.permute(order) for order in orders)
+        return any(left.shape == other.shape and error_of(left, other, largest) <= NEAR for left in permuted)
     # Of a view, the elements are compared without their places.
-    ordered = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in (value, other)]
-    one, two = (part.flatten().sort().values for part in ordered)
-    return one.shape == two.shape and error_of(one, two, largest) <= NEAR
+    real_parts = [
+        torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor for tensor in (value, other)
+    ]
+    left, right = (part.flatten().sort().values for part in real_parts)
+    return left.shape == right.shape and error_of(left, right, largest) <= NEAR
 
 
-MOST_ORDERS = 24
+MAX_ORDERS = 24
 """How many orders of dimensions are compared: all of a tensor with 4 dimensions."""
 
 

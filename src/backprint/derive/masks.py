@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Forward, in_words, run_forward
-from backprint.derive.compared import Difference, Expected, Result, Subject, not_tried, numbered
+from backprint.derive.called import Forward, error_text, run_forward
+from backprint.derive.compared import Difference, Expected, Result, Subject, result_not_tried, row_of_difference
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, own_source
 from backprint.judge.closeness import largest_difference, size_of
 
 
-def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
+def mask_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
     """Yield rows for values that the reference does not read, because a mask hides them: with NaN there, nothing else
     may change."""
     masks = [name for name in subject.call.inputs if subject.values[name].dtype is torch.bool]
@@ -25,15 +25,15 @@ def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
             if not value.is_floating_point() or not value.numel():
                 continue
             for hidden in _hidden_places(subject, name, subject.values[mask], expected):
-                seen = _what_is_seen(subject, name, hidden)
+                seen = _independent_of_hidden(subject, name, hidden)
                 if seen is not None:  # the reference does not read these places: they are hidden
-                    yield from _with_nan(subject, f"NaN in {name} behind {mask}", name, hidden, seen)
+                    yield from _rows_with_nan(subject, f"NaN in {name} behind {mask}", name, hidden, seen)
                     break
 
 
 def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
     """Yield guesses at the places of an input that a mask hides, each a tensor of bools: where the mask is False, where
-    it is True, and rows whose gradient is 0. `_what_is_seen` says which guess is right."""
+    it is True, and rows whose gradient is 0. `_independent_of_hidden` says which guess is right."""
     value = subject.values[name]
     # A mask broadcasts from the last dimensions, as in attention, or covers the first, as one of padded tokens does.
     for shown in (mask, mask.reshape([*mask.shape, *[1] * max(0, value.dim() - mask.dim())])):
@@ -45,7 +45,7 @@ def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected
     if name in subject.call.wanted and value.dim():
         source = own_source(subject.ours.seed)
         tangents = {n: drawn_like(expected.exact.outputs[n].detach(), source) for n in expected.exact.differentiable}
-        gradient = expected.exact.gradients(tangents, keep=True)[name]
+        gradient = expected.exact.gradients(tangents, retain_graph=True)[name]
         if gradient is not None:
             # A mask over scores hides rows of keys and values: they have another shape than the mask, and no gradient.
             rows = (gradient == 0).all(-1, keepdim=True).expand(value.shape)
@@ -53,7 +53,7 @@ def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected
                 yield rows
 
 
-def _what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tensor] | None:
+def _independent_of_hidden(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tensor] | None:
     """Return a mask for each output of the reference: True where the output does not depend on the hidden places. None
     if an output depends on them at other places than these themselves."""
     source = own_source(subject.ours.seed)
@@ -73,7 +73,9 @@ def _what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tens
     return seen
 
 
-def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]) -> Iterator[Result]:
+def _rows_with_nan(
+    subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]
+) -> Iterator[Result]:
     """Yield rows for the outputs and gradients with NaN at the hidden places of the input `name`: where the reference's
     results do not become NaN, the function's must stay as they were without NaN. `seen` says for each output where it
     does not depend on the hidden places."""
@@ -82,13 +84,13 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
     source = own_source(subject.ours.seed)
     runs: dict[str, tuple[Forward, dict[str, Tensor | None]]] = {}
     tangents: dict[str, Tensor] = {}
-    for which, program, some in (  # for a message: what runs, and on which values
+    for which, program, run_values in (  # for a message: what runs, and on which values
         ("ours", subject.ours, subject.values),
         ("ours with NaN", subject.ours, values),
         ("reference with NaN", subject.reference, values),
     ):
         try:
-            forward = run_forward(program, call, some)
+            forward = run_forward(program, call, run_values)
             if not tangents:
                 tangents = {
                     n: torch.where(seen[n], drawn_like(forward.outputs[n].detach(), source), 0.0)
@@ -96,35 +98,43 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
                 }
             runs[which] = forward, forward.gradients({n: t.to(forward.outputs[n].dtype) for n, t in tangents.items()})
         except Exception as error:
-            yield not_tried(subject, check, "all", f"{which} raised {in_words(error)}")
+            yield result_not_tried(subject, check, "all", f"{which} raised {error_text(error)}")
             return
-    (base, base_gradients), (ours, gradients), (kept, kept_gradients) = runs.values()
+    (base, base_gradients), (ours, gradients), (reference, reference_gradients) = runs.values()
     for output, value in ours.outputs.items():
         places = seen[output]
-        if bool((kept.outputs[output].isnan() & places).any()):
-            yield not_tried(subject, f"{subject.output}, {check}", output, "the reference passes NaN on too")
+        if bool((reference.outputs[output].isnan() & places).any()):
+            yield result_not_tried(
+                subject, f"{subject.output_check}, {check}", output, "the reference passes NaN on too"
+            )
             return
         right = base.outputs[output].detach()
         difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
-        yield numbered(subject, f"{subject.output}, {check}", output, difference, random=False), fault
+        yield row_of_difference(subject, f"{subject.output_check}, {check}", output, difference, random=False), fault
     for wanted in call.wanted:
-        gradient, right, of_kept = gradients[wanted], base_gradients[wanted], kept_gradients[wanted]
+        gradient, right, reference_gradient = gradients[wanted], base_gradients[wanted], reference_gradients[wanted]
         if right is None and gradient is None:
             continue
         # None is a gradient of 0: a function may not lose a gradient because of what is hidden.
         gradient = torch.zeros_like(right) if gradient is None else gradient
         right = torch.zeros_like(gradient) if right is None else right
-        places = torch.ones_like(right, dtype=torch.bool) if of_kept is None else ~of_kept.isnan()
+        places = torch.ones_like(right, dtype=torch.bool) if reference_gradient is None else ~reference_gradient.isnan()
         if not bool(places.any()):
-            yield not_tried(subject, f"{subject.gradient}, {check}", wanted, "the reference passes NaN on too")
+            yield result_not_tried(
+                subject, f"{subject.gradient_check}, {check}", wanted, "the reference passes NaN on too"
+            )
             continue
         compared = places & ~hidden if wanted == name else places
-        apart, detail = largest_difference(gradient[compared], right[compared]), ""
-        if wanted == name and of_kept is not None and bool((hidden & of_kept.isfinite() & ~gradient.isfinite()).any()):
-            apart = math.inf
+        distance, detail = largest_difference(gradient[compared], right[compared]), ""
+        if (
+            wanted == name
+            and reference_gradient is not None
+            and bool((hidden & reference_gradient.isfinite() & ~gradient.isfinite()).any())
+        ):
+            distance = math.inf
             detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"
-        difference = Difference(apart, 8 * subject.tiny * size_of(right))
+        difference = Difference(distance, 8 * subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
-        title = f"{subject.gradient}, {check}"
-        yield numbered(subject, title, wanted, difference, random=False, detail=detail), fault
+        title = f"{subject.gradient_check}, {check}"
+        yield row_of_difference(subject, title, wanted, difference, random=False, detail=detail), fault

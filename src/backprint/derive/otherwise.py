@@ -17,7 +17,7 @@ from torch import Tensor
 
 from backprint.derive.called import run_forward
 from backprint.derive.checked import OK, WRONG
-from backprint.derive.compared import Result, Subject, of_reference
+from backprint.derive.compared import Result, Subject, reference_gradients
 from backprint.derive.reproduced import Fault
 from backprint.judge.closeness import MEASURES, NUDGES, off_by, precise
 from backprint.values.rounding import OtherRounding
@@ -25,7 +25,7 @@ from backprint.values.rounding import OtherRounding
 DETAIL = "the reference moves as far if its operators round otherwise"
 
 
-def unless_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Result]:
+def excuse_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Result]:
     """Yield the rows; a wrong row becomes OK if its error is no larger than the distance by which the reference's own
     result moves when its operators round otherwise."""
     for row, fault in results:
@@ -40,24 +40,24 @@ def unless_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Res
 def _moved_by_rounding(subject: Subject, fault: Fault, measure: str) -> float:
     """Return how far off the reference's result of a Fault may be, as its results with other rounding are: in the
     largest difference, or in the norm where `measure` is it."""
-    own = result_of(subject, fault, contextlib.nullcontext())
+    own = reference_result(subject, fault, contextlib.nullcontext())
     if own is None:
         return 0.0
     # At most one unit in the last place for each operator, and more where it adds up.
-    others = [result_of(subject, fault, OtherRounding(seed, units=1.0)) for seed in range(NUDGES)]
+    others = [reference_result(subject, fault, OtherRounding(seed, units=1.0)) for seed in range(NUDGES)]
     right = precise(own).flatten()
     offs = [off_by(precise(other).flatten(), right, 1.0) for other in others if other is not None]
     apart = (off.most if not measure else off.norm for off in offs)
     return subject.times * max(filter(math.isfinite, apart), default=0.0)
 
 
-def result_of(subject: Subject, fault: Fault, mode: contextlib.AbstractContextManager[object]) -> Tensor | None:
+def reference_result(subject: Subject, fault: Fault, mode: contextlib.AbstractContextManager[object]) -> Tensor | None:
     """Return the reference's output or gradient that a Fault is about, on its values and in their dtype, computed under
     `mode`; None if the reference does not run so."""
     try:
         with mode:
-            forward = run_forward(subject.reference.forgetful or subject.reference, fault.call, fault.values)
-            gradients = of_reference(forward, fault.tangents) if fault.tangents else None
+            forward = run_forward(subject.reference.without_cache or subject.reference, fault.call, fault.values)
+            gradients = reference_gradients(forward, fault.tangents) if fault.tangents else None
     except (RuntimeError, NotImplementedError, TypeError):
         return None
     return forward.outputs[fault.name] if gradients is None else gradients[fault.name]

@@ -15,11 +15,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from backprint.derive.live import gradients_for, stepped
-from backprint.derive.setting import drawn_like, inner, is_read_guard, own_source
+from backprint.derive.live import gradients_for, run_whole_step
+from backprint.derive.setting import drawn_like, inner_product, is_read_guard, own_source
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Source, Step, TensorSpec, refs
-from backprint.graph.steps import needed, used
+from backprint.graph.steps import needed_steps, used
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE, Derivative, WrongGradient
 from backprint.prove.whole import CaptureRun
 from backprint.trace.captured import LiveProgram
@@ -36,22 +36,22 @@ SETTLED, APART = 1e-2, 5e-2
 gradients say; both are relative to the sizes of the terms, and larger than rounding in float32 is."""
 
 
-def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[str]) -> list[Derivative]:
+def check_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[str]) -> list[Derivative]:
     """Return the results, changed where the program reads a number of its inputs, and its derivative is lost."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     changed = []
     for result, pair in zip(results, pairs, strict=False):
         source = first_read(pair) if result.good else None
-        changed.append(result if source is None else _with_read(capture, result, source, meant))
+        changed.append(result if source is None else _verdict_on_read(capture, result, source, meant))
     return [*changed, *results[len(changed) :]]
 
 
-def _with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
+def _verdict_on_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at the line `source`: CANNOT_TELL or NOT_THE_DERIVATIVE, or
     `result` as it is if the number only decides what is computed."""
     at = source.at
     # The graphs hold the read number constant. If they compute what the program does at other inputs, it only decides.
-    if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _is_computed_alike(
+    if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _graphs_agree_nearby(
         capture
     ):
         return result
@@ -76,7 +76,7 @@ def first_read(pair: Pair) -> Source | None:
     wanted = {port.name for port in pair.backward.outputs}
     depending = {port.local for port in pair.forward.inputs if port.name in wanted}
     # A number that is read after the last result is only printed or logged.
-    for step in pair.forward.steps[: _number_computing(pair.forward)]:
+    for step in pair.forward.steps[: _count_computing_steps(pair.forward)]:
         names = set(used(step))
         if names & depending:
             if is_read_guard(step) or step.target == WHOLE_TENSOR or _is_of_bits(step):
@@ -86,12 +86,14 @@ def first_read(pair: Pair) -> Source | None:
     return None
 
 
-def _number_computing(graph: Graph) -> int:
+def _count_computing_steps(graph: Graph) -> int:
     """Return how many steps there are up to the last that an output or a mutation depends on."""
     results = zip(graph.outputs, graph.results, strict=True)
     wanted = [name for port, result in results if port.role != "saved" for name in refs(result)]
     steps = [step for step in graph.steps if not step.is_guard]
-    computing = {step.name for step in needed(steps, wanted, lambda *_: False)}  # no step stays for another reason
+    computing = {
+        step.name for step in needed_steps(steps, wanted, lambda *_: False)
+    }  # no step stays for another reason
     return max((number for number, step in enumerate(graph.steps, 1) if step.name in computing), default=0)
 
 
@@ -105,7 +107,7 @@ def _is_of_bits(step: Step) -> bool:
     return step.target == "aten.view.dtype" and isinstance(step.spec, TensorSpec) and "float" in step.spec.dtype
 
 
-def _is_computed_alike(capture: Capture) -> bool:
+def _graphs_agree_nearby(capture: Capture) -> bool:
     """Whether the program near the captured inputs computes what the graphs do, which hold constant what was read."""
     program = capture.origin
     if capture.fake or not program.alive or program.partial or not isinstance(program, LiveProgram):
@@ -128,7 +130,7 @@ def _is_computed_alike(capture: Capture) -> bool:
                 for name, value in values.items()
             }
             try:
-                outputs = stepped(capture, moved, None).outputs
+                outputs = run_whole_step(capture, moved, None).outputs
                 run = CaptureRun(graphs, moved, None)
                 torch.manual_seed(capture.seed)
                 run.forward()
@@ -168,7 +170,7 @@ DIRECTIONS = 3
 def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Generator) -> float | None:
     """Return how far the product of the program's gradients with a random direction is from differences of its outputs
     along the direction, for random tangents; None if these do not settle, or the program does not run there."""
-    outputs = stepped(capture, values, None).outputs
+    outputs = run_whole_step(capture, values, None).outputs
     tangents = {name: drawn_like(outputs[name].detach(), source) for name in capture.signature.differentiable}
     gradients = {
         name: gradient
@@ -180,7 +182,7 @@ def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Gen
     for name, gradient in gradients.items():
         # A step is relative to the size of each input.
         direction[name] = direction[name] * float(values[name].abs().mean())
-        part, terms = inner(gradient, direction[name])
+        part, terms = inner_product(gradient, direction[name])
         product, size = product + part, size + terms
     try:
         estimates = [_difference_of(capture, values, tangents, direction, step) for step in STEPS]
@@ -206,7 +208,7 @@ def _difference_of(
     total = 0.0
     for way in (1, -1):
         moved = {name: values[name] + way * step * towards for name, towards in direction.items()}
-        outputs = stepped(capture, {**values, **moved}, None).outputs
+        outputs = run_whole_step(capture, {**values, **moved}, None).outputs
         for name, tangent in tangents.items():
-            total += way * inner(tangent.double(), outputs[name].detach().double())[0]
+            total += way * inner_product(tangent.double(), outputs[name].detach().double())[0]
     return total / (2 * step)

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derive.duals import FINER, WEIGHTS, DualRun, change, first_step, in_memory_like, is_random
+from backprint.derive.duals import FINER, WEIGHTS, DualRun, first_step, in_memory_like, is_random, relative_change
 from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
 from backprint.graph.fx.values import resolve
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec, Value
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import mapped, with_names
-from backprint.prove.power import widened
+from backprint.prove.power import graph_in_float64
 from backprint.prove.run import check_saved
 
 NUDGES = (0.1, 1e-3, 0.0)
@@ -51,9 +51,9 @@ class Setting:
     """A Pair in float64 with inputs, tangents, the values that the forward returned, and the backward's gradients.
 
     Inputs, tangents g of outputs, gradients and the direction v of inputs are by the names of ports, `results` by their
-    keys. `left_out` says of each gradient that is not compared why. `chance` is the seed of the program's own draws,
-    and `nudge` how far inputs were moved (NUDGES), with `absolute` from the absolute values of the captured ones.
-    `refuted` are operators whose formula for tangents is wrong.
+    keys. `left_out` says of each gradient that is not compared why. `program_seed` is the seed of the program's own
+    draws, and `nudge` how far inputs were moved (NUDGES), with `absolute` from the absolute values of the
+    captured ones. `refuted` are operators whose formula for tangents is wrong.
     """
 
     forward: Graph
@@ -64,7 +64,7 @@ class Setting:
     gradients: dict[str, Tensor]
     left_out: dict[str, str]
     direction: dict[str, Tensor]
-    chance: int
+    program_seed: int
     nudge: float
     absolute: bool = False
     refuted: frozenset[str] = frozenset()
@@ -104,7 +104,7 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
         """Return the value that stands for the value of a name."""
         return Ref(first_locals.get(name, name))
 
-    kept = [
+    kept_outputs = [
         (port, with_names(result, first_of))
         for port, result in zip(graph.outputs, graph.results, strict=True)
         if port.role != "gradient" or port.name not in first_names
@@ -113,8 +113,8 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
         graph,
         inputs=tuple(port for port in graph.inputs if port.local not in first_locals),
         steps=tuple(mapped(step, first_of) for step in graph.steps),
-        outputs=tuple(port for port, _ in kept),
-        results=tuple(result for _, result in kept),
+        outputs=tuple(port for port, _ in kept_outputs),
+        results=tuple(result for _, result in kept_outputs),
     )
 
 
@@ -144,7 +144,7 @@ def is_read_guard(step: Step) -> bool:
 def widened_graph(graph: Graph) -> Graph:
     """Return a graph in float64 whose random numbers are drawn as captured."""
     # Random steps stay in the dtype of the capture: in float64 they would draw other numbers.
-    wide_graph = widened(graph)
+    wide_graph = graph_in_float64(graph)
     steps = zip(graph.steps, wide_graph.steps, strict=True)
     kept = tuple(
         step if isinstance(step.spec, TensorSpec) and is_random(resolve(step.target)) else wide_step
@@ -153,53 +153,57 @@ def widened_graph(graph: Graph) -> Graph:
     return replace(wide_graph, steps=kept)
 
 
-def wide(value: Any) -> Any:
+def to_float64(value: Any) -> Any:
     """Return a tensor of floats as float64, of complex numbers as complex128; anything else itself."""
     if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return value
     return value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
 
 
-def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool = False) -> Setting:
+def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, program_seed: int, ones: bool = False) -> Setting:
     """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
-    Inf for these. `seed` is for inputs, tangents and direction, `chance` for the program's own draws. With `ones`, all
-    tangents are 1."""
+    Inf for these. `seed` is for inputs, tangents and direction, `program_seed` for the program's own draws. With
+    `ones`, all tangents are 1."""
     try:
-        return _setting_near(pair, values, seed, chance, ones)
+        return _setting_near(pair, values, seed, program_seed, ones)
     except NotFinite as error:
         if error.is_forward_finite:
             raise
         try:
             # Draws near the inputs may leave the domain, as of a logarithm. Their absolute values are often inside.
-            return replace(_setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
+            return replace(
+                _setting_near(pair, with_absolute_inputs(pair, values), seed, program_seed, ones), absolute=True
+            )
         except CannotTell:
             raise error from None
         except NotFinite as other:
             raise (other if other.is_forward_finite else error) from None
 
 
-def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
+def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, program_seed: int, ones: bool) -> Setting:
     """Return a Setting on inputs drawn near these values, by the first nudge at which neither graph fails and the
     results are numbers; else one whose results have NaN, else raise NotFinite or CannotTell."""
     forward, backward = widened_pair(pair)
-    wanted = {port.name for port in backward.outputs}
-    reason, not_finite, outside = "it does not run in float64", None, None
+    names_with_gradient = {port.name for port in backward.outputs}
+    reason, not_finite, outside_domain = "it does not run in float64", None, None
     for nudge in NUDGES:
         source = own_source(seed)
         inputs = inputs_of(forward, backward, values)
-        inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
+        inputs |= {
+            name: nudge_values(value, nudge, source) for name, value in inputs.items() if name in names_with_gradient
+        }
         try:
-            setting = run_setting(forward, backward, inputs, source, chance, nudge, ones)
+            setting = run_setting(forward, backward, inputs, source, program_seed, nudge, ones)
             setting = replace(setting, is_half=pair.backward is not None and _has_half(pair.backward))
             if not any(bool(output_of(setting.results, name).isnan().any()) for name in setting.tangents):
                 return setting
-            outside = outside or setting  # these inputs are outside of the forward's domain
+            outside_domain = outside_domain or setting  # these inputs are outside of the forward's domain
         except NotFinite as error:
             not_finite, reason = error, str(error)
         except (ReplayError, GuardError, GraphError, RuntimeError) as error:
             reason = str(error)
-    if outside is not None:
-        return outside
+    if outside_domain is not None:
+        return outside_domain
     if not_finite is not None:
         raise not_finite
     raise CannotTell(reason)
@@ -221,7 +225,7 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     if reads_storages:
         for port in forward.inputs:
             _refuse_other_place(port, values[port.name])
-    return {name: _wide_input(values[name], reads_storages) for name in names}
+    return {name: _input_in_float64(values[name], reads_storages) for name in names}
 
 
 def _refuse_other_place(port: Port, value: Any) -> None:
@@ -235,9 +239,9 @@ def _refuse_other_place(port: Port, value: Any) -> None:
         )
 
 
-def _wide_input(value: Any, with_storage: bool) -> Any:
+def _input_in_float64(value: Any, with_storage: bool) -> Any:
     """Return a tensor in float64: at its place in a copy of its storage, or without the rest of its storage."""
-    widened = wide(value)
+    widened = to_float64(value)
     if not isinstance(value, Tensor) or not _has_storage(value):
         return widened
     if with_storage:
@@ -251,12 +255,15 @@ def _has_storage(value: Tensor) -> bool:
     return value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
 
 
-def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
+def with_absolute_inputs(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, with absolute ones for inputs that have a gradient."""
-    wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    names_with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     return {
         name: in_memory_like(value.detach().abs(), value)
-        if name in wanted and isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
+        if name in names_with_gradient
+        and isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.layout is torch.strided
         else value
         for name, value in values.items()
     }
@@ -264,10 +271,10 @@ def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
     """Run a graph; return its results by port."""
-    return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
+    return dict(zip((port.key for port in graph.outputs), DualRun(graph).run_along(inputs, {}).values, strict=True))
 
 
-def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
+def gradients_by_input(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the results of a backward by the name of the input. A sparse gradient, such as an embedding's, becomes
     dense."""
     return {
@@ -299,13 +306,13 @@ def run_setting(
     backward: Graph,
     inputs: dict[str, Any],
     source: torch.Generator,
-    chance: int,
+    program_seed: int,
     nudge: float,
     ones: bool,
 ) -> Setting:
     """Run forward and backward on these inputs, in float64, for random tangents (or `ones`) from `source`, and draw the
     direction. Raise NotFinite if a gradient has NaN or Inf."""
-    torch.manual_seed(chance)
+    torch.manual_seed(program_seed)
     results = values_of(forward, inputs)
     tangents = {}
     # In the messages, `str(…)[6:]` is a layout or a dtype without `torch.`.
@@ -314,8 +321,8 @@ def run_setting(
         if output.layout is not torch.strided:
             raise CannotTell(f"output {port.name!r} is {str(output.layout)[6:]}: only dense ones are compared")
         tangents[port.name] = torch.ones_like(output) if ones else drawn_like(output, source)
-    passed = inputs_of_backward(backward, inputs, results, tangents)
-    returned = returned_by(backward, passed)
+    backward_inputs = inputs_of_backward(backward, inputs, results, tangents)
+    returned = gradients_by_input(backward, backward_inputs)
     gradients, left_out = {}, {}
     for name, gradient in returned.items():
         value = inputs.get(name)
@@ -334,14 +341,16 @@ def run_setting(
         raise CannotTell("no output that requires grad has an element")
     if not gradients:
         raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
-    direction = directions(inputs, gradients, source)
-    setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
+    direction = scaled_directions(inputs, gradients, source)
+    setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, program_seed, nudge)
     for name, gradient in gradients.items():
         if not bool(gradient.isfinite().all()):
             dense = {n: v for n, v in inputs.items() if isinstance(v, Tensor) and v.layout is torch.strided}
-            bad = [name for name, value in dense.items() if not bool(value.isfinite().all())]
-            if bad:
-                raise NotFinite(f"the gradient of {name!r} has NaN or Inf, as input {bad[0]!r} has", setting)
+            not_finite_inputs = [name for name, value in dense.items() if not bool(value.isfinite().all())]
+            if not_finite_inputs:
+                raise NotFinite(
+                    f"the gradient of {name!r} has NaN or Inf, as input {not_finite_inputs[0]!r} has", setting
+                )
             raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
     return setting
 
@@ -349,7 +358,7 @@ def run_setting(
 def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:
     """Return the Setting with other tangents, and the gradients that the backward returns for these."""
     other = replace(setting, tangents=dict(tangents))
-    returned = returned_by(setting.backward, other.backward_inputs)
+    returned = gradients_by_input(setting.backward, other.backward_inputs)
     gradients = {
         name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
         for name, gradient in setting.gradients.items()
@@ -373,17 +382,19 @@ def inputs_of_backward(
 
     Refused where the forward saved smaller tensors than the backward was traced for: its kernels do not check sizes.
     """
-    passed = {}
+    backward_inputs = {}
     for port in backward.inputs:
         if port.role == "tangent":
-            passed[port.key] = tangents[port.name]
+            backward_inputs[port.key] = tangents[port.name]
         elif port.key in results:
-            passed[port.key] = results[port.key]
+            backward_inputs[port.key] = results[port.key]
         else:
-            passed[port.key] = inputs.get(port.name)
-    numbers = {key: value for key, value in passed.items() if isinstance(value, Tensor) and value.is_floating_point()}
-    check_saved(backward, numbers)  # a workspace has another size where float64 takes another kernel
-    return passed
+            backward_inputs[port.key] = inputs.get(port.name)
+    float_inputs = {
+        key: value for key, value in backward_inputs.items() if isinstance(value, Tensor) and value.is_floating_point()
+    }
+    check_saved(backward, float_inputs)  # a workspace has another size where float64 takes another kernel
+    return backward_inputs
 
 
 def has_finite_derivative(setting: Setting) -> bool:
@@ -404,20 +415,20 @@ def is_inexact(value: Tensor) -> bool:
     return value.is_floating_point() or value.is_complex()
 
 
-def nudged(value: Any, by: float, source: torch.Generator) -> Any:
-    """Return a tensor near `value`, moved by about `by` times its values, so that nothing is 0, 1 or equal by chance; a
-    symmetric matrix stays symmetric."""
-    if not by or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
+def nudge_values(value: Any, scale: float, source: torch.Generator) -> Any:
+    """Return a tensor near `value`, moved by about `scale` times its values, so that nothing is 0, 1 or equal by
+    chance; a symmetric matrix stays symmetric."""
+    if not scale or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
         return value
     # The second term moves zeros.
-    moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
+    moved = value * (1 + scale * drawn_like(value, source)) + 0.1 * scale * drawn_like(value, source)
     # A program that refused the first nudge may want its values in their range.
-    if by < NUDGES[0] and value.numel() and not value.is_complex():
+    if scale < NUDGES[0] and value.numel() and not value.is_complex():
         moved = moved.clamp(value.min(), value.max())
-    return in_memory_like(symmetric_as(value, moved), value)
+    return in_memory_like(symmetric_like(value, moved), value)
 
 
-def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
+def symmetric_like(value: Tensor, other: Tensor) -> Tensor:
     """Return `other`, or its symmetric part where `value` is a symmetric matrix: operators such as `cholesky` read one
     triangle of `value`, and PyTorch's gradient of them is the gradient of a symmetric matrix."""
     if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
@@ -449,7 +460,7 @@ def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
     return torch.randn(value.shape, generator=source, dtype=single).to(value.device, value.dtype)
 
 
-def directions(
+def scaled_directions(
     inputs: Mapping[str, Any], gradients: Mapping[str, Tensor], source: torch.Generator
 ) -> dict[str, Tensor]:
     """Return a random direction for each input, divided by the size of its gradient: so the share of each input in the
@@ -457,7 +468,7 @@ def directions(
     sizes = {name: norm_of(gradient) for name, gradient in gradients.items()}
     floor = _floor_of(sizes)
     return {
-        name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
+        name: symmetric_like(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
         for name, size in sizes.items()
     }
 
@@ -478,26 +489,28 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     noise = dict.fromkeys(setting.gradients, 0.0)  # how far rounding moves each gradient
     for seed in range(ROUNDINGS):
         source = own_source(seed)
-        inputs = {n: rounded(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
-        tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
-        torch.manual_seed(setting.chance)
+        inputs = {n: move_by_rounding(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
+        tangents = {name: move_by_rounding(tangent, source) for name, tangent in setting.tangents.items()}
+        torch.manual_seed(setting.program_seed)
         other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
-        returned = returned_by(setting.backward, other.backward_inputs)
+        returned = gradients_by_input(setting.backward, other.backward_inputs)
         for name, gradient in setting.gradients.items():
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
     sizes = {name: norm_of(gradient) for name, gradient in setting.gradients.items()}
     floor = _floor_of(sizes)
-    taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
+    tensors_of_backward = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
     # Noise beyond this is no rounding of float64, and must stay visible in the gap.
-    most = ROUNDED * max((norm_of(value) for value in taken if value.layout is torch.strided), default=0.0)
-    noise = {name: min(value, most) for name, value in noise.items()}
+    max_noise = ROUNDED * max(
+        (norm_of(value) for value in tensors_of_backward if value.layout is torch.strided), default=0.0
+    )
+    noise = {name: min(value, max_noise) for name, value in noise.items()}
     direction = {}
     for name, v in setting.direction.items():
         # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise. The direction was
-        # divided by `before`, and is now divided by `least` if that is larger.
-        before, least = max(sizes[name], floor), ACCURATE * noise[name]
-        direction[name] = v * (before / max(before, least))
+        # divided by `size`, and is now divided by `least_by_noise` if that is larger.
+        size, least_by_noise = max(sizes[name], floor), ACCURATE * noise[name]
+        direction[name] = v * (size / max(size, least_by_noise))
     setting = replace(setting, direction=direction)
     left, left_size, _ = forward_product(setting)
     # The directions are such that the product has terms of the size 1, if a gradient is more than rounding.
@@ -519,12 +532,12 @@ ACCURATE = 1e13
 """The inverse of the share that rounding of a gradient may have in the product, below the limit of a gap."""
 
 
-def rounded(value: Any, source: torch.Generator) -> Any:
+def move_by_rounding(value: Any, source: torch.Generator) -> Any:
     """Return a dense tensor whose elements are moved by up to 4 units in the last place."""
     if value.layout is not torch.strided or not is_inexact(value):
         return value
-    moves = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
-    return in_memory_like(value * (1 + 2**-52 * moves), value)
+    noise = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
+    return in_memory_like(value * (1 + 2**-52 * noise), value)
 
 
 def norm_of(gradient: Tensor) -> float:
@@ -536,17 +549,17 @@ def norm_of(gradient: Tensor) -> float:
 # ---- The two products
 
 
-def inner(left: Tensor, right: Tensor) -> tuple[float, float]:
+def inner_product(left: Tensor, right: Tensor) -> tuple[float, float]:
     """Return the real inner product of two tensors, and the sum of the sizes of its terms."""
     terms = (left.conj() * right).real if left.is_complex() or right.is_complex() else left * right
     return float(terms.sum()), float(terms.abs().sum())
 
 
-def inner_sum(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+def sum_of_inner_products(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     """Return the sum of the inner products of these pairs, and the sum of the sizes of all terms."""
     total = size = 0.0
     for left, right in pairs:
-        part, part_size = inner(left, right)
+        part, part_size = inner_product(left, right)
         total, size = total + part, size + part_size
     return total, size
 
@@ -556,8 +569,8 @@ def forward_product(
 ) -> tuple[float, float, DualRun]:
     """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run. Steps in `constant` pass no tangent on; `watch`
     is called with the name, the value and the tangent of each step."""
-    moved, run = changes_along(setting, constant, watch)
-    return *product_with(moved, setting.tangents), run
+    changes, run = changes_along(setting, constant, watch)
+    return *product_with(changes, setting.tangents), run
 
 
 def changes_along(
@@ -566,18 +579,27 @@ def changes_along(
     """Return J·v for each result of the forward, and the run. The tangents g of the Setting play no part in it. Without
     `padding`, rows of padding of an embedding count as any other row."""
     run = DualRun(setting.forward, constant, watch, refuted=setting.refuted, padding=padding)
-    torch.manual_seed(setting.chance)
-    along = run.along(setting.inputs, setting.direction)
-    return dict(zip((port.key for port in setting.forward.outputs), along.tangents, strict=True)), run
+    torch.manual_seed(setting.program_seed)
+    dual_results = run.run_along(setting.inputs, setting.direction)
+    return dict(zip((port.key for port in setting.forward.outputs), dual_results.tangents, strict=True)), run
 
 
-def product_with(moved: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
-    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms, for J·v in `moved` and g in `tangents`."""
-    changes = {
-        name: next((moved[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in moved), None)
+def product_with(changes_by_port: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
+    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms, for J·v in `changes_by_port` and g in `tangents`."""
+    changes_by_name = {
+        name: next(
+            (
+                changes_by_port[key]
+                for role in ("output", "mutation")
+                if (key := PortKey(role, name)) in changes_by_port
+            ),
+            None,
+        )
         for name in tangents
     }
-    return inner_sum((tangents[name], change) for name, change in changes.items() if change is not None)
+    return sum_of_inner_products(
+        (tangents[name], change) for name, change in changes_by_name.items() if change is not None
+    )
 
 
 def product_by_differences(setting: Setting) -> tuple[float, float]:
@@ -589,14 +611,16 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     if not step > 0:  # a direction that a gradient of NaN or Inf has made infinite
         raise CannotTell("forward-mode AD of the forward returns NaN, and there is no direction for differences")
     estimates = [_moved_outputs(setting, step / 8**power) for power in range(FINER)]
-    changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
+    changes = [
+        relative_change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)
+    ]
     if min(changes) > SETTLED:
         raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
     # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
     best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
     if _has_kink(setting, best, step * ONE_SIDED):
         raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
-    return inner_sum((tangent, best[name]) for name, tangent in setting.tangents.items())
+    return sum_of_inner_products((tangent, best[name]) for name, tangent in setting.tangents.items())
 
 
 def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
@@ -606,9 +630,9 @@ def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> 
     for name, tangent in tangents.items():
         here = output_of(setting.results, name)
         finite = here.isfinite()
-        apart = ((output_of(ahead, name) - here) / step - tangent)[finite].abs()
-        size = max(float(tangent.abs().max()), float(apart.max())) if apart.numel() else 0.0
-        if size and float(apart.max()) > 1e-2 * size:  # the error of a one-sided difference is far below 1e-2
+        error = ((output_of(ahead, name) - here) / step - tangent)[finite].abs()
+        size = max(float(tangent.abs().max()), float(error.max())) if error.numel() else 0.0
+        if size and float(error.max()) > 1e-2 * size:  # the error of a one-sided difference is far below 1e-2
             return True
     return False
 
@@ -637,18 +661,18 @@ def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
 
 def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
     """Return the results of the forward where the inputs are moved along the direction."""
-    moved = {
+    moved_inputs = {
         name: in_memory_like(value + step * setting.direction[name], value) if name in setting.direction else value
         for name, value in setting.inputs.items()
     }
-    torch.manual_seed(setting.chance)
-    return values_of(setting.forward, moved)
+    torch.manual_seed(setting.program_seed)
+    return values_of(setting.forward, moved_inputs)
 
 
 def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:
     """Return ⟨Jᵀ·g, v⟩ by the backward's gradients, and the sum of the sizes of its terms."""
     wanted = setting.gradients if gradients is None else gradients
-    return inner_sum((gradient, setting.direction[name]) for name, gradient in wanted.items())
+    return sum_of_inner_products((gradient, setting.direction[name]) for name, gradient in wanted.items())
 
 
 def products_to_both_sides(tangent: Tensor, here: Tensor, ahead: Tensor, behind: Tensor, step: float) -> Tensor:

@@ -14,23 +14,23 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Forward, in_words, run_forward
+from backprint.derive.called import Forward, error_text, run_forward
 from backprint.derive.checked import WRONG
 from backprint.derive.compared import (
     Expected,
     NoReference,
     Result,
     Subject,
-    comparable,
+    are_gradients_comparable,
     expected_of,
     forward_rows,
     gradient_rows,
-    not_tried,
-    right_of,
+    gradients_of_reference_runs,
+    result_not_tried,
 )
-from backprint.derive.hostile import MOST_ALONE
+from backprint.derive.hostile import MAX_OUTPUTS_ALONE
 from backprint.derive.live import Gradients, sizes_in
-from backprint.derive.otherwise import unless_rounding
+from backprint.derive.otherwise import excuse_rounding
 from backprint.derive.setting import drawn_like, is_inexact, own_source
 from backprint.errors import is_defect
 from backprint.judge.closeness import NO_ELEMENTS, distance
@@ -50,37 +50,41 @@ Make = Callable[[Tensor, torch.Generator], Tensor | None]
 """Makes a tangent for an output, with random numbers of the generator; None if the kind is not possible for it."""
 
 
-def drawn(row: Occasion) -> Make:
+def draw_for_occasion(row: Occasion) -> Make:
     """Return the Make of an occasion: it draws random numbers for an output, and the occasion changes these."""
     return lambda output, source: row.make(drawn_like(output, source))
 
 
-def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
+def tangent_kinds(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
     """Return the kinds of tangents to try, by their names in the table, each with a function that returns the Make for
     the name of an output."""
     kinds: dict[str, Callable[[str], Make]] = {}
     if subject.has_reference:
-        kinds |= {row.name: always(drawn(row)) for row in TANGENTS}
+        kinds |= {row.name: make_for_every_output(draw_for_occasion(row)) for row in TANGENTS}
         if len(shapes) > 1:
             # `name.__eq__` says of an output whether it is this one.
-            kinds |= {f"{name} alone": only(name.__eq__) for name in list(shapes)[:MOST_ALONE]}
+            kinds |= {
+                f"{name} alone": make_for_wanted_outputs(name.__eq__) for name in list(shapes)[:MAX_OUTPUTS_ALONE]
+            }
         if len(shapes) > 2:
-            kinds |= {f"all but {name}": only(name.__ne__) for name in list(shapes)[:MOST_ALONE]}
-    return kinds | {row.name: always(drawn(row)) for row in MEMORIES_OF_TANGENTS}
+            kinds |= {
+                f"all but {name}": make_for_wanted_outputs(name.__ne__) for name in list(shapes)[:MAX_OUTPUTS_ALONE]
+            }
+    return kinds | {row.name: make_for_every_output(draw_for_occasion(row)) for row in MEMORIES_OF_TANGENTS}
 
 
-def always(make: Make) -> Callable[[str], Make]:
+def make_for_every_output(make: Make) -> Callable[[str], Make]:
     """Return a function that returns this Make for every output."""
     return lambda name: make
 
 
-def only(wanted: Callable[[str], bool]) -> Callable[[str], Make]:
-    """Return a function that returns a Make of random tangents for the wanted outputs, and `skipped` for all others: as
-    if no loss depended on these."""
-    return lambda name: drawn_like if wanted(name) else skipped
+def make_for_wanted_outputs(wanted: Callable[[str], bool]) -> Callable[[str], Make]:
+    """Return a function that returns a Make of random tangents for the wanted outputs, and `skip_output` for all
+    others: as if no loss depended on these."""
+    return lambda name: drawn_like if wanted(name) else skip_output
 
 
-def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
+def skip_output(value: Tensor, source: torch.Generator) -> Tensor | None:
     """Make no tangent: the output takes no part in the backward."""
     return None
 
@@ -89,7 +93,7 @@ def tangents_for(
     shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
 ) -> dict[str, Tensor] | None:
     """Return a tangent for each output, of one kind where it is possible and else random, and none for an output that
-    is `skipped`; None if the kind is possible for no output."""
+    is `skip_output`; None if the kind is possible for no output."""
     makers = {name: make(name) for name in shapes}
     tangents = {name: makers[name](output, source) for name, output in shapes.items()}
     if all(tangent is None for tangent in tangents.values()):
@@ -97,7 +101,7 @@ def tangents_for(
     return {
         name: drawn_like(shapes[name], source) if tangent is None else tangent
         for name, tangent in tangents.items()
-        if tangent is not None or makers[name] is not skipped
+        if tangent is not None or makers[name] is not skip_output
     }
 
 
@@ -117,7 +121,9 @@ SIZES, OF_FLOAT16 = ("2^16", "2^-20", "2^-24"), ("2^8", "2^-8")
 """The factors of tangents, and those in float16."""
 
 
-def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, linear: bool) -> Iterator[Result]:
+def rows_for_other_sizes(
+    subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, linear: bool
+) -> Iterator[Result]:
     """Yield rows for tangents that are much larger, and much smaller; `live.size_tries` does so for a program.
 
     Without a reference the gradients are compared with those for `tangents`, times as much, if they are to be `linear`:
@@ -126,21 +132,25 @@ def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expe
     is_half = torch.float16 in {value.dtype for value in (*tangents.values(), *subject.values.values())}
     if not subject.has_reference and (is_half or not linear):
         return
-    usual = None if subject.has_reference else right_of(expected, tangents)
+    usual = None if subject.has_reference else gradients_of_reference_runs(expected, tangents)
     for word in OF_FLOAT16 if is_half else SIZES:
         size = FACTORS[word]
-        check = f"{subject.gradient}, tangents times {word}"
+        check = f"{subject.gradient_check}, tangents times {word}"
         sized = {name: tangent * size for name, tangent in tangents.items()}
-        right = None if usual is None else usual.times(size)
+        right = None if usual is None else usual.scaled_by(size)
         rows = list(gradient_rows(subject, check, subject.values, sized, expected, right=right))
         is_wrong = any(row.verdict == WRONG for row, _ in rows)
         if usual is not None and is_wrong and _computes_in_float16(subject, tangents):
-            yield not_tried(subject, check, "all", "the function computes in float16 inside, which has no such numbers")
+            yield result_not_tried(
+                subject, check, "all", "the function computes in float16 inside, which has no such numbers"
+            )
             continue
         for result in rows:
             error = result[0].error
             if is_half and error is not None and not math.isfinite(error):  # Inf, where the reference has a number
-                yield not_tried(subject, check, result[0].name, "it is larger than the largest number of float16")
+                yield result_not_tried(
+                    subject, check, result[0].name, "it is larger than the largest number of float16"
+                )
             else:
                 yield result
 
@@ -159,7 +169,7 @@ def _computes_in_float16(subject: Subject, tangents: Mapping[str, Tensor]) -> bo
 # ---- Inputs in other memory, and other inputs
 
 
-def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
+def rows_for_other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
     """Yield rows for inputs with the same values in other memory."""
     for row in MEMORIES_OF_INPUTS:
         check, values = row.name, dict(subject.values)
@@ -171,9 +181,9 @@ def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
             continue
         if subject.has_reference and expected.own is not None and _depends_on_memory(subject, values, expected):
             reason = "the reference's own results depend on the memory of its inputs"
-            yield not_tried(subject, f"{subject.output}, {check}", "all", reason)
+            yield result_not_tried(subject, f"{subject.output_check}, {check}", "all", reason)
             continue
-        yield from with_inputs(subject, check, values, expected)
+        yield from rows_for_inputs(subject, check, values, expected)
 
 
 def _depends_on_memory(subject: Subject, values: Mapping[str, Tensor], expected: Expected) -> bool:
@@ -193,25 +203,27 @@ LARGE = 0.1
 """A difference of more than this part of the values is more than another order of sums makes."""
 
 
-def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
+def rows_for_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
     """Yield rows for outputs and gradients with other inputs, and random tangents."""
     try:
         forward = run_forward(subject.ours, subject.call, values)
     except Exception as error:
-        yield not_tried(subject, f"{subject.output}, {check}", "output", f"the function raised {in_words(error)}")
+        yield result_not_tried(
+            subject, f"{subject.output_check}, {check}", "output", f"the function raised {error_text(error)}"
+        )
         return
-    results = list(forward_rows(subject, f"{subject.output}, {check}", forward, expected, values))
+    results = list(forward_rows(subject, f"{subject.output_check}, {check}", forward, expected, values))
     yield from results
-    if not comparable(results):
+    if not are_gradients_comparable(results):
         return
     shapes = outputs_with_gradients(forward, expected)
     source = own_source(subject.ours.seed)
-    tangents = tangents_for(shapes, always(drawn_like), source)
+    tangents = tangents_for(shapes, make_for_every_output(drawn_like), source)
     if tangents:
-        yield from gradient_rows(subject, f"{subject.gradient}, {check}", values, tangents, expected)
+        yield from gradient_rows(subject, f"{subject.gradient_check}, {check}", values, tangents, expected)
 
 
-def other_values(subject: Subject, random: bool) -> Iterator[Result]:
+def rows_for_other_values(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for inputs with zeros, with many equal values, and with a row of zeros."""
     for check in ("zeros among inputs", "equal inputs"):
         values = dict(subject.values)
@@ -222,9 +234,9 @@ def other_values(subject: Subject, random: bool) -> Iterator[Result]:
         try:
             expected = expected_of(subject, values, random)
         except NoReference as error:
-            yield not_tried(subject, f"{subject.gradient}, {check}", "all", str(error))
+            yield result_not_tried(subject, f"{subject.gradient_check}, {check}", "all", str(error))
             continue
-        yield from with_inputs(subject, check, values, expected)
+        yield from rows_for_inputs(subject, check, values, expected)
     yield from _row_of_zeros(subject, random)
 
 
@@ -256,7 +268,7 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         sides = [side for side in (expected.exact, expected.own) if side is not None]
         for side in sides:
             tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}
-            known = side.gradients(tangents, keep=True)
+            known = side.gradients(tangents, retain_graph=True)
             gradients = {name: gradient for name, gradient in known.items() if gradient is not None}
             if not _all_finite(side.outputs) or not _all_finite(gradients):
                 return
@@ -266,12 +278,12 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         if is_defect(error):
             raise
         return  # its backward refuses such inputs, in whatever way
-    for row, more in with_inputs(subject, ROW_OF_ZEROS, values, expected):
+    for row, more in rows_for_inputs(subject, ROW_OF_ZEROS, values, expected):
         if row.verdict != WRONG or row.error == math.inf:
             yield row, more
         else:
             reason = "it is another number there, as a division by a length may give"
-            yield not_tried(subject, row.check, row.name, reason)
+            yield result_not_tried(subject, row.check, row.name, reason)
 
 
 LARGE_MEAN = "a large mean"
@@ -284,7 +296,7 @@ FAIR = 8.0
 that are both good differ by as much."""
 
 
-def large_means(subject: Subject, random: bool) -> Iterator[Result]:
+def rows_for_large_means(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for one input at a time with a mean that is large beside its deviation, as activations have.
 
     A program need not take such a value: it is compared where both return numbers. A variance that is
@@ -307,21 +319,23 @@ def large_means(subject: Subject, random: bool) -> Iterator[Result]:
             continue
         there = replace(subject, values=values, times=subject.times * FAIR)
         check = f"{LARGE_MEAN} in {name}"
-        rows = list(with_inputs(there, check, values, expected))
+        rows = list(rows_for_inputs(there, check, values, expected))
         overflows = any(row.error == math.inf for row, _ in rows)
         if overflows and not (subject.has_reference and value.dtype in (torch.float32, torch.float64)):
             # In float16 and bfloat16 the reference may be finite by luck; without a reference nothing asks for more.
-            yield not_tried(subject, f"{subject.output}, {check}", "all", "the function returns NaN or Inf there")
+            yield result_not_tried(
+                subject, f"{subject.output_check}, {check}", "all", "the function returns NaN or Inf there"
+            )
             continue
-        for result in unless_rounding(there, iter(rows)):
-            if result[0].check.startswith(subject.output) or result[0].name == name:
+        for result in excuse_rounding(there, iter(rows)):
+            if result[0].check.startswith(subject.output_check) or result[0].name == name:
                 yield result
 
 
 # ---- Masks, indices and sizes
 
 
-def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
+def rows_for_borders(subject: Subject, random: bool, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
     """Yield rows for masks that hide a row, all or nothing, for repeated indices, and for inputs without elements.
 
     `indices` returns the inputs with which the reference reads or adds at indices. Inputs are tried if the reference
@@ -335,13 +349,15 @@ def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[
             expected = expected_of(subject, values, random)
             own = run_forward(subject.ours, subject.call, values).outputs
             exact = expected.exact
-            exact.gradients({name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, keep=True)
+            exact.gradients(
+                {name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, retain_graph=True
+            )
         except Exception:
             continue  # one of the two refuses such inputs, in whatever way
         is_mask = OCCASIONS.get(check) in MASKS  # an input like others: the reference takes it
         refused = not is_mask and not _all_finite(own)
         if not refused and all(_all_finite(side.outputs) for side in (exact, expected.own) if side is not None):
-            results = with_inputs(subject, check, values, expected)
+            results = rows_for_inputs(subject, check, values, expected)
             yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
 
 

@@ -16,20 +16,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Call, Forward, Program, called, copies_for, in_words, run_forward, run_on
+from backprint.derive.called import (
+    Call,
+    Forward,
+    Program,
+    copies_for,
+    error_text,
+    run_forward,
+    run_in_current_grad_mode,
+    run_on_tensors,
+)
 from backprint.derive.checked import OK, PROCESS, WRITTEN, WRONG, CheckRow
 from backprint.derive.compared import (
     Expected,
     NoReference,
+    ReferenceGradients,
     Result,
-    Right,
     Subject,
     expected_of,
     forward_rows,
     gradient_rows,
-    not_tried,
-    right_of,
-    row,
+    gradients_of_reference_runs,
+    result_not_tried,
+    row_without_error,
 )
 from backprint.derive.setting import drawn_like, is_inexact, own_source
 from backprint.judge.closeness import same_bits
@@ -48,22 +57,25 @@ MOST_FROZEN = 4
 
 def usage_rows(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
     """Yield rows for calls as training makes them: with frozen inputs, without gradients, and several in a row."""
-    right = right_of(expected, tangents)  # before other calls are made: without a reference it is the function's own
-    yield from frozen(subject, tangents, expected, right)
-    check = f"{subject.output}, without gradients"
+    # Before other calls are made: without a reference it is the function's own.
+    right = gradients_of_reference_runs(expected, tangents)
+    yield from frozen_rows(subject, tangents, expected, right)
+    check = f"{subject.output_check}, without gradients"
     try:
         forward = run_forward(subject.ours, replace(subject.call, wanted=()), subject.values, grad=False)
     except Exception as error:  # such as where it registers a hook on a tensor
-        yield not_tried(subject, check, "all", f"the function raised {in_words(error)}")
+        yield result_not_tried(subject, check, "all", f"the function raised {error_text(error)}")
     else:
         yield from forward_rows(subject, check, forward, expected, subject.values)
-    yield from _in_a_row(subject, tangents, expected, right)
+    yield from _rows_of_calls_in_a_row(subject, tangents, expected, right)
 
 
 # ---- Frozen inputs
 
 
-def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: Right) -> Iterator[Result]:
+def frozen_rows(
+    subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: ReferenceGradients
+) -> Iterator[Result]:
     """Yield rows for the gradient of one input alone, the others being frozen, and of all others, one being frozen."""
     wanted = subject.call.wanted
     kinds: dict[str, tuple[str, ...]] = {}
@@ -80,7 +92,7 @@ def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected,
             forward = run_forward(subject.ours, replace(subject.call, wanted=names), subject.values)
             return forward, forward.gradients(tangents)
 
-        title = f"{subject.gradient}, {check}"
+        title = f"{subject.gradient_check}, {check}"
         # Without a reference, an error is no wrong row: a function may register a hook on an input, for example, which
         # a frozen one refuses.
         may_refuse = not subject.has_reference
@@ -90,11 +102,13 @@ def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected,
 # ---- Several calls
 
 
-def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: Right) -> Iterator[Result]:
+def _rows_of_calls_in_a_row(
+    subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: ReferenceGradients
+) -> Iterator[Result]:
     """Yield rows for a call that is differentiated after another one was made, for one that is differentiated a second
     time, and for calls after it with other values."""
     try:
-        others, expected_of_others = other_values(subject, expected.random)
+        others, expected_of_others = neighbouring_values(subject, expected.random)
     except NoReference:
         return
     calls: list[Forward] = []  # the first call, whose graph both backwards run on
@@ -103,7 +117,7 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
         """Call the function, call it on other values, and run the backward of the first call."""
         calls.append(run_forward(subject.ours, subject.call, subject.values))
         run_forward(subject.ours, subject.call, others)
-        return calls[0], calls[0].gradients(_copies_of(tangents), keep=True)
+        return calls[0], calls[0].gradients(_copies_of(tangents), retain_graph=True)
 
     def once_more(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
         """Run the backward of the first call a second time."""
@@ -113,7 +127,7 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
         ("another call before the backward", after_another_call),
         ("a second backward", once_more),
     ):
-        title = f"{subject.gradient}, {check}"
+        title = f"{subject.gradient_check}, {check}"
         yield from gradient_rows(subject, title, subject.values, tangents, expected, run=run, right=right)
         if not calls:
             return  # the first call raised, which its row says
@@ -132,14 +146,14 @@ def _later_calls(
         """Call the function and its backward, change the values of its tensors, and call both again. The results of the
         first call are entered into `earlier`."""
         copies = copies_for(subject.call, subject.values)
-        before = run_on(subject.ours, subject.call, copies)
+        before = run_on_tensors(subject.ours, subject.call, copies)
         gradients = before.gradients(_copies_of(tangents))
         results = {**before.outputs, **{f"the gradient of {name}": value for name, value in gradients.items()}}
         memory = set(map(_storage_of, copies.values()))
         for name, value in results.items():
             if value is not None and _storage_of(value) not in {0, *memory}:  # a view of an input changes with it
                 earlier[name] = value.detach(), value.detach().clone()
-        calls.append(run_on(subject.ours, subject.call, change(copies)))
+        calls.append(run_on_tensors(subject.ours, subject.call, change(copies)))
         return calls[-1], calls[-1].gradients(tangents)
 
     def other_values_in(copies: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -160,13 +174,18 @@ def _later_calls(
     ):
         before = len(calls)
         run = partial(later, change=change)
-        rows = list(gradient_rows(subject, f"{subject.gradient}, {check}", others, tangents, expected, run=run))
+        rows = list(gradient_rows(subject, f"{subject.gradient_check}, {check}", others, tangents, expected, run=run))
         if len(calls) > before:
-            yield from forward_rows(subject, f"{subject.output}, {check}", calls[-1], expected, others)
+            yield from forward_rows(subject, f"{subject.output_check}, {check}", calls[-1], expected, others)
         yield from rows
     for name, (value, copy) in earlier.items():
         if not same_bits(value, copy):
-            yield row(subject, WRITTEN, name, WRONG, "a later call writes into this result of an earlier one"), None
+            yield (
+                row_without_error(
+                    subject, WRITTEN, name, WRONG, "a later call writes into this result of an earlier one"
+                ),
+                None,
+            )
 
 
 def _storage_of(value: Tensor) -> int:
@@ -183,7 +202,7 @@ SMALLER = 0.875
 """The factor of other values: a positive number stays positive, and a probability below 1."""
 
 
-def other_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Expected]:
+def neighbouring_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Expected]:
     """Return other values of the same inputs, and the reference's results for them.
 
     Floats have the values of their neighbours, a little smaller, and masks have the values of their neighbours. Where
@@ -233,34 +252,34 @@ def written_rows(subject: Subject) -> Iterator[Result]:
     of the function before it has saved for its backward. One row that is right says that there was none."""
     try:
         with keeping_saved() as saved:
-            written = _writes_of(subject, lambda: saved)
+            written = _unseen_writes(subject, lambda: saved)
     except Exception:  # transforms of torch.func refuse such hooks
         try:
-            written = _writes_of(subject, list)  # `list()` is empty: inputs alone are looked at, not what was saved
+            written = _unseen_writes(subject, list)  # `list()` is empty: inputs alone are looked at, not what was saved
         except Exception as error:
-            yield not_tried(subject, WRITTEN, "all", f"the function raised {in_words(error)}")
+            yield result_not_tried(subject, WRITTEN, "all", f"the function raised {error_text(error)}")
             return
     if not written:
         yield CheckRow(WRITTEN, subject.text, "all", 0.0, 0.0, OK), None
     for name, when in written.items():
-        yield row(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"), None
+        yield row_without_error(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"), None
 
 
-def _writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
+def _unseen_writes(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
     """Run the function forward and backward; return the tensors that were written unseen, each with `forward` or
     `backward`, whichever wrote it. `saved` returns what autograd has saved until now (`keeping_saved`), or nothing if
     that cannot be watched. What the reference may write, too, is left out (`_may_be_written`)."""
     call = subject.call
     copies = copies_for(call, subject.values)
     inputs = {name: keep(copy) for name, copy in copies.items()}
-    forward = run_on(subject.ours, call, copies)
+    forward = run_on_tensors(subject.ours, call, copies)
     source = own_source(subject.ours.seed)
     tangents = {name: drawn_like(forward.outputs[name].detach(), source) for name in forward.differentiable}
     written: dict[str, str] = {}
     known = {kept.memory.untyped_storage().data_ptr(): name for name, kept in inputs.items()}
     for when in ("forward", "backward"):
         if when == "backward":
-            forward.gradients(tangents, keep=True)
+            forward.gradients(tangents, retain_graph=True)
         for name in [name for name, kept in inputs.items() if kept.is_written_unseen]:
             written.setdefault(name, when)
         for kept in saved():
@@ -279,7 +298,7 @@ def _may_be_written(subject: Subject, inputs: Mapping[str, Kept]) -> set[str]:
         return others
     copies = copies_for(subject.call, subject.values)
     before = {name: keep(copies[name]) for name in others}
-    run_on(subject.reference, subject.call, copies)
+    run_on_tensors(subject.reference, subject.call, copies)
     return {name for name, kept in before.items() if kept.is_written}
 
 
@@ -291,11 +310,11 @@ def process_rows(subject: Subject) -> Iterator[Result]:
     seeds, where the reference does not: later calls of other functions have them. One row that is right says that there
     was none."""
     try:
-        changed = changes_of(subject.ours, subject.call, subject.values)
+        changed = process_changes(subject.ours, subject.call, subject.values)
         if changed and subject.has_reference:
-            changed -= changes_of(subject.reference, subject.call, subject.values)
+            changed -= process_changes(subject.reference, subject.call, subject.values)
     except Exception as error:  # such as one that takes no tangents of ones
-        yield not_tried(subject, PROCESS, "all", f"the function raised {in_words(error)}")
+        yield result_not_tried(subject, PROCESS, "all", f"the function raised {error_text(error)}")
         return
     if not changed:
         yield CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK), None
@@ -303,10 +322,10 @@ def process_rows(subject: Subject) -> Iterator[Result]:
         text = "the function changes it"
         if name in RANDOM_STATES:
             text = "the function seeds it: what others draw is the same after each call"
-        yield row(subject, PROCESS, name, WRONG, text), None
+        yield row_without_error(subject, PROCESS, name, WRONG, text), None
 
 
-def changes_of(program: Program, call: Call, values: Mapping[str, Tensor]) -> frozenset[str]:
+def process_changes(program: Program, call: Call, values: Mapping[str, Tensor]) -> frozenset[str]:
     """Return the names of what both of two calls, with their backwards, change in the process: settings that are not as
     they were before, and random states that are the same after both calls though they were not before. Two calls,
     because the first may compile the function, which changes settings once."""
@@ -317,7 +336,9 @@ def changes_of(program: Program, call: Call, values: Mapping[str, Tensor]) -> fr
             draw_from_each()  # the calls begin with different random states; torch's is seeded with another number
             with keeping_settings():
                 before = process_state()
-                forward = called(replace(program, seed=program.seed + number), call, copies_for(call, values))
+                forward = run_in_current_grad_mode(
+                    replace(program, seed=program.seed + number), call, copies_for(call, values)
+                )
                 forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
                 after = process_state()
             settings.append({name for name in after if name not in RANDOM_STATES and after[name] != before.get(name)})

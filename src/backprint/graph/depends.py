@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from backprint.graph.keys import PortKey, tangent_name
-from backprint.graph.links import FREE, between, consumers, feeds, results
+from backprint.graph.links import FREE, consumers, feeds, names_between_pairs, result_links
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, refs
 from backprint.graph.operators import operators
 from backprint.graph.steps import used
@@ -120,7 +120,7 @@ class _DependenceWalk:
         if (index, "forward") not in self.sides:
             graph = self.capture.pairs[index].forward
             inputs = {port.local: self.of_forward_input(index, port) for port in graph.inputs}
-            self.sides[index, "forward"] = _through(graph, inputs)
+            self.sides[index, "forward"] = _results_depend_on(graph, inputs)
         return self.sides[index, "forward"]
 
     def backward(self, index: int) -> Sets:
@@ -133,7 +133,7 @@ class _DependenceWalk:
             # two backwards depends on the other.
             self.sides[index, "backward"] = {}
             inputs = {port.local: self.of_backward_input(index, port) for port in graph.inputs}
-            self.sides[index, "backward"] = _through(graph, inputs)
+            self.sides[index, "backward"] = _results_depend_on(graph, inputs)
         return self.sides[index, "backward"]
 
     def of_forward_input(self, index: int, port: Port) -> int:
@@ -154,7 +154,7 @@ class _DependenceWalk:
     def tangent(self, index: int, name: str) -> int:
         """Return what a tangent depends on: the caller's, and the gradients of later Pairs."""
         inputs = 0
-        for link in results(self.capture):
+        for link in result_links(self.capture):
             is_differentiable = link.name in self.capture.signature.differentiable
             if is_differentiable and (link.source, link.port) == (index, PortKey("output", name)):
                 inputs |= self.bit(tangent_name(link.name))
@@ -172,8 +172,10 @@ class _DependenceWalk:
 
     def results(self) -> Sets:
         """Return what the Capture's own results depend on: outputs, mutations, gradients."""
-        inputs = {PortKey("output", link.name): self.source(link.source, link.port) for link in results(self.capture)}
-        own = between(self.capture)
+        inputs = {
+            PortKey("output", link.name): self.source(link.source, link.port) for link in result_links(self.capture)
+        }
+        own = names_between_pairs(self.capture)
         for index in range(len(self.capture.pairs)):
             for key, bits in self.forward(index).items():
                 if key.role == "mutation" and key.name not in own:
@@ -182,7 +184,7 @@ class _DependenceWalk:
             for key, bits in self.backward(index).items():
                 if key.name not in own and key.name not in fed:
                     inputs[key] = inputs.get(key, 0) | bits
-        for link in results(self.capture):
+        for link in result_links(self.capture):
             # An input that is returned as it is: its gradient includes the tangent of that output, in no graph.
             if link.source is None and link.port.role in FREE and link.name in self.capture.signature.differentiable:
                 key = PortKey("gradient", link.port.name)
@@ -190,7 +192,7 @@ class _DependenceWalk:
         return inputs
 
 
-def _through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
+def _results_depend_on(graph: Graph, inputs: Mapping[str, int]) -> Sets:
     """Return what each output port of a graph depends on, if its inputs depend on these sets. A value that two sets
     reach has the union of both, the `|` of their numbers."""
     if any("m" in operators().get(step.target, "") for step in graph.steps):

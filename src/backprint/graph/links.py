@@ -45,7 +45,7 @@ def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:
     return tuple(link for link in capture.links if link.target == pair)
 
 
-def results(capture: Capture) -> tuple[Link, ...]:
+def result_links(capture: Capture) -> tuple[Link, ...]:
     """Return the links to the Capture's own results, in their order."""
     if not capture.links and len(capture.pairs) == 1:
         outputs = capture.pairs[0].forward.by_role("output")
@@ -70,7 +70,7 @@ def input_names(capture: Capture) -> list[str]:
     return [port.name for port in free_ports(capture) if port.role == "input"]
 
 
-def between(capture: Capture) -> frozenset[str]:
+def names_between_pairs(capture: Capture) -> frozenset[str]:
     """Return the names of values that only exist between Pairs."""
     return frozenset(
         link.name for link in capture.links if link.target is not None and link.port.role in ("output", "gradient")
@@ -79,7 +79,7 @@ def between(capture: Capture) -> frozenset[str]:
 
 def mutated(capture: Capture) -> tuple[str, ...]:
     """Return the names of the program's own tensors that it changes."""
-    own = between(capture)
+    own = names_between_pairs(capture)
     names = [port.name for pair in capture.pairs for port in pair.forward.by_role("mutation")]
     return tuple(dict.fromkeys(name for name in names if name not in own))
 
@@ -87,7 +87,7 @@ def mutated(capture: Capture) -> tuple[str, ...]:
 def specs(capture: Capture) -> dict[str, Spec]:
     """Return the spec of each of the Capture's own results, and of each value that has a tangent, at example sizes."""
     specs_by_name: dict[str, Spec] = {}
-    for link in results(capture):
+    for link in result_links(capture):
         if link.source is None:  # an input that is returned as it is
             specs_by_name[link.name] = next(p.spec for p in free_ports(capture) if p.name == link.port.name)
         else:
@@ -139,7 +139,7 @@ def compared_alone(capture: Capture) -> list[Guard]:
     return [guard for guard in capture.guards if guard.kind == "alone"]
 
 
-def held_exact(capture: Capture) -> set[str]:
+def names_held_exact(capture: Capture) -> set[str]:
     """Return the names that a redraw must not change: lifted constants, and inputs that a guard depends on."""
     kinds = ("value", "shape", "pinned")
     guarded = {name for guard in capture.guards if guard.kind in kinds for name in guard.inputs}
@@ -184,10 +184,10 @@ def _names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
 
 def _digest_of(graph: Graph) -> str:
     """Return a digest of all annotations of a graph: dtypes, sizes, strides, devices, layouts."""
-    return hashlib.sha256("\n".join(lines(graph)).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(annotations_of(graph)).encode()).hexdigest()[:32]
 
 
-def lines(graph: Graph) -> Iterator[str]:
+def annotations_of(graph: Graph) -> Iterator[str]:
     """Yield every annotation of a graph, and of its subgraphs."""
     for symbol in graph.symbols:
         yield f"{symbol.name} = {symbol.hint} in [{symbol.low}, {symbol.high}]"
@@ -198,7 +198,7 @@ def lines(graph: Graph) -> Iterator[str]:
             yield f"{step.name}: {show_spec(step.spec)}"
     for name, sub in graph.subgraphs:
         yield f"{name}:"
-        yield from lines(sub)
+        yield from annotations_of(sub)
 
 
 # ---- Contradictions
@@ -210,24 +210,24 @@ def contradictions(capture: Capture) -> Iterator[Contradiction]:
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
                 claims = capture.claims[index].get(side) if capture.claims else None
-                yield from _of_graph(f"{pair.name}/{side}", graph, claims or {})
-        yield from _of_pair(capture, index, pair)
-    yield from _of_signature(capture)
-    yield from _of_witness(capture)
+                yield from _contradictions_of_graph(f"{pair.name}/{side}", graph, claims or {})
+        yield from _contradictions_of_pair(capture, index, pair)
+    yield from _contradictions_of_signature(capture)
+    yield from _contradictions_of_witness(capture)
 
 
-def _of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Contradiction]:
+def _contradictions_of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Contradiction]:
     """Compare a graph with the claims in capture.json."""
     if roles := claims.get("roles"):
         for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
-            yield from _of_roles(ports, roles.get(direction, {}))
+            yield from _contradictions_of_roles(ports, roles.get(direction, {}))
     if "annotations" in claims and claims["annotations"] != _digest_of(graph):
         yield Contradiction(
             "graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved"
         )
 
 
-def _of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Contradiction]:
+def _contradictions_of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Contradiction]:
     """Compare the roles of ports with the table of roles."""
     then = sorted((name, role) for role, names in roles.items() for name in names)
     now = sorted((port.name, port.role) for port in ports)
@@ -249,15 +249,15 @@ assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
 assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
 
 
-def _of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
+def _contradictions_of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
     forward = at_example_sizes(pair.forward)
     backward = at_example_sizes(pair.backward) if pair.backward is not None else None
-    yield from _of_direction("forward", forward, FORWARD)
+    yield from _contradictions_of_direction("forward", forward, FORWARD)
     fed = {link.name for link in feeds(capture, index)}
     if backward is None:
         return
-    yield from _of_direction("backward", backward, BACKWARD)
+    yield from _contradictions_of_direction("backward", backward, BACKWARD)
     saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
@@ -294,7 +294,9 @@ def is_kept(capture: Capture, port: Port) -> bool:
     return capture.origin.partial or any(str(key) in rows for key in keys)
 
 
-def _of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Contradiction]:
+def _contradictions_of_direction(
+    side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]
+) -> Iterator[Contradiction]:
     """Yield a Contradiction for each port whose role its direction cannot have."""
     for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
         for port in ports:
@@ -326,7 +328,7 @@ def dtype(spec: Spec) -> str:
     return spec.dtype if isinstance(spec, TensorSpec) else ""
 
 
-def _of_signature(capture: Capture) -> Iterator[Contradiction]:
+def _contradictions_of_signature(capture: Capture) -> Iterator[Contradiction]:
     """Compare the roles of a Capture's inputs with the captured call, and its differentiable outputs with the
     tangents."""
     signature = capture.signature
@@ -362,7 +364,7 @@ def tensors_in(like: Any) -> Iterator[str]:
             yield from tensors_in(item)
 
 
-def _of_witness(capture: Capture) -> Iterator[Contradiction]:
+def _contradictions_of_witness(capture: Capture) -> Iterator[Contradiction]:
     """Compare annotations of results with the dtypes and shapes of the program's results."""
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return

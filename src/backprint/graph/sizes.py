@@ -34,7 +34,7 @@ from backprint.graph.nouns import (
     check_expression,
     leaves,
 )
-from backprint.graph.steps import among, free, live, mapped, mapped_leaves, with_names
+from backprint.graph.steps import among, free, mapped, mapped_leaves, with_names, without_dead_code
 
 # ---- Expressions
 
@@ -194,7 +194,7 @@ def known(size: Size, sizes: Sizes) -> bool:
     return all(name in sizes or name in FUNCTIONS or name in INFINITE for name in names_in(size))
 
 
-def may_be(size: Size, now: float, sizes: Sizes) -> bool:
+def may_equal(size: Size, now: float, sizes: Sizes) -> bool:
     """Whether a size, a number or an expression of symbols, is `now`. True if `sizes` does not have every symbol of the
     expression, and False if it has no value there, as where it divides by 0."""
     if type(size) is int:
@@ -205,7 +205,7 @@ def may_be(size: Size, now: float, sizes: Sizes) -> bool:
         return False
 
 
-def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
+def implied_sizes(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
     """Return the values of symbols, from sizes of specs with the numbers that real tensors have there (`seen`). Only a
     size that is a symbol by itself tells its value; of several, the first one counts."""
     implied_sizes: dict[str, int] = {}
@@ -215,7 +215,7 @@ def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
     return implied_sizes
 
 
-def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
+def symbol_out_of_range(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
     """Return the first symbol whose value is not in its range; None if all are, as far as they are known."""
     for symbol in symbols:
         if all(known(size, sizes) for size in (symbol.name, symbol.low, symbol.high)):
@@ -233,22 +233,22 @@ def example_sizes(graph: Graph) -> dict[str, int]:
     return {symbol.name: symbol.hint for symbol in graph.symbols}
 
 
-def at(spec: Spec, sizes: Sizes) -> Spec:
+def spec_at(spec: Spec, sizes: Sizes) -> Spec:
     """Return a spec with numbers for sizes; a size that cannot be evaluated stays as it is."""
 
     def number(size: Size) -> Size:
         return int(evaluate(size, sizes)) if known(size, sizes) else size
 
-    return _mapped(spec, number)
+    return _map_spec(spec, number)
 
 
 def at_example_sizes(graph: Graph) -> Graph:
     """Return the graph with the sizes it had at capture; without symbols, itself. Its ports and steps stay;
-    `at_capture` replaces sizes that are values of the graph by constants, too."""
+    `with_constant_sizes` replaces sizes that are values of the graph by constants, too."""
     if not graph.symbols:
         return graph
     sizes = example_sizes(graph)
-    return replace(_with_specs(graph, lambda spec: at(spec, sizes)), symbols=())
+    return replace(_with_specs(graph, lambda spec: spec_at(spec, sizes)), symbols=())
 
 
 def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, str]) -> Graph:
@@ -259,14 +259,14 @@ def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, st
     def called(size: Size) -> Size:
         return _NAME.sub(lambda match: names.get(match[0], match[0]), size) if isinstance(size, str) else size
 
-    renamed = _with_specs(graph, lambda spec: _mapped(spec, called, called))
+    renamed = _with_specs(graph, lambda spec: _map_spec(spec, called, called))
     subgraphs = tuple((name, with_symbols(sub, symbols, names)) for name, sub in graph.subgraphs)
-    used = set(_mentioned(renamed)) | {name for _, sub in subgraphs for name in _mentioned(sub)}
+    used = set(_names_in_specs(renamed)) | {name for _, sub in subgraphs for name in _names_in_specs(sub)}
     declared = tuple(symbol for symbol in symbols if symbol.name in used)
     return replace(renamed, subgraphs=subgraphs, symbols=declared)
 
 
-def _mentioned(graph: Graph) -> Iterator[str]:
+def _names_in_specs(graph: Graph) -> Iterator[str]:
     """Yield the names in the sizes of a graph's specs."""
 
     def look(spec: Spec) -> Iterator[str]:
@@ -286,7 +286,7 @@ def _mentioned(graph: Graph) -> Iterator[str]:
         yield from look(spec)
 
 
-def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], Size] = lambda text: text) -> Spec:
+def _map_spec(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], Size] = lambda text: text) -> Spec:
     """Return a spec with `size` applied to each size of a tensor, and `scalar` to the expression of a scalar."""
     match spec:
         case TensorSpec(_, shape, stride, offset) if any(
@@ -297,7 +297,7 @@ def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], S
         case ScalarSpec(_, expression) if expression:
             return replace(spec, expression=str(scalar(expression)))
         case tuple():
-            return tuple(_mapped(part, size, scalar) for part in spec)
+            return tuple(_map_spec(part, size, scalar) for part in spec)
     return spec
 
 
@@ -319,7 +319,7 @@ def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
 # caller who would pass sizes. Numbers that are read from a tensor's values (`.item()`) stay steps.
 
 
-def at_capture(graph: Graph) -> Graph:
+def with_constant_sizes(graph: Graph) -> Graph:
     """Return the graph with every size that it takes or computes as a constant, so without these inputs and steps, and
     without guards on them; other values stay."""
     sizes = example_sizes(graph)
@@ -332,7 +332,7 @@ def at_capture(graph: Graph) -> Graph:
         return name in constants
 
     ports = [port for port in graph.inputs if not learn(port.local, port.spec)]
-    inputs = tuple(replace(port, spec=at(port.spec, sizes)) for port in ports)
+    inputs = tuple(replace(port, spec=spec_at(port.spec, sizes)) for port in ports)
     steps: list[Step] = []
     for step in graph.steps:
         if not step.is_guard and learn(step.name, step.spec):
@@ -340,13 +340,13 @@ def at_capture(graph: Graph) -> Graph:
         mapped_step = mapped(step, among(constants))
         # A guard on a size that is a constant now held at capture, so it holds.
         if not step.is_guard or type(mapped_step.args[0]) is Ref:
-            steps.append(replace(mapped_step, spec=at(step.spec, sizes)))
-    outputs = tuple(replace(port, spec=at(port.spec, sizes)) for port in graph.outputs)
+            steps.append(replace(mapped_step, spec=spec_at(step.spec, sizes)))
+    outputs = tuple(replace(port, spec=spec_at(port.spec, sizes)) for port in graph.outputs)
     results = tuple(with_names(result, among(constants)) for result in graph.results)
     return replace(graph, inputs=inputs, steps=tuple(steps), outputs=outputs, results=results, symbols=())
 
 
-def held_constant(graph: Graph) -> Graph:
+def with_guarded_constants(graph: Graph) -> Graph:
     """Return the graph in which a number that a guard fixes (`assert n == 3`) is that constant, from the guard on."""
     constants: dict[str, Value] = {}
     steps = []
@@ -362,10 +362,10 @@ def without_saved(graph: Graph) -> Graph:
     """Return a forward that saves nothing: without steps that only a backward needs."""
     pairs = zip(graph.outputs, graph.results, strict=True)
     kept = [(port, result) for port, result in pairs if port.role != "saved"]
-    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+    return without_dead_code(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
 
 
-def tensors_alone(graph: Graph) -> Graph:
+def with_tensor_results_only(graph: Graph) -> Graph:
     """Return the graph without results that are not tensors or have no elements, and without steps that nothing then
     needs."""
     kept = [
@@ -373,10 +373,10 @@ def tensors_alone(graph: Graph) -> Graph:
         for port, result in zip(graph.outputs, graph.results, strict=True)
         if isinstance(result, Ref) and isinstance(port.spec, TensorSpec) and port.spec.numel
     ]
-    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+    return without_dead_code(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
 
 
-def permuted(spec: Spec) -> tuple[int, ...] | None:
+def memory_order(spec: Spec) -> tuple[int, ...] | None:
     """Return the dimensions of a permuted contiguous tensor, from the outermost in memory to the innermost; None for a
     contiguous tensor, and for any other."""
     if not isinstance(spec, TensorSpec) or spec.stride is None:
@@ -402,7 +402,7 @@ def contiguous_inputs(graph: Graph) -> Graph:
     inputs, first = [], []
     renamed: dict[str, Value] = {}
     for port in graph.inputs:
-        order = permuted(port.spec)
+        order = memory_order(port.spec)
         if order is None:
             inputs.append(port)
             continue
@@ -433,7 +433,7 @@ def contiguous_inputs(graph: Graph) -> Graph:
 def unguarded_graph(graph: Graph) -> Graph:
     """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
     fixed = at_example_sizes(graph)
-    return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
+    return without_dead_code(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 
 # ---- Graphs on another device
@@ -507,7 +507,7 @@ def in_general_form(graph: Graph) -> Graph:
             # A kernel returns the output and more (log-sum-exp, random state), the general operator the output alone.
             # So its item 0 becomes the step itself.
             new_values[step.name] = Ref(step.name)
-            steps.append(_general(step))
+            steps.append(_general_call(step))
             continue
         value = step.args[0] if step.target == "operator.getitem" else None
         if isinstance(value, Ref) and value in new_values.values():
@@ -520,7 +520,7 @@ def in_general_form(graph: Graph) -> Graph:
     return replace(graph, steps=tuple(steps), results=results)
 
 
-def _general(step: Step) -> Step:
+def _general_call(step: Step) -> Step:
     """Return a call of a kernel of attention as a call of the operator that chooses one, by the table GENERAL."""
     target, names = GENERAL[step.target]
     arguments = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)

@@ -21,7 +21,7 @@ def used(step: Step) -> tuple[str, ...]:
     return tuple(name for value in (*step.args, *(value for _, value in step.kwargs)) for name in refs(value))
 
 
-def behind(
+def names_behind(
     names: Iterable[str], makers: Mapping[str, Step], stops: Callable[[str], bool] = lambda name: False
 ) -> Iterator[str]:
     """Yield these names, and the names of all values that they are computed from through the steps that make them, each
@@ -40,7 +40,9 @@ def behind(
             waiting += used(makers[name])
 
 
-def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]) -> list[Step]:
+def needed_steps(
+    steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]
+) -> list[Step]:
     """Remove dead code: keep the steps that make wanted values, guards, and those for which `stays` returns True.
 
     `stays` is called with a step and the names of all values that are needed after it.
@@ -53,11 +55,13 @@ def needed(steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, 
     return kept[::-1]
 
 
-def live(graph: Graph) -> Graph:
+def without_dead_code(graph: Graph) -> Graph:
     """Return the graph without dead code. A step that draws random numbers or updates a value in place stays."""
     wanted = [name for result in graph.results for name in refs(result)]
     # The flags `r` and `m` of an operator: it draws random numbers, or changes an argument.
-    steps = needed(graph.steps, wanted, lambda step, _: not set("rm").isdisjoint(operators().get(step.target, "")))
+    steps = needed_steps(
+        graph.steps, wanted, lambda step, _: not set("rm").isdisjoint(operators().get(step.target, ""))
+    )
     return replace(graph, steps=tuple(steps))
 
 

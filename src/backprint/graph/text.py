@@ -524,7 +524,7 @@ def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> 
         node, other = left.pop()
         line = getattr(node, "lineno", line)
         if type(node) is not type(other):
-            raise _written_otherwise(line, lines)
+            raise _error_for_other_line(line, lines)
         if isinstance(node, ast.AST):
             parts = [
                 (getattr(node, field), getattr(other, field, None)) for field in node._fields if field not in _NOT_RUN
@@ -532,13 +532,13 @@ def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> 
             left += reversed(parts)
         elif isinstance(node, list):
             if len(node) != len(other):  # type: ignore[arg-type]  # of one type, see above
-                raise _written_otherwise(getattr(node[0], "lineno", line) if node else line, lines)
+                raise _error_for_other_line(getattr(node[0], "lineno", line) if node else line, lines)
             left += reversed([*zip(node, other, strict=True)])  # type: ignore[call-overload]
         elif repr(node) != repr(other):  # 0.0 and -0.0 are equal, nan is not
-            raise _written_otherwise(line, lines)
+            raise _error_for_other_line(line, lines)
 
 
-def _written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
+def _error_for_other_line(line: int, lines: Sequence[str]) -> RefusedError:
     """Return the error for a line that differs from how `emit` writes the Graph that was read."""
     source_line = lines[line - 1].strip() if line else ""
     return RefusedError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from backprint.graph.folding.nouns import divided_text
+from backprint.graph.folding.nouns import split_numbers_of_text
 from backprint.graph.nouns import Guard
 
 # ---- Names
@@ -17,8 +17,8 @@ def names_together(names: Sequence[str]) -> str:
     names = list(dict.fromkeys(names))
     if len(names) == 1:
         return names[0]
-    texts, _ = divided_text(names[0])
-    rows = [divided_text(name)[1] for name in names]
+    texts, _ = split_numbers_of_text(names[0])
+    rows = [split_numbers_of_text(name)[1] for name in names]
     if len({len(row) for row in rows}) > 1:  # names with more numbers than others
         return f"{names[0]}, … {names[-1]}"
     columns = [tuple(dict.fromkeys(column)) for column in zip(*rows, strict=True)]
@@ -59,7 +59,13 @@ def _family_of(guard: Guard) -> tuple[Any, ...]:
     place = (guard.source.file, guard.source.line) if guard.source is not None else None
     if not equals or place is None or not guard.inputs:
         return guard.kind, guard.text, guard.inputs, place
-    return guard.kind, divided_text(value)[0], number, tuple(divided_text(name)[0] for name in guard.inputs), place
+    return (
+        guard.kind,
+        split_numbers_of_text(value)[0],
+        number,
+        tuple(split_numbers_of_text(name)[0] for name in guard.inputs),
+        place,
+    )
 
 
 def _family_text(family: Sequence[Guard]) -> str:

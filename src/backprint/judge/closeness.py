@@ -121,29 +121,29 @@ def compare(
     dtype = dtype or ours.dtype
     result, right = precise(ours).flatten(), precise(exact).flatten()
     eager = right if own is None else precise(own).flatten()
-    others = [[precise(value).flatten() for value in values] for values in (moved, rounded)]
-    keep = right.isfinite()
-    if not bool(keep.all()):
+    alternatives = [[precise(value).flatten() for value in values] for values in (moved, rounded)]
+    finite = right.isfinite()
+    if not bool(finite.all()):
         same, eager_same = (_alike(value, right) for value in (result, eager))
-        if bool((~keep & eager_same & ~same).any()):
+        if bool((~finite & eager_same & ~same).any()):
             return Closeness("wrong", math.inf, 0.0, OTHER_PLACES)
-        if not bool(keep.any()):
+        if not bool(finite.any()):
             return Closeness("unknown", math.nan, math.nan, NOT_FINITE)
-    keep = keep & eager.isfinite()  # what overflows in the reference's own dtype has no right value there
-    if not bool(keep.any()):
+    finite = finite & eager.isfinite()  # what overflows in the reference's own dtype has no right value there
+    if not bool(finite.any()):
         return Closeness("unknown", math.nan, math.nan, OWN_NOT_FINITE)
-    if not bool(keep.all()):
-        result, right, eager = result[keep], right[keep], eager[keep]
-        others = [[value[keep] for value in values] for values in others]
+    if not bool(finite.all()):
+        result, right, eager = result[finite], right[finite], eager[finite]
+        alternatives = [[value[finite] for value in values] for values in alternatives]
     if not bool(result.isfinite().all()):
         return Closeness("wrong", math.inf, 0.0, OTHER_PLACES)
-    closeness = _compare_finite(result, right, eager, others, REAL.get(dtype, dtype), largest, times, 0.0)
+    closeness = _compare_finite(result, right, eager, alternatives, REAL.get(dtype, dtype), largest, times, 0.0)
     # A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
     # would explain anything elsewhere, so the other elements are compared once more without it.
     while closeness.word == "close" and (places := _beside_fill(right)) is not None:
         result, right, eager = result[places], right[places], eager[places]
-        others = [[value[places] for value in values] for values in others]
-        closeness = _compare_finite(result, right, eager, others, REAL.get(dtype, dtype), 0.0, times, 1.0)
+        alternatives = [[value[places] for value in values] for values in alternatives]
+        closeness = _compare_finite(result, right, eager, alternatives, REAL.get(dtype, dtype), 0.0, times, 1.0)
     return closeness
 
 
@@ -151,53 +151,50 @@ def _compare_finite(
     result: Tensor,
     right: Tensor,
     eager: Tensor,
-    others: Sequence[Sequence[Tensor]],
+    alternatives: Sequence[Sequence[Tensor]],
     dtype: torch.dtype,
     largest: float,
     times: float,
-    least: float,
+    least_scale: float,
 ) -> Closeness:
-    """Compare finite numbers in float64. `least` is the least size that they are taken to have."""
+    """Compare finite numbers in float64. `least_scale` is the least size that they are taken to have."""
     eps = torch.finfo(dtype).eps
-    tiny, fine = LEAST.get(dtype, 2 * eps), LEAST_OF_ALL.get(dtype, eps / 8)
-    scale = max(float(right.abs().max()), least)
+    tiny, tiny_norm = LEAST.get(dtype, 2 * eps), LEAST_OF_ALL.get(dtype, eps / 8)
+    scale = max(float(right.abs().max()), least_scale)
     largest = max(largest, scale)
     unit = scale or largest or 1.0
-    off, own = off_by(result, right, unit), off_by(eager, right, unit)
-    spread, otherwise = (
-        Off(*(max(measure, default=0.0) for measure in zip(*offs, strict=True))) if offs else Off(0.0, 0.0, 0.0)
-        for offs in (
-            [off_by(value, against, unit) for value in values if bool(value.isfinite().all())]
-            for values, against in zip(others, (right, eager), strict=True)
-        )
-    )
-    if own.most > SMALL or scale <= tiny * largest:
-        rounding = max(own.most, min(spread.most, MOST_MOVED * tiny))
-        most = max(times * (OF_ROUNDING * rounding + NOISE * tiny * largest / unit), times * otherwise.most)
-        weak = ALL_ZERO if not largest else TOO_COARSE if most * unit > PROVES * largest else ""
-        return Closeness("close" if off.most <= most else "wrong", off.most, most, "", weak, unit)
+    error, own_error = off_by(result, right, unit), off_by(eager, right, unit)
+    moved, rounded = alternatives
+    moved_error, rounded_error = _largest_errors(moved, right, unit), _largest_errors(rounded, eager, unit)
+    if own_error.most > SMALL or scale <= tiny * largest:
+        rounding = max(own_error.most, min(moved_error.most, MOST_MOVED * tiny))
+        limit = max(times * (OF_ROUNDING * rounding + NOISE * tiny * largest / unit), times * rounded_error.most)
+        weak = ALL_ZERO if not largest else TOO_COARSE if limit * unit > PROVES * largest else ""
+        return Closeness("close" if error.most <= limit else "wrong", error.most, limit, "", weak, unit)
     # Elements that are small beside the others do not count: of one-hot tangents, one row of a gradient is not 0.
     squares = (right.abs() / (float(right.abs().max()) or 1.0)).square()
     root = float(squares.sum()) / math.sqrt(float(squares.square().sum()) or 1.0) or 1.0
     # Of few elements it is chance whether their errors make up for one another: of one, the norm is its error.
-    fine = max(fine, tiny / OF_NORM / root)
-    by_movement = min(spread.factor, MOST_MOVED * fine) / root
+    tiny_norm = max(tiny_norm, tiny / OF_NORM / root)
+    by_movement = min(moved_error.factor, MOST_MOVED * tiny_norm) / root
     allowed = Off(
-        times * (max(own.most, min(spread.most, MOST_MOVED * tiny)) + tiny),
-        OF_NORM * times * (max(own.norm, min(spread.norm, MOST_MOVED * fine)) + fine),
-        times * (max(own.factor, by_movement) + CHANCE * OF_NORM * own.norm / root + fine),
+        times * (max(own_error.most, min(moved_error.most, MOST_MOVED * tiny)) + tiny),
+        OF_NORM * times * (max(own_error.norm, min(moved_error.norm, MOST_MOVED * tiny_norm)) + tiny_norm),
+        times * (max(own_error.factor, by_movement) + CHANCE * OF_NORM * own_error.norm / root + tiny_norm),
     )
     # Operators that round otherwise move a result further than most other orders of additions do: that far, not TIMES.
-    by_chance = CHANCE * otherwise.norm / root
-    allowed = Off(*map(max, allowed, otherwise._replace(factor=max(otherwise.factor, by_chance))))
+    by_chance = CHANCE * rounded_error.norm / root
+    allowed = Off(*map(max, allowed, rounded_error._replace(factor=max(rounded_error.factor, by_chance))))
     weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
-    measures = zip(off, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
-    for error, most, detail, of in measures:
-        if not error <= most:  # of NaN, too
-            if all(far <= times * max(two) for far, *two in zip(off[:2], own[:2], spread[:2], strict=True)):
-                return Closeness("unsteady", error, most, UNSTEADY, "", of)
-            return Closeness("wrong", error, most, detail, "", of)
-    return Closeness("close", off.most, allowed.most, "", weak, unit)
+    measures = zip(error, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
+    for measured, limit, detail, measure_unit in measures:
+        if not measured <= limit:  # of NaN, too
+            if all(
+                each <= times * max(two) for each, *two in zip(error[:2], own_error[:2], moved_error[:2], strict=True)
+            ):
+                return Closeness("unsteady", measured, limit, UNSTEADY, "", measure_unit)
+            return Closeness("wrong", measured, limit, detail, "", measure_unit)
+    return Closeness("close", error.most, allowed.most, "", weak, unit)
 
 
 def off_by(result: Tensor, right: Tensor, unit: float) -> Off:
@@ -207,6 +204,12 @@ def off_by(result: Tensor, right: Tensor, unit: float) -> Off:
     product = float(torch.vdot(right, difference).real)
     most = float(difference.abs().max())
     return Off(most, float(torch.linalg.vector_norm(difference)) / norm, abs(product) / norm / norm)
+
+
+def _largest_errors(values: Sequence[Tensor], reference: Tensor, unit: float) -> Off:
+    """Return the largest of each measure over those of the values that are finite; zeros without any."""
+    errors = [off_by(value, reference, unit) for value in values if bool(value.isfinite().all())]
+    return Off(*map(max, zip(*errors, strict=True))) if errors else Off(0.0, 0.0, 0.0)
 
 
 HUGE = 1e3
@@ -261,8 +264,8 @@ def rounded_again(value: Tensor, dtype: torch.dtype, seed: int, units: float = 0
     mixed = value.double().contiguous().view(torch.int64) + (seed + 1) * 0x1E3779B97F4A7C15
     for factor in (0x3F58476D1CE4E5B9, 0x14D049BB133111EB):  # as splitmix64 mixes bits
         mixed = (mixed ^ (mixed >> 29)) * factor
-    part = ((mixed ^ (mixed >> 32)) & 0xFFFFFF).to(torch.float64) / 0x800000 - 1  # from -1 to 1
-    return (value.double() * (1 + torch.finfo(dtype).eps * units * part)).to(value.dtype)
+    fraction = ((mixed ^ (mixed >> 32)) & 0xFFFFFF).to(torch.float64) / 0x800000 - 1  # from -1 to 1
+    return (value.double() * (1 + torch.finfo(dtype).eps * units * fraction)).to(value.dtype)
 
 
 # ---- Bits, and differences of results that cannot be run again
@@ -277,7 +280,7 @@ NOTHING = 1e-30
 NUDGES = 3
 """How many times a program runs on inputs that are rounded otherwise."""
 
-WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+INT_DTYPES = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integer dtypes as which floating-point numbers of a size are compared."""
 
 
@@ -289,8 +292,8 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
         return same_bits(torch.view_as_real(left), torch.view_as_real(right))
     if not left.is_floating_point():
         return bool(torch.equal(left, right))
-    whole = WHOLE.get(left.element_size())
-    if whole is not None and torch.equal(left.contiguous().view(whole), right.contiguous().view(whole)):
+    int_dtype = INT_DTYPES.get(left.element_size())
+    if int_dtype is not None and torch.equal(left.contiguous().view(int_dtype), right.contiguous().view(int_dtype)):
         return True
     nan = torch.isnan(left) & torch.isnan(right)
     return bool((((left == right) & (torch.signbit(left) == torch.signbit(right))) | nan).all())
@@ -313,12 +316,12 @@ def largest_difference(left: Tensor, right: Tensor) -> float:
     if left.is_complex():
         left, right = (torch.view_as_real(each.resolve_conj().resolve_neg()) for each in (left, right))
     left, right = left.detach().double(), right.detach().double()
-    odd = ~(torch.isfinite(left) & torch.isfinite(right))
-    if odd.any():
-        matched = (left == right) | (torch.isnan(left) & torch.isnan(right))
-        if not matched[odd].all():
+    nonfinite = ~(torch.isfinite(left) & torch.isfinite(right))
+    if nonfinite.any():
+        same_places = (left == right) | (torch.isnan(left) & torch.isnan(right))
+        if not same_places[nonfinite].all():
             return float("inf")
-        left, right = left[~odd], right[~odd]
+        left, right = left[~nonfinite], right[~nonfinite]
         if left.numel() == 0:
             return 0.0
     return float((left - right).abs().max())

@@ -70,8 +70,8 @@ def expanded(value: Tensor) -> Tensor | None:
     for one element."""
     if not value.dim() or value.numel() < 2:
         return None
-    side = next(side for side in range(value.dim()) if value.shape[side] > 1)  # the first that can be expanded
-    return value.narrow(side, 0, 1).clone().expand_as(value)
+    dim = next(dim for dim in range(value.dim()) if value.shape[dim] > 1)  # the first that can be expanded
+    return value.narrow(dim, 0, 1).clone().expand_as(value)
 
 
 def _expanded_rows(value: Tensor) -> Tensor | None:
@@ -286,37 +286,38 @@ def fault_at_edge(check: str, ours: Tensor, exact: Tensor, own: Tensor, moved: S
     said."""
     dtype = own.dtype
     ours, exact, own, *others = map(precise, (ours, exact, own, *moved))
-    sure = sure_places(check, exact, [own, *others])
-    if detail := other_kind(sure, ours, exact):
+    certain = certain_elements(check, exact, [own, *others])
+    if detail := first_of_other_kind(certain, ours, exact):
         return detail
-    numbers = sure & exact.isfinite()
-    if not bool(numbers.any()):
+    certain_and_finite = certain & exact.isfinite()
+    if not bool(certain_and_finite.any()):
         return ""
-    ours, exact, own, *others = (torch.where(numbers, value, 0.0) for value in (ours, exact, own, *others))
+    ours, exact, own, *others = (torch.where(certain_and_finite, value, 0.0) for value in (ours, exact, own, *others))
     closeness = compare(ours, exact, own, rounded=others, dtype=dtype)
     text = f"off by {closeness.error:.3g}, where {closeness.allowed:.3g} is allowed"
     return text if closeness.word == "wrong" else ""
 
 
-def sure_places(check: str, exact: Tensor, others: Sequence[Tensor]) -> Tensor:
+def certain_elements(check: str, exact: Tensor, others: Sequence[Tensor]) -> Tensor:
     """Return the elements for which a reference is sure of the kind of its result: in float64, in its own dtype, and
     where its inputs or its operators round otherwise. A NaN that it makes of an infinity, as inf - inf is, does not
     count: only one that was put among the inputs, which `check` says."""
     kind = _kind_of(exact)
-    sure = torch.ones_like(kind, dtype=torch.bool) if check.startswith("NaN") else kind != 1  # 1 is NaN (`_kind_of`)
+    certain = torch.ones_like(kind, dtype=torch.bool) if check.startswith("NaN") else kind != 1  # 1 is NaN (`_kind_of`)
     for other in others:
-        sure = sure & (kind == _kind_of(other))
-    return sure
+        certain = certain & (kind == _kind_of(other))
+    return certain
 
 
-def other_kind(sure: Tensor, ours: Tensor, exact: Tensor) -> str:
-    """Return in words the first of the `sure` elements that is of another kind than the reference's; '' if none is."""
-    other = sure & (_kind_of(ours) != _kind_of(exact))
-    if not bool(other.any()):
+def first_of_other_kind(certain: Tensor, ours: Tensor, exact: Tensor) -> str:
+    """Return in words the first of the `certain` elements that is of another kind than the reference's; '' if none
+    is."""
+    differs = certain & (_kind_of(ours) != _kind_of(exact))
+    if not bool(differs.any()):
         return ""
-    place = int(other.flatten().to(torch.int8).argmax())
-    got, wanted = float(ours.flatten()[place].real), float(exact.flatten()[place].real)
-    return f"element {place} is {got:g}, and the reference's {wanted:g}"
+    index = int(differs.flatten().to(torch.int8).argmax())
+    got, wanted = float(ours.flatten()[index].real), float(exact.flatten()[index].real)
+    return f"element {index} is {got:g}, and the reference's {wanted:g}"
 
 
 def _kind_of(value: Tensor) -> Tensor:

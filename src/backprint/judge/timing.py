@@ -60,20 +60,22 @@ def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> t
     the results. From a `short` call (SHORT) no waiting is subtracted."""
     counts = -1 if short else counts_of_thread()
     if counts < 0:
-        begun = CLOCK()
+        call_start = CLOCK()
         results = function(*values)
-        ended = CLOCK()
-        return ended - begun, results
-    before = CLOCK()
-    waited_before, worked_before = waited(counts), PROCESSOR()
-    begun = CLOCK()
+        call_end = CLOCK()
+        return call_end - call_start, results
+    outer_start = CLOCK()
+    waited_before, processor_before = waited(counts), PROCESSOR()
+    call_start = CLOCK()
     results = function(*values)
-    ended = CLOCK()
-    worked, waiting = PROCESSOR() - worked_before, waited(counts) - waited_before
-    # Between `before` and now the thread may have waited, and only what exceeds the time outside of the call is sure to
-    # be a part of the call. The processor time of all threads in it is never subtracted.
-    beside = begun - before + CLOCK() - ended
-    return max(ended - begun - max(waiting - beside, 0), min(ended - begun, worked)), results
+    call_end = CLOCK()
+    processor_time, wait_time = PROCESSOR() - processor_before, waited(counts) - waited_before
+    # Between `outer_start` and now the thread may have waited, and only what exceeds the time outside of the call is
+    # sure to be a part of the call. The processor time of all threads in it is never subtracted.
+    time_outside = call_start - outer_start + CLOCK() - call_end
+    return max(
+        call_end - call_start - max(wait_time - time_outside, 0), min(call_end - call_start, processor_time)
+    ), results
 
 
 # ------------------------------------------------------------------ is one program faster than another?
@@ -135,11 +137,11 @@ def compare_timings(
         raise UsageError(f"threshold={threshold!r} must be above 0, and confidence={confidence!r} between 0 and 1")
     generator = torch.Generator().manual_seed(seed)
     logs = torch.tensor([list(first), list(second)], dtype=torch.float64).log()
-    picked = torch.randint(len(first), (resamples, len(first)), generator=generator)
+    resampled_rounds = torch.randint(len(first), (resamples, len(first)), generator=generator)
     tail = (1 - confidence) / 2
     bounds = torch.tensor([tail, 1 - tail], dtype=torch.float64)
-    # `logs[:, picked]` has the sizes (program, resample, round).
-    low, high = torch.quantile(_log_ratios(logs[:, picked]), bounds).tolist()
+    # `logs[:, resampled_rounds]` has the sizes (program, resample, round).
+    low, high = torch.quantile(_log_ratios(logs[:, resampled_rounds]), bounds).tolist()
     return TimingChange(
         answer=timing_answer(low, high, math.log1p(threshold)),
         ratio=math.exp(_log_ratios(logs)),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from backprint.graph.links import Contradiction
 from backprint.graph.nouns import Capture, Graph, Pair, Port, ScalarSpec, Spec, Step, TensorSpec
-from backprint.graph.sizes import may_be, sizes_in_words
+from backprint.graph.sizes import may_equal, sizes_in_words
 from backprint.graph.text import show_spec
 from backprint.values.geometry import contiguous_strides
 from backprint.values.settings import read_settings
@@ -181,7 +181,7 @@ def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], str
     # Before the sizes, because this annotation has a size of 0 that stands for any.
     if spec == WORKSPACE:
         return True
-    if not all(may_be(size, now, sizes) for size, now in zip(spec.shape, value.shape, strict=True)):
+    if not all(may_equal(size, now, sizes) for size, now in zip(spec.shape, value.shape, strict=True)):
         return False
     # No stride of an empty tensor is ever used, and below none along a dimension of size 1: kernels choose them freely.
     if not strides or value.layout is not torch.strided or value.numel() == 0:
@@ -189,7 +189,7 @@ def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], str
     if spec.stride is None:
         return value.is_contiguous()
     rows = zip(value.shape, spec.stride, value.stride(), strict=True)
-    return all(size <= 1 or may_be(then, now, sizes) for size, then, now in rows)
+    return all(size <= 1 or may_equal(then, now, sizes) for size, then, now in rows)
 
 
 def _with_numbers(spec: Spec, value: Any) -> Spec:
@@ -222,7 +222,7 @@ def _is_scalar_of(kind: str, expression: str, value: Any, sizes: Mapping[str, in
     the expression of symbols has at these sizes. An empty expression stands for any value."""
     if not isinstance(value, KINDS[kind]):
         return False
-    return not expression or not isinstance(value, (int, float)) or may_be(expression, value, sizes)
+    return not expression or not isinstance(value, (int, float)) or may_equal(expression, value, sizes)
 
 
 def _any_symbol(spec: Spec) -> bool:

@@ -59,7 +59,7 @@ def _has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
     return all(size <= 1 or now == then for size, now, then in rows)
 
 
-def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
+def with_strides(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
     """Return a copy of a tensor with these strides; the tensor itself if it has them, or if they are those of an
     expanded tensor, whose elements share memory and cannot be written."""
     if _has_strides(tensor, wanted) or any(
@@ -70,13 +70,13 @@ def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
     return copy.copy_(tensor.detach())
 
 
-def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
+def tangent_with_traced_strides(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
     """Return a tangent with the strides that the backward was traced for, as the backward may make views of it. `spec`
     is of the tangent's port. If the strides are not known, they are those of `output`."""
     if output.layout is not torch.strided:
         return tangent
     traced_strides = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None
-    return laid_as(tangent, traced_strides if traced_strides is not None else torch.empty_like(output).stride())
+    return with_strides(tangent, traced_strides if traced_strides is not None else torch.empty_like(output).stride())
 
 
 # ---- Tensors that are the same or share memory, compared with those of the captured call
@@ -97,11 +97,11 @@ def _check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mappi
         if wanted is not None and not _has_strides(tensor, wanted):
             raise GuardError(
                 f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
-                f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
+                f"{strides_advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
             )
 
 
-def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
+def strides_advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
     """Return the beginning of an advice: how to give the argument `name` the strides that it had at capture."""
     if _has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
@@ -116,7 +116,7 @@ def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -
     return f"pass torch.empty_strided({list(tensor.shape)}, {list(wanted)}, dtype={tensor.dtype}).copy_({name}), "
 
 
-def _laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _state_with_traced_strides(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies, with the strides of their ports, of the parameters, buffers and constants that have others. Inputs
     are left out: `_check_strides` refuses them."""
     ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
@@ -127,34 +127,34 @@ def _laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
             continue
         wanted = strides(spec, tensor, {})
         if wanted is not None and not _has_strides(tensor, wanted):
-            state_values[port.name] = laid_as(tensor, wanted)
+            state_values[port.name] = with_strides(tensor, wanted)
     return state_values
 
 
-def check_same(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+def check_same_tensors(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Raise unless the same names are one tensor as at capture: a program may compare them, and gradients add up.
     `passed` has the arguments, and `values` the parameters, buffers and constants too."""
     same = set(capture.signature.same)  # pairs of names that were one tensor at capture
     for left, right in same:
-        both = left in values and right in values
+        both_have_values = left in values and right in values
         # Two arguments must be one object. A parameter that is an argument too may be another view of the memory.
-        own = left in passed
+        left_is_argument = left in passed
         if (
-            both
+            both_have_values
             and right in passed
-            and not (values[left] is values[right] if own else _are_one(values[left], values[right]))
+            and not (values[left] is values[right] if left_is_argument else _are_one(values[left], values[right]))
         ):
             raise GuardError(
                 f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
             )
     if capture.signature.aliases is None:
         return
-    first: dict[int, str] = {}  # the first name of each tensor, by its id
+    first_name_by_id: dict[int, str] = {}  # the first name of each tensor, by its id
     # Names that were one tensor at capture have one head, the first of them, so that they may be one tensor now.
-    heads = {right: left for left, right in same}
+    first_name_by_name = {right: left for left, right in same}
     for name, tensor in passed.items():
-        other = first.setdefault(id(tensor), name)
-        if heads.get(name, name) != heads.get(other, other):
+        other = first_name_by_id.setdefault(id(tensor), name)
+        if first_name_by_name.get(name, name) != first_name_by_name.get(other, other):
             raise GuardError(
                 f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
                 "them, or capture again on inputs like these"
@@ -183,25 +183,26 @@ def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     read |= {right: read[left] for left, right in same if left in read}
     written = {*changed, *read, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
-    # Only memory that is written to, or whose address is read, can change a result. `then`: which pairs of names share
-    # such memory at capture, and how many bytes after the first the second begins.
+    # Only memory that is written to, or whose address is read, can change a result. `offset_at_capture`: which pairs of
+    # names share such memory at capture, and how many bytes after the first the second begins.
     aliases = [alias for alias in capture.signature.aliases if names >= set(alias[:2])]
-    then = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
-    # `now`: the same for these values.
+    offset_at_capture = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
+    # `offset_now`: the same for these values.
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
-    known = {frozenset(pair) for pair in same}  # `check_same` has compared these
-    now: dict[tuple[str, str], int] = {}
-    for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
-        if frozenset((left, right)) not in known:
-            # If `then` has the pair in the other order, so has `now`, and the distance gets the other sign.
-            turned = (right, left) in then
-            now[(right, left) if turned else (left, right)] = -apart if turned else apart
-    for pair in dict.fromkeys((*then, *now)):
-        if then.get(pair) != now.get(pair):
+    same_tensors = {frozenset(pair) for pair in same}  # `check_same_tensors` has compared these
+    offset_now: dict[tuple[str, str], int] = {}
+    for left, right, offset in overlapping_pairs(memory_spans(tensors), written):
+        if frozenset((left, right)) not in same_tensors:
+            # If `offset_at_capture` has the pair in the other order, so has `offset_now`, and the distance gets the
+            # other sign.
+            is_reversed = (right, left) in offset_at_capture
+            offset_now[(right, left) if is_reversed else (left, right)] = -offset if is_reversed else offset
+    for pair in dict.fromkeys((*offset_at_capture, *offset_now)):
+        if offset_at_capture.get(pair) != offset_now.get(pair):
             left, right = pair
             raise GuardError(
-                f"{left!r} and {right!r} {_sharing_text(then.get(pair))} at capture and "
-                f"{_sharing_text(now.get(pair))} now, and the "
+                f"{left!r} and {right!r} {_sharing_text(offset_at_capture.get(pair))} at capture and "
+                f"{_sharing_text(offset_now.get(pair))} now, and the "
                 f"program {_use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
                 f"{INPUT_ALONE}"
             )
@@ -240,18 +241,19 @@ def check_state(capture: Capture, state: State) -> None:
             f"state={state!r:.60} is neither a mapping of names to tensors, as model.state_dict() is, nor 'recipe'"
         )
     ports = {port.name for port in free_ports(capture)}
-    inner = {port.name for pair in capture.pairs for port in pair.forward.inputs}  # also of values between Pairs
-    drawn = set(capture.recipes.recipes)
-    strange = [name for name in state if name not in ports | inner | drawn]
+    pair_inputs = {port.name for pair in capture.pairs for port in pair.forward.inputs}  # also of values between Pairs
+    recipe_names = set(capture.recipes.recipes)
+    unknown_names = [name for name in state if name not in ports | pair_inputs | recipe_names]
     missing = [name for name in ports if name not in state]
-    for name in strange:  # a whole model's state has more names than a part of it, and more than one of a tied weight
+    # A whole model's state has more names than a part of it, and more than one of a tied weight.
+    for name in unknown_names:
         close = difflib.get_close_matches(name, missing, 1, 0.8)
-        if close or len(strange) == len(state):
+        if close or len(unknown_names) == len(state):
             hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(ports))[:200]}"
             raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
 
 
-def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
+def _refuse_given_twice(passed: Mapping[str, Tensor], state: State) -> None:
     """Raise if `state` has another tensor than the call for one of the arguments, which `passed` has by name."""
     for name, value in state.items() if isinstance(state, Mapping) else ():
         if name in passed and passed[name] is not value:
@@ -261,7 +263,7 @@ def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
             )
 
 
-def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def values_of_capture(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return a Capture's own inputs and state by name, and its tangents by output: from the captured call while that
     lives, which has no tangents, else from the recipes."""
     if capture.origin.alive and not capture.fake and state != "recipe":
@@ -276,7 +278,7 @@ def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[
             f"{missing[0].role} {missing[0].name!r} is missing: no recipe makes it. Pass the inputs as arguments, and "
             "parameters in `state`"
         )
-    return values | _laid_state(capture, values), tangents
+    return values | _state_with_traced_strides(capture, values), tangents
 
 
 def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
@@ -373,27 +375,27 @@ def values_of(
     a call without arguments, the tangents that the recipes make."""
     check_state(capture, state)
     if not args and not kwargs:
-        return own_values(capture, state)
+        return values_of_capture(capture, state)
     passed = arguments(capture, args, kwargs)
-    _hold_flags(capture, passed)
-    _check_twice(passed, state)
+    _check_flags(capture, passed)
+    _refuse_given_twice(passed, state)
     values = _with_state(capture, passed, state)
     _check_strides(capture, {name: values[name] for name in input_names(capture) if name in values}, values)
-    check_same(capture, passed, values)
+    check_same_tensors(capture, passed, values)
     _check_memory(capture, values)
-    return values | _laid_state(capture, values), {}
+    return values | _state_with_traced_strides(capture, values), {}
 
 
 def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the tensors among these arguments by port name; compare all other arguments with the captured call."""
     signature = capture.signature
     if signature.call is None:
-        return by_path(capture, args, kwargs)
+        return arguments_by_path(capture, args, kwargs)
     rows = {row.name: row for row in signature.call}  # an Argument of the captured call for each parameter
     ports = {port.name for port in free_ports(capture)}
     leaves_by_argument: dict[str, list[tuple[Any, Any]]] = {}
     values: dict[str, Tensor] = {}
-    for name, key, value in bound(capture, rows, args, kwargs):
+    for name, key, value in bind_arguments(capture, rows, args, kwargs):
         # A tensor that is no parameter's argument may be given by the name of its port.
         if name in rows:
             leaves_by_argument.setdefault(name, []).append((key, value))
@@ -411,11 +413,11 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         if row.name not in leaves_by_argument and row.name[:1] != "*":
             _check_missing(row, values)
         else:
-            values |= matched(row, leaves_by_argument.get(row.name, []), live.get(row.name, ()))
+            values |= match_leaves(row, leaves_by_argument.get(row.name, []), live.get(row.name, ()))
     return values
 
 
-def bound(
+def bind_arguments(
     capture: Capture, rows: Mapping[str, Argument], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield, for each value of a call, the parameter that it is bound to, its place or its keyword, and the value.
@@ -454,7 +456,7 @@ def has_tensors(like: Like) -> bool:
     return isinstance(like, list) and any(map(has_tensors, like))
 
 
-def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
+def match_leaves(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
     """Return the tensors in a parameter's argument by the names of their ports; all else in it must be as at capture.
 
     `passed_leaves` has the argument with its key; for `*args` and `**kwargs`, each of them. `live` has the objects of
@@ -523,7 +525,7 @@ def _identity_text(value: Any, article: str = "a") -> str:
     return f"{article} {type(value).__name__}"
 
 
-def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+def arguments_by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the tensors among these arguments by port name, where the Capture has no fingerprints of its call
     (`signature.call` is None): a port's name is the path of its tensor, and other leaves are compared by `repr`."""
     signature = capture.signature
@@ -558,7 +560,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     return values
 
 
-def _hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
+def _check_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
     """Raise unless the flags that the program read of its arguments are as at capture."""
     # The text of a `flag` guard is `x: requires_grad == True`.
     for guard in capture.guards:

@@ -16,15 +16,22 @@ from torch import Tensor
 
 from backprint.errors import CaptureError, ReplayError, is_defect
 from backprint.graph.keys import PortKey, is_tangent
-from backprint.graph.links import free_ports, held_exact
+from backprint.graph.links import free_ports, names_held_exact
 from backprint.graph.nouns import Capture, Guard, Pair, Ref
 from backprint.graph.verdicts import PortVerdict
 from backprint.prove.draws import Draw, random_tangents
 from backprint.prove.other_inputs import HELD
-from backprint.prove.results import Results, against, differing, is_inexact, results_by_port, unsteady
+from backprint.prove.results import (
+    Results,
+    compare_results,
+    difference_text,
+    is_inexact,
+    results_by_port,
+    unproven_if_unsteady,
+)
 from backprint.prove.verify import attempt, keep_worst
 from backprint.run_sample import digest
-from backprint.sample.redraws import disturbed, nudged
+from backprint.sample.redraws import disturb, nudge_floats
 from backprint.values import settings
 from backprint.values.settings import seed_torch
 from backprint.values.tree import alias_groups, copy_values
@@ -73,21 +80,21 @@ def held_against_program(capture: Capture, program: Any) -> Proof:
 
     `program` is the `LiveProgram` of `trace/captured` that the Capture has as its origin; it is not imported here, as
     `trace` stands beside this room. A difference may have another cause than the graphs, so after each it is asked
-    whether the program returns something else for other tensors of the same values (`by_identity`). Then it reads what
-    no graph has, such as the `id` of an argument, and no redraw would show more.
+    whether the program returns something else for other tensors of the same values (`difference_by_identity`). Then it
+    reads what no graph has, such as the `id` of an argument, and no redraw would show more.
     """
     verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
     with settings.preserving_random_states():
-        proof = _on_captured_values(capture, program, values, verdicts)
+        proof = _compare_on_captured_values(capture, program, values, verdicts)
         # A read without a guard may be of any input. All are pinned then, and a redraw has nothing to add.
         if proof is None and program.unguarded:
             pins = _every_input(capture, values)
             return Proof(tuple(verdicts.values()), redrawn=program.unguarded[0], pins=pins)
-        proof = proof or _on_other_values(capture, values, verdicts)
+        proof = proof or _compare_on_other_values(capture, values, verdicts)
         differs = proof.captured or proof.redrawn or proof.moved
         if differs or (program.ran_on_aliases and _is_light(values)):
-            proof = replace(proof, identity=by_identity(capture, program, values))
+            proof = replace(proof, identity=difference_by_identity(capture, program, values))
     if not differs and (generators := program.own_generators()):
         proof = replace(proof, pins=_every_input(capture, values), drawn=generators)
     return replace(proof, ports=tuple(verdicts.values()))
@@ -98,52 +105,54 @@ def _is_light(values: Mapping[str, Tensor]) -> bool:
     return sum(value.numel() for value in values.values()) <= LIGHT
 
 
-def _on_captured_values(
+def _compare_on_captured_values(
     capture: Capture, program: Any, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]
 ) -> Proof | None:
     """Compare on the captured values, and with the program's first run; add the verdicts to `verdicts`. Return a Proof
     without ports that says what differs; None if nothing does."""
     # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
     # these; then the tangents of the recorded backward are used.
-    drawn = random_tangents(capture, seed=1)
-    difference = _differs_on(capture, Draw("captured", values, drawn, capture.seed), verdicts)
+    tangents = random_tangents(capture, seed=1)
+    difference = _difference_on(capture, Draw("captured", values, tangents, capture.seed), verdicts)
     if not difference:
-        moved = _differs_from_first(capture, program, values)
-        return Proof(ports=(), moved=moved) if moved else None
+        difference_from_first = _difference_from_first_run(capture, program, values)
+        return Proof(ports=(), moved=difference_from_first) if difference_from_first else None
     if _reads_tangents(capture):
-        difference = _differs_on(capture, Draw("captured", values, tangents=None, seed=capture.seed), verdicts)
+        difference = _difference_on(capture, Draw("captured", values, tangents=None, seed=capture.seed), verdicts)
     return Proof(ports=(), captured=difference) if difference else None
 
 
-def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]) -> Proof:
+def _compare_on_other_values(
+    capture: Capture, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]
+) -> Proof:
     """Compare on other inputs and under another seed; add verdicts on other inputs to `verdicts`. Return a Proof
     without ports that says what differs, or else which inputs had no other values that could be compared.
 
     Another seed comes first where that costs little, and else if a difference may be due to it.
     """
     is_light = _is_light(values)
-    others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
-    reseeded = Draw("reseeded", values, tangents=None, seed=capture.seed + 1, anew=True)
-    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, verdicts={})):
-        return _under_another_seed(of_seed)
+    all_redraws = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
+    reseeded_draw = Draw("reseeded", values, tangents=None, seed=capture.seed + 1, anew=True)
+    if (is_light or not all_redraws) and (difference_by_seed := _difference_on(capture, reseeded_draw, verdicts={})):
+        return _under_another_seed(difference_by_seed)
     only_captured: list[str] = []  # inputs that were compared at their captured values alone
-    for other in others:
-        compared = False
-        for new_values in other.tries:
-            draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
+    for redraw in all_redraws:
+        is_compared = False
+        for new_values in redraw.tries:
+            draw = Draw(redraw.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
             # Only the verdicts of `redrawn` count for the ports: negated inputs may be none that a program takes.
-            difference = _compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
-            compared |= difference is not None
+            difference = _difference_if_comparable(capture, draw, verdicts if redraw.name == "redrawn" else {})
+            is_compared |= difference is not None
             if not difference:
                 continue
             # Redraws run under another seed too. So the seed is asked first, which a Capture of many elements has not
             # been yet.
-            if not is_light and (of_seed := _differs_on(capture, reseeded, verdicts={})):
-                return _under_another_seed(of_seed)
-            pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
+            if not is_light and (difference_by_seed := _difference_on(capture, reseeded_draw, verdicts={})):
+                return _under_another_seed(difference_by_seed)
+            pins = tuple((name, digest(values[name])) for name in inputs_to_blame(capture, values, draw, new_values))
             reason = f"the program reads them in a way that Backprint does not see: on others, {difference}"
             return Proof(ports=(), redrawn=reason, pins=pins)
-        only_captured += () if compared else other.alone
+        only_captured += () if is_compared else redraw.alone
     return Proof(ports=(), alone=guards_alone(capture, only_captured))
 
 
@@ -153,19 +162,22 @@ def _under_another_seed(difference: str) -> Proof:
     return Proof((), f"under another seed, {difference}: Backprint does not see all random numbers that are drawn")
 
 
-def _differs_from_first(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
+def _difference_from_first_run(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returned differently in the first run that was watched, before its engine traced it; '' if
     nothing, or if the engine traced that run itself."""
     if not program.first_outputs:
         return ""
-    own = _program_alone(program, capture.seed, values, anew=False)
-    if own is None:
+    results = _run_program(program, capture.seed, values, anew=False)
+    if results is None:
         return ""
-    outputs = {key: tensor for key, tensor in own.items() if key.role == "output"}
-    ports = against(results_by_port(program.first_outputs, mutations={}, gradients={}), outputs)
-    if differing(ports) and (again := _program_alone(program, capture.seed, values, anew=False)) is not None:
-        ports = [unsteady(port, own, again) for port in ports]
-    return differing(ports)
+    outputs = {key: tensor for key, tensor in results.items() if key.role == "output"}
+    ports = compare_results(results_by_port(program.first_outputs, mutations={}, gradients={}), outputs)
+    if (
+        difference_text(ports)
+        and (results_again := _run_program(program, capture.seed, values, anew=False)) is not None
+    ):
+        ports = [unproven_if_unsteady(port, results, results_again) for port in ports]
+    return difference_text(ports)
 
 
 def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
@@ -184,17 +196,21 @@ def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
     return tuple(guards)
 
 
-def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
+def difference_by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
     # Twice in its own tensors: where these two runs differ, the program does not repeat itself, whatever its tensors
     # are.
-    own, other, again = (_program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
-    if own is None or other is None or again is None:
+    results, results_of_copies, results_again = (
+        _run_program(program, capture.seed, values, anew) for anew in (False, True, False)
+    )
+    if results is None or results_of_copies is None or results_again is None:
         return ""
-    return differing([unsteady(port, own, again) for port in against(other, own)])
+    return difference_text(
+        [unproven_if_unsteady(port, results, results_again) for port in compare_results(results_of_copies, results)]
+    )
 
 
-def _program_alone(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
+def _run_program(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
     """Return the program's results on these values, in the tensors that it was captured with or, with `anew`, in
     copies; None if it raises."""
     seed_torch(seed)
@@ -218,32 +234,34 @@ def _reads_tangents(capture: Capture) -> bool:
     return any(is_tangent(name) for guard in capture.guards for name in guard.inputs)
 
 
-MOST_BLAMED = 16
+MAX_BLAMED = 16
 """Up to this many inputs are redrawn one by one, to find which of them the program reads."""
 
 
-def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: Mapping[str, Tensor]) -> list[str]:
+def inputs_to_blame(
+    capture: Capture, values: Mapping[str, Tensor], draw: Draw, other_values: Mapping[str, Tensor]
+) -> list[str]:
     """Return the inputs for which, redrawn alone, the Capture and the program differ; all redrawn inputs if there is
-    none. `moved` has the other values, and `draw` is the Draw with them on which the two differ."""
-    if len(moved) > MOST_BLAMED:
-        return list(moved)
+    none. `other_values` has the other values, and `draw` is the Draw with them on which the two differ."""
+    if len(other_values) > MAX_BLAMED:
+        return list(other_values)
     # Inputs that share memory cannot have other values one without the other.
-    groups = {name: set(group) for group in alias_groups(dict(moved)) for name in group}
-    alone = []
-    for name in moved:
-        new_values = {member: moved[member] for member in groups.get(name, {name})}
-        if _differs_on(capture, replace(draw, values={**values, **new_values}), verdicts={}):
-            alone.append(name)
-    return alone or list(moved)
+    groups = {name: set(group) for group in alias_groups(dict(other_values)) for name in group}
+    blamed = []
+    for name in other_values:
+        new_values = {member: other_values[member] for member in groups.get(name, {name})}
+        if _difference_on(capture, replace(draw, values={**values, **new_values}), verdicts={}):
+            blamed.append(name)
+    return blamed or list(other_values)
 
 
-def _differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
+def _difference_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
     """Compare a Capture with the program on one draw, and add the verdicts to `verdicts`. Return what differs; '' if
     nothing does, or if nothing was compared."""
-    return _compared_on(capture, draw, verdicts) or ""
+    return _difference_if_comparable(capture, draw, verdicts) or ""
 
 
-def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
+def _difference_if_comparable(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
     """Compare a Capture with the program on one draw, and add the verdicts to `verdicts`. Return what differs, '' if
     nothing does; None if nothing could be compared.
 
@@ -260,7 +278,7 @@ def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdi
     if attempted is None or not attempted.verdicts:
         return None
     keep_worst(verdicts, draw.name, attempted.verdicts)
-    return differing(attempted.verdicts)
+    return difference_text(attempted.verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,23 +291,23 @@ class Redraw:
     alone: tuple[str, ...] = ()
 
 
-def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+def redraws(capture: Capture, values: Mapping[str, Tensor], is_light: bool) -> Iterator[Redraw]:
     """Yield other values for the inputs that no guard depends on: of the same kind, and for a light Capture negated."""
-    held = held_exact(capture)
-    own = _own_inputs(capture, values)
-    free = {name: tensor for name, tensor in own.items() if name not in held}
+    held_names = names_held_exact(capture)
+    inputs = _own_inputs(capture, values)
+    free = {name: tensor for name, tensor in inputs.items() if name not in held_names}
     if not free:
         return
-    yield Redraw("redrawn", [_joined_again(own, free, disturbed)])
+    yield Redraw("redrawn", [_changed_in_shared_memory(inputs, free, disturb)])
     floats = {name: tensor for name, tensor in free.items() if is_inexact(tensor)}
     # Once more without the integers: a program may refuse other indices, and then nothing at all was compared.
     if len(floats) < len(free) and floats:
-        yield Redraw("redrawn", [_joined_again(own, floats, disturbed)])
-    if light and floats:
-        yield Redraw("turned", [_joined_again(own, floats, lambda tensor, seed: -2 * tensor)])
+        yield Redraw("redrawn", [_changed_in_shared_memory(inputs, floats, disturb)])
+    if is_light and floats:
+        yield Redraw("turned", [_changed_in_shared_memory(inputs, floats, lambda tensor, seed: -2 * tensor)])
 
 
-MOST_GUARDED = 8
+MAX_GUARDED = 8
 """Up to this many inputs that guards depend on are redrawn."""
 
 LITTLE = 2**-10
@@ -299,51 +317,54 @@ Change = Callable[[Tensor, int], "Tensor | None"]
 """Returns other values of a tensor, by a seed; None if there are none."""
 
 KEEPING: tuple[Change, ...] = (
-    lambda tensor, seed: nudged(tensor, seed, LITTLE),  # keeps most comparisons
+    lambda tensor, seed: nudge_floats(tensor, seed, LITTLE),  # keeps most comparisons
     lambda tensor, seed: -tensor,  # keeps what is even
     lambda tensor, seed: tensor.flatten().flip(0).reshape(tensor.shape),  # keeps sums and extremes
-    lambda tensor, seed: disturbed(tensor, seed),
+    lambda tensor, seed: disturb(tensor, seed),
 )
 """Changes of floats that may keep what a guard says of them."""
 
 
-def _guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+def _guarded_redraws(capture: Capture, values: Mapping[str, Tensor], is_light: bool) -> Iterator[Redraw]:
     """Yield other values for each input that a guard depends on, which may keep the guard.
 
     A program may read more of an input than its guards hold. Where a guard holds all of it, nothing is left to compare.
     """
-    own = _own_inputs(capture, values)
+    inputs = _own_inputs(capture, values)
     guarded = {name for guard in capture.guards if guard.kind in HELD for name in guard.inputs}
-    names = [name for name in own if name in guarded and not _is_held_whole(capture, name, own[name])]
-    for name in names[:MOST_GUARDED]:
-        changes = KEEPING if is_inexact(own[name]) else (disturbed,)  # `disturbed` permutes integers
-        group = next((group for group in alias_groups(own) if name in group), (name,))
-        tries = changed(own, group, changes[: None if light else 1])  # the first change alone, unless light
-        yield Redraw("redrawn", tries, (name,) if is_inexact(own[name]) else ())
+    names = [name for name in inputs if name in guarded and not _is_fixed_by_guards(capture, name, inputs[name])]
+    for name in names[:MAX_GUARDED]:
+        changes = KEEPING if is_inexact(inputs[name]) else (disturb,)  # `disturb` permutes integers
+        group = next((group for group in alias_groups(inputs) if name in group), (name,))
+        # The first change alone, unless the Capture is light.
+        tries = changed_groups(inputs, group, changes if is_light else changes[:1])
+        yield Redraw("redrawn", tries, (name,) if is_inexact(inputs[name]) else ())
 
 
-def changed(
-    own: Mapping[str, Tensor], group: Sequence[str], changes: Sequence[Change]
+def changed_groups(
+    inputs: Mapping[str, Tensor], group: Sequence[str], changes: Sequence[Change]
 ) -> Iterator[Mapping[str, Tensor]]:
     """Yield other values for a group of inputs that share memory, by one change after the other. A change that leaves
     all as they are is left out: a tensor of ones is the same in any order."""
     for change in changes:
-        new_values = _joined_again(own, {member: own[member] for member in group}, change)
-        if any(digest(tensor) != digest(own[name]) for name, tensor in new_values.items()):
+        new_values = _changed_in_shared_memory(inputs, {member: inputs[member] for member in group}, change)
+        if any(digest(tensor) != digest(inputs[name]) for name, tensor in new_values.items()):
             yield new_values
 
 
-def _is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
+def _is_fixed_by_guards(capture: Capture, name: str, value: Tensor) -> bool:
     """Whether guards fix every number of an input: a `pinned` one or an `aten.equal` all of them, or as many guards as
     there are numbers one each."""
     if any(name in guard.inputs for guard in capture.guards if guard.kind == "pinned"):
         return True
     fixed = sum(guard.inputs == (name,) and " == " in guard.text for guard in capture.guards)
     ports = {port.local for pair in capture.pairs for port in pair.forward.inputs if port.name == name}
-    return fixed >= max(1, value.numel()) or any(not ports.isdisjoint(_compared_whole(pair)) for pair in capture.pairs)
+    return fixed >= max(1, value.numel()) or any(
+        not ports.isdisjoint(_names_fixed_by_equal(pair)) for pair in capture.pairs
+    )
 
 
-def _compared_whole(pair: Pair) -> set[str]:
+def _names_fixed_by_equal(pair: Pair) -> set[str]:
     """Return the names of a forward's values whose every element a guard fixes, because it asserts that `aten.equal` of
     them is True."""
     steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
@@ -365,11 +386,13 @@ def _own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
     return {name: values[name] for name in names if name in values}
 
 
-def _joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:
-    """Return the tensors of `free`, which are among `own`, changed: in copies that share memory as the tensors of `own`
-    do. Left out are tensors that cannot be changed, such as sparse ones."""
-    copies = copy_values(own)
-    groups = {name: group for group in alias_groups(dict(own)) for name in group}
+def _changed_in_shared_memory(
+    inputs: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change
+) -> dict[str, Tensor]:
+    """Return the tensors of `free`, which are among `inputs`, changed: in copies that share memory as the tensors of
+    `inputs` do. Left out are tensors that cannot be changed, such as sparse ones."""
+    copies = copy_values(inputs)
+    groups = {name: group for group in alias_groups(dict(inputs)) for name in group}
     done: set[str] = set()
     for seed, (name, tensor) in enumerate(free.items()):
         group = groups.get(name, (name,))
@@ -377,7 +400,7 @@ def _joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change:
         if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
             continue
         widest = max(group, key=lambda member: copies[member].numel())
-        fresh = change(own[widest].detach(), seed)
+        fresh = change(inputs[widest].detach(), seed)
         done |= set(group)
         # Of an expanded tensor several elements are one place in memory, which `copy_` refuses.
         if fresh is not None and 0 not in copies[widest].stride():

@@ -27,15 +27,15 @@ from backprint.prove.nonfinite import nonfinite_text
 from backprint.prove.other_inputs import GIVEN, SECOND, given_row, second_values
 from backprint.prove.power import power_of, why_without_power
 from backprint.prove.references import (
-    against_autograd,
-    against_kept,
-    against_results,
     compare_other_results,
-    eager,
-    part_eager,
+    compare_with_autograd,
+    compare_with_kept,
+    compare_with_results,
+    run_part_of_program,
+    run_program,
 )
-from backprint.prove.results import Row, numbers_of, witnessed
-from backprint.prove.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
+from backprint.prove.results import Row, numbers_of, with_witness
+from backprint.prove.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, make_verdict, resize
 from backprint.prove.whole import Replayed
 from backprint.values import settings
 
@@ -75,16 +75,16 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         # The graphs on the inputs of the recipes, and beside them the best reference that there is: the program, the
         # digests that a sample kept of it, or autograd of the forward.
         checked = _run_first(capture, draw)
-        expected = eager(capture, draw) if alive else None
+        expected = run_program(capture, draw) if alive else None
         other_results = compare_other_results(capture) if alive else []
         replayed, results = checked.replayed, checked.replayed.results
         if expected is not None:
             # Compared with the program on redrawn inputs, or with the digests of a sample: the witness of each verdict.
-            verdicts = witnessed(against_results(capture, draw, results, expected), REDRAWN)
+            verdicts = with_witness(compare_with_results(capture, draw, results, expected), REDRAWN)
         elif capture.witness is not None:
-            verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
+            verdicts = with_witness(compare_with_kept(capture, draw, results), DIGESTS)
         else:
-            verdicts = against_autograd(capture, draw, results, details)
+            verdicts = compare_with_autograd(capture, draw, results, details)
         verdicts = [*verdicts, *other_results, *checked.contradictions]
         nonfinite = nonfinite_text(capture, draw, replayed)
         parts = _part_witness(capture, replayed) if alive else {}
@@ -102,7 +102,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
     details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
     # The sample keeps the verdict, and digests by which it can be compared when the program is gone.
-    verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
+    verdict = make_verdict(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
     rows = (
         {str(key): numbers_of(value) for key, value in expected.items()} | parts | second
         if expected is not None
@@ -128,7 +128,7 @@ def _second_witness(
     keep_worst(verdict_of_port, SECOND, attempted.verdicts)
     values = second_values(capture, with_tangents(first.values, first.tangents or {}))
     return {GIVEN: given_row(values)} | {
-        f"{SECOND} {key}": numbers_of(value) for key, value in eager(capture, draw).items()
+        f"{SECOND} {key}": numbers_of(value) for key, value in run_program(capture, draw).items()
     }
 
 
@@ -140,7 +140,7 @@ def _run_first(capture: Capture, draw: Draw) -> CheckedRun:
     except ReplayError as error:
         # After a device-side assertion nothing more runs on that GPU.
         if capture.origin.alive and not isinstance(error.__cause__, DeviceAssertError):
-            eager(capture, draw)
+            run_program(capture, draw)
         raise
 
 
@@ -149,7 +149,7 @@ def _part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
     the values that the Pair had in this replay. Empty if there are no such parts."""
     if not capture.origin.parts:
         return {}
-    expected = [part_eager(capture, index, pair_run) for index, pair_run in enumerate(replayed.parts)]
+    expected = [run_part_of_program(capture, index, pair_run) for index, pair_run in enumerate(replayed.parts)]
     named = zip(capture.pairs, expected, strict=False)
     return {f"{pair.name} {key}": numbers_of(value) for pair, results in named for key, value in results.items()}
 

@@ -172,14 +172,14 @@ class _Request:
 def _candidate(request: _Request, engine: str) -> Candidate:
     """Return what an engine makes of a program, proved. Raise what the engine raises, and a refusal if the program's
     own results change from run to run."""
-    capture, doubts = _traced(request, engine)
-    candidate = _judged(capture, _proof_of(request, capture), doubts)
+    capture, doubts = _trace_by_engine(request, engine)
+    candidate = _judge_candidate(capture, _proof_of(request, capture), doubts)
     if reason := _why_results_change(request, candidate):
         raise _refusal_of_changing_results(request.program, request.program.title, reason)
     return candidate
 
 
-def _traced(request: _Request, engine: str) -> tuple[Capture, tuple[Doubt, ...]]:
+def _trace_by_engine(request: _Request, engine: str) -> tuple[Capture, tuple[Doubt, ...]]:
     """Trace a program with an engine; return its Capture, and the engine's own doubts."""
     result = ENGINES[engine].make(request.program, request.options)
     return capture_of(result, engine, request.options), result.doubts
@@ -192,7 +192,7 @@ def _proof_of(request: _Request, capture: Capture) -> Proof | None:
     return at_capture.held_against_program(capture, capture.origin)
 
 
-def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = ()) -> Candidate:
+def _judge_candidate(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = ()) -> Candidate:
     """Return a Candidate whose Capture has the guards and pins that follow from its proof. The doubts are those that
     follow from the proof, then the engine's own. Raise if no engine's capture could be right."""
     live, engine = capture.origin, capture.engine  # the origin is the live program
@@ -224,7 +224,7 @@ def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = (
     # The program does not repeat itself: what a run may have left behind is named in the notes.
     if any(UNSTEADY in port.detail for port in proof.ports) and live.program.target.snapshot is not None:
         live.program.target.snapshot.note_suspects_as_lost()
-    guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_doubts(proof.ports))
+    guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_not_bitwise_ports(proof.ports))
     return Candidate(engine, _with_pinned_generators(guarded, proof), proof, doubts)
 
 
@@ -247,7 +247,7 @@ def _why_results_change(request: _Request, candidate: Candidate) -> str:
     if candidate.cause != WRONG:
         return ""
     try:
-        again = _proof_of(request, _traced(request, candidate.engine)[0])
+        again = _proof_of(request, _trace_by_engine(request, candidate.engine)[0])
     except CaptureError:
         return ""
     is_right = again is not None and not (again.captured or again.identity or again.moved)
@@ -273,7 +273,7 @@ def _pinned_to_captured_inputs(capture: Capture, live: LiveProgram, proof: Proof
     """Return a Capture that runs on the captured values only of the inputs that the program reads unseen."""
     # A difference on other inputs, which the pins exclude, is no doubt about the pinned Capture.
     doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
-    capture = _with_pinned_generators(replace(capture, origin=live.with_doubts(doubts)), proof)
+    capture = _with_pinned_generators(replace(capture, origin=live.with_not_bitwise_ports(doubts)), proof)
     return _with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
 
 
@@ -297,7 +297,7 @@ def _with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, st
 # ---- By one engine, by `auto`, and one rank among others
 
 
-def _by_engine(request: _Request) -> Capture:
+def _capture_by_engine(request: _Request) -> Capture:
     """Return the Capture of the engine that the caller requests by name. It is pinned to the captured inputs if it is
     right on these only."""
     candidate = _candidate(request, request.options.engine)
@@ -307,7 +307,7 @@ def _by_engine(request: _Request) -> Capture:
     return candidate.capture
 
 
-def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
+def _capture_by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
     """Return the capture of engine `eager`, or of the engine that an option or the cause of a doubt calls for.
     `requested` has what the call asks of an engine, and in which words.
 
@@ -342,7 +342,7 @@ def _attempt(request: _Request, engine: str, before: Sequence[str]) -> Candidate
     except Exception as error:  # a refusal, an error of torch's or of the program's own, or a defect of ours
         if isinstance(error, UsageError) or (isinstance(error, CaptureError) and error.every_engine):
             raise
-        failed = _failed(engine, error)
+        failed = _failed_attempt(engine, error)
         if failed.cause == DEFECT:
             _warn_of_defect(program.title, engine, error)
         return failed
@@ -354,7 +354,7 @@ def _eager_may_keep_checkpoints(program: CalledProgram, options: CaptureOptions)
     return program.peers is None and not program.wrappings and ENGINES["eager"].takes >= others
 
 
-def _failed(engine: str, error: Exception) -> Candidate:
+def _failed_attempt(engine: str, error: Exception) -> Candidate:
     """Return the Candidate of an engine that failed, with the cause."""
     if _is_defect(error):
         doubt = Doubt(DEFECT, f"a defect of Backprint: {errors.describe_defect(error)}")
@@ -408,7 +408,7 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
         world=None,
     )
     capture = capture_of(replace(result, program=observed, outcome=None), "aot", options)
-    candidate = _judged(capture, _proof_of(request, capture))
+    candidate = _judge_candidate(capture, _proof_of(request, capture))
     if candidate.capture is None or candidate.doubts:
         raise CaptureError(
             f"{candidate.reason}. Engine 'aot' writes a collective of the backward that depends on no gradient into "
@@ -492,7 +492,7 @@ def _capture_once(
         request = _Request(program, replace(options, engine=engine_of_ranks(program, options.engine)), proved)
         if request.options.engine == "aot" and program.peers is not None:
             return _among_ranks(request, read(fake=True))
-        return _by_auto(request, requested) if request.options.engine == "auto" else _by_engine(request)
+        return _capture_by_auto(request, requested) if request.options.engine == "auto" else _capture_by_engine(request)
 
 
 @with_advice_on_ranks()

@@ -11,7 +11,7 @@ from torch import Tensor
 from backprint.graph.keys import with_tangents, without_tangents
 from backprint.graph.links import specs
 from backprint.graph.nouns import Capture, TensorSpec
-from backprint.prove.arguments import laid_as, strides
+from backprint.prove.arguments import strides, with_strides
 from backprint.prove.other_inputs import (
     CHANGES,
     GIVEN,
@@ -130,5 +130,5 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
         # Drawn in float32 and cast, so that half precision has the same numbers, rounded.
         dtype_of_numbers = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
         numbers = torch.randn(shape, dtype=dtype_of_numbers, generator=generator)
-        tangents[name] = laid_as(numbers.to(dtype).to(spec.device), strides(spec, numbers, {}) or numbers.stride())
+        tangents[name] = with_strides(numbers.to(dtype).to(spec.device), strides(spec, numbers, {}) or numbers.stride())
     return tangents

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.keys import PortKey
-from backprint.graph.links import consumers, feeds, free_ports, results
+from backprint.graph.links import consumers, feeds, free_ports, result_links
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Source, Step, leaves, refs
 from backprint.graph.steps import UNWRITTEN, operator_name, used
 from backprint.prove.draws import Draw
@@ -254,7 +254,7 @@ def _nonfinite_results(trail: _Trail, run_results: Results) -> Iterator[_Nonfini
 def _returned_at(capture: Capture, key: PortKey) -> Iterator[Place]:
     """Yield the values of the graphs that a result of the Capture has its value from."""
     if key.role == "output":
-        for link in results(capture):
+        for link in result_links(capture):
             if link.name == key.name:
                 yield from _made_at(capture, link.source, link.port)
     else:

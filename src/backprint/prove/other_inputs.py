@@ -15,11 +15,11 @@ from backprint.errors import GraphError, ReplayError
 from backprint.graph.keys import is_tangent
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
-from backprint.graph.sizes import at, evaluate, known, outside, sizes_in_words
+from backprint.graph.sizes import evaluate, known, sizes_in_words, spec_at, symbol_out_of_range
 from backprint.prove.results import Row, numbers_of
 from backprint.prove.whole import SIZE
 from backprint.run_sample import digest
-from backprint.sample.redraws import another, others_together, units
+from backprint.sample.redraws import other_values_of_unit, other_values_of_units, units
 
 # ---- The second draw: inputs of a sample that have one value everywhere get different values
 # At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
@@ -69,7 +69,7 @@ def is_flat(value: Tensor) -> bool:
 
 def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return other values for the inputs and tangents that have one value everywhere; empty if there are none."""
-    return others_together(_flat_inputs(capture, values).values(), capture.recipes.recipes, values, SEED)
+    return other_values_of_units(_flat_inputs(capture, values).values(), capture.recipes.recipes, values, SEED)
 
 
 def given_row(moved: Mapping[str, Tensor]) -> Row:
@@ -135,7 +135,7 @@ def redrawn(
     redraws: dict[str, Tensor] = {}
     for names in units(recipes).values():
         if all(name in values and name not in fixed for name in names):
-            redraws |= another(names, recipes, values, seed, step=size) or {}
+            redraws |= other_values_of_unit(names, recipes, values, seed, step=size) or {}
     return redraws
 
 
@@ -197,7 +197,7 @@ def candidates(symbols: tuple[Symbol, ...], changes: Sequence[Change]) -> Iterat
 
 def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether ranges and guards allow these sizes, and every shape is valid."""
-    if outside(forward.symbols, sizes) is not None:
+    if symbol_out_of_range(forward.symbols, sizes) is not None:
         return False
     texts = [guard.text for guard in capture.guards if guard.kind == "size"]
     # Conditions over symbols alone: a guard about one dimension of a tensor needs the tensor, and replay checks it.
@@ -205,7 +205,7 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
     try:
         if not all(evaluate(text, sizes) for text in conditions if known(text, sizes)):
             return False
-        specs = [at(port.spec, sizes) for port in (*forward.inputs, *forward.outputs)]
+        specs = [spec_at(port.spec, sizes) for port in (*forward.inputs, *forward.outputs)]
     except GraphError:
         return False
     shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
@@ -233,7 +233,7 @@ def resized(
 
 def _stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
     """Return a tensor at other sizes, with its port's strides; without symbolic sizes, the tensor itself."""
-    spec = at(port.spec, sizes)
+    spec = spec_at(port.spec, sizes)
     if not isinstance(spec, TensorSpec) or spec == port.spec:
         return value
     shape = tuple(map(int, spec.shape))

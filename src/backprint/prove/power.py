@@ -43,9 +43,16 @@ from backprint.graph.nouns import (
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of, unmoved_ports
 from backprint.prove.other_inputs import held_by_guards, unchecked_inputs
-from backprint.prove.results import Results, is_inexact, moved, moves, stands, strength
+from backprint.prove.results import (
+    Results,
+    has_movement,
+    is_inexact,
+    movement_in_tolerances,
+    movement_or_change,
+    stays_equal,
+)
 from backprint.prove.whole import replay_values
-from backprint.sample.redraws import neutral, others_together, units
+from backprint.sample.redraws import neutral_values, other_values_of_units, units
 from backprint.values import settings
 from backprint.values.settings import seed_torch
 from backprint.values.tree import strided_parts
@@ -60,55 +67,59 @@ WIDE = {
 """The dtype that stands for each floating-point dtype in float64."""
 
 
-def _widened_value(value: Tensor) -> Tensor:
+def _value_in_float64(value: Tensor) -> Tensor:
     """Return a floating-point tensor in float64; any other itself."""
     return value.double() if value.is_floating_point() else value
 
 
-def wide(capture: Capture) -> Capture:
+def capture_in_float64(capture: Capture) -> Capture:
     """Return a Capture with its graphs in float64."""
     pairs = tuple(
-        Pair(pair.name, widened(pair.forward), None if pair.backward is None else widened(pair.backward))
+        Pair(
+            pair.name,
+            graph_in_float64(pair.forward),
+            None if pair.backward is None else graph_in_float64(pair.backward),
+        )
         for pair in capture.pairs
     )
     return replace(capture, pairs=pairs)
 
 
-def widened(graph: Graph) -> Graph:
+def graph_in_float64(graph: Graph) -> Graph:
     """Return a graph with float64 for every floating-point dtype, in its ports, steps and subgraphs."""
     return replace(
         graph,
-        inputs=tuple(replace(port, spec=wide_spec(port.spec)) for port in graph.inputs),
-        outputs=tuple(replace(port, spec=wide_spec(port.spec)) for port in graph.outputs),
-        steps=tuple(wide_step(step) for step in graph.steps),
-        subgraphs=tuple((name, widened(sub)) for name, sub in graph.subgraphs),
+        inputs=tuple(replace(port, spec=spec_in_float64(port.spec)) for port in graph.inputs),
+        outputs=tuple(replace(port, spec=spec_in_float64(port.spec)) for port in graph.outputs),
+        steps=tuple(step_in_float64(step) for step in graph.steps),
+        subgraphs=tuple((name, graph_in_float64(sub)) for name, sub in graph.subgraphs),
     )
 
 
 @functools.lru_cache(maxsize=4096)
-def wide_spec(spec: Spec) -> Spec:
+def spec_in_float64(spec: Spec) -> Spec:
     """Return the spec of a tensor in float64."""
     return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
 
 
-def wide_step(step: Step) -> Step:
+def step_in_float64(step: Step) -> Step:
     """Return a step with float64 in the place of floating-point dtypes among its arguments and in its annotation. The
     annotation counts where only the default dtype decides the result's (`run.taken_dtype`)."""
-    args, kwargs = _wide_value(step.args), tuple((key, _wide_value(value)) for key, value in step.kwargs)
-    return replace(step, args=args, kwargs=kwargs, spec=wide_spec(step.spec))
+    args, kwargs = _with_float64(step.args), tuple((key, _with_float64(value)) for key, value in step.kwargs)
+    return replace(step, args=args, kwargs=kwargs, spec=spec_in_float64(step.spec))
 
 
-def _wide_value(value: Value) -> Any:
+def _with_float64(value: Value) -> Any:
     """Replace floating-point dtypes in a value by float64."""
     match value:
         case Atom(name):
             return Atom(WIDE.get(name, name))
         case tuple():
-            return tuple(_wide_value(item) for item in value)
+            return tuple(_with_float64(item) for item in value)
         case List(items):
-            return List(tuple(_wide_value(item) for item in items))
+            return List(tuple(_with_float64(item) for item in items))
         case Dict(items):
-            return Dict(tuple((_wide_value(key), _wide_value(item)) for key, item in items))
+            return Dict(tuple((_with_float64(key), _with_float64(item)) for key, item in items))
         case Slice():
             return value
     return value
@@ -248,7 +259,7 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
         for names in units(recipes).values()
         if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names)
     ]
-    return others_together(free, recipes, values, seed)
+    return other_values_of_units(free, recipes, values, seed)
 
 
 class _PowerMeasurement:
@@ -282,10 +293,10 @@ class _PowerMeasurement:
         """Inputs for which the proof at capture found no other values that the program runs on."""
         self.neutral_point: Base | str | None = None
         """The run at the neutral point, or why there is none; None before it was tried."""
-        self.drawn: dict[tuple[tuple[str, ...], float | None], dict[str, Tensor]] = {}
+        self.drawn_values: dict[tuple[tuple[str, ...], float | None], dict[str, Tensor]] = {}
         """The other values so far, by unit (an input and its views) and step: each redraw draws the same."""
-        self.largest = [
-            {key: 0.0 for key, value in ports.items() if moves(value) and depends.sets.get(key)}
+        self.largest_movements = [
+            {key: 0.0 for key, value in ports.items() if has_movement(value) and depends.sets.get(key)}
             for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
         ]
         """For the whole Capture and each Pair, the largest movement so far of each port that can move, in tolerances:
@@ -342,8 +353,8 @@ class _PowerMeasurement:
         number of trials is reached. Return the powers, with the trials of the latter, or the standard ones if there are
         none."""
         standard = self.standard_redraws()
-        whole, *parts = (self.port_powers(index) for index in range(len(self.largest)))
-        why = self.reasons([key for key in self.largest[0] if str(key) in unmoved_ports(whole)])
+        whole, *parts = (self.port_powers(index) for index in range(len(self.largest_movements)))
+        why = self.reasons([key for key in self.largest_movements[0] if str(key) in unmoved_ports(whole)])
         if not groups and not single:
             return Power(tuple(standard), most=whole, parts=tuple(parts), why=why)
         started = time.monotonic()
@@ -361,16 +372,16 @@ class _PowerMeasurement:
         depends = self.depends[0]  # of the whole Capture; each set of inputs is a number with one bit for each input
         # No check sees these change: the sample has results for one value of them alone (`unchecked`), or the proof at
         # capture found no other value that the program runs on (`compared_alone`).
-        unseen = depends.set_of(self.unchecked | self.compared_alone)
-        held = depends.set_of(self.guarded)  # the inputs whose values a guard compares
+        unseen_inputs = depends.set_of(self.unchecked | self.compared_alone)
+        held_inputs = depends.set_of(self.guarded)  # the inputs whose values a guard compares
 
         def reason(key: PortKey) -> str:
-            if depends.sets[key] & unseen:
+            if depends.sets[key] & unseen_inputs:
                 return ONE_VALUE
             if not all(bool(part.isfinite().all()) for part in strided_parts(self.base.ports[key])):
                 return NOT_FINITE
             # HELD, if no input that the port depends on is free of guards.
-            return UNREAD if depends.sets[key] & ~held else HELD
+            return UNREAD if depends.sets[key] & ~held_inputs else HELD
 
         return tuple((str(key), reason(key)) for key in ports)
 
@@ -382,13 +393,17 @@ class _PowerMeasurement:
         """
         caps = {} if index else self.caps  # they are of the whole Capture
         depends = self.depends[index]
-        unseen = depends.set_of(self.unchecked | self.compared_alone)
+        unseen_inputs = depends.set_of(self.unchecked | self.compared_alone)
         powers = {
-            key: 0.0 if depends.sets[key] & unseen else min(by, caps.get(key, by))
-            for key, by in self.largest[index].items()
+            key: 0.0 if depends.sets[key] & unseen_inputs else min(movement, caps.get(key, movement))
+            for key, movement in self.largest_movements[index].items()
         }
-        fixed = depends.set_of(self.pinned - self.compared_alone)
-        return tuple((str(key), by) for key, by in powers.items() if by >= 1 or depends.sets[key] & ~fixed)
+        fixed_inputs = depends.set_of(self.pinned - self.compared_alone)
+        return tuple(
+            (str(key), movement)
+            for key, movement in powers.items()
+            if movement >= 1 or depends.sets[key] & ~fixed_inputs
+        )
 
     # ---- The standard redraws
 
@@ -398,14 +413,14 @@ class _PowerMeasurement:
         The choice depends on the Capture and its values alone, never on time or on the caller: `save`, `verify` and
         `power` report one number for a sample.
         """
-        own = self.inputs_of_roles("input", "tangent")
+        own_inputs = self.inputs_of_roles("input", "tangent")
         # Always first: it also says which later movement does not count (`caps`).
-        trials = [self.redraw_own_inputs(own)] if own else []
-        for title, names, ways in self.further_redraws(own):
-            waiting = self.inputs_of_unmoved_ports()
-            if not waiting or len(trials) > MOST_FURTHER:
+        trials = [self.redraw_own_inputs(own_inputs)] if own_inputs else []
+        for title, names, ways in self.further_redraws(own_inputs):
+            inputs_to_redraw = self.inputs_of_unmoved_ports()
+            if not inputs_to_redraw or len(trials) > MOST_FURTHER:
                 break
-            if waiting & frozenset(names):
+            if inputs_to_redraw & frozenset(names):
                 trials.append(self.redraw(title, names, ways, is_standard=True))
         return trials
 
@@ -422,7 +437,7 @@ class _PowerMeasurement:
         with the batch, and moves with its own value. The Trial is about the inputs, so it leaves these updates out.
         """
         along = self.update_only_buffers()
-        trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, along=frozenset(along))
+        trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, not_shown_names=frozenset(along))
         for side in trial.silent:  # `forward` or `backward`, if no port of it moved
             movement = ((PortKey.from_text(port), by) for port, by in trial.moved)
             self.caps |= {key: by for key, by in movement if side_of(key) == side}
@@ -449,24 +464,24 @@ class _PowerMeasurement:
         yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), little
         guarded = tuple(name for name in self.units if name in self.guarded - self.pinned)
         yield "what guards hold, a little", guarded, GUARDED_WAYS
-        for name in self.with_own_updates_first(guarded)[:MOST_SINGLE] if len(guarded) > 1 else ():
+        for name in self.in_order_of_own_updates(guarded)[:MOST_SINGLE] if len(guarded) > 1 else ():
             yield f"{name}, which a guard holds, a little", (name,), GUARDED_WAYS
         for name in self.inputs_of_roles("input")[:MOST_SINGLE]:
             yield f"input {name}", (name,), WAYS
 
-    def with_own_updates_first(self, names: Collection[str]) -> list[str]:
+    def in_order_of_own_updates(self, names: Collection[str]) -> list[str]:
         """Return these inputs in order, first those whose own update has not moved yet, as the scale of a
         GradScaler: it may move with itself, where a redraw of all that a guard holds breaks the guard."""
-        unmoved = {key.name for key, by in self.largest[0].items() if by < 1 and key.role == "mutation"}
+        unmoved = {key.name for key, by in self.largest_movements[0].items() if by < 1 and key.role == "mutation"}
         return sorted(names, key=lambda name: name not in unmoved)
 
     def inputs_of_unmoved_ports(self) -> frozenset[str]:
         """Return the inputs of ports that have not moved yet; a capped port has none, as movement would not count."""
-        waiting: set[str] = set()
-        for index, (depends, largest) in enumerate(zip(self.depends, self.largest, strict=False)):
-            unmoved = (key for key, by in largest.items() if by < 1 and (index or key not in self.caps))
-            waiting |= depends.names_of(functools.reduce(operator.or_, map(depends.sets.__getitem__, unmoved), 0))
-        return frozenset(waiting) - self.pinned
+        names: set[str] = set()
+        for index, (depends, largest) in enumerate(zip(self.depends, self.largest_movements, strict=False)):
+            unmoved = (key for key, movement in largest.items() if movement < 1 and (index or key not in self.caps))
+            names |= depends.names_of(functools.reduce(operator.or_, map(depends.sets.__getitem__, unmoved), 0))
+        return frozenset(names) - self.pinned
 
     # ---- One redraw
 
@@ -477,56 +492,60 @@ class _PowerMeasurement:
         ways: tuple[Way, ...] = WAYS,
         *,
         is_standard: bool = False,
-        along: frozenset[str] = frozenset(),
+        not_shown_names: frozenset[str] = frozenset(),
     ) -> Trial:
         """Redraw these inputs together, in the first of `ways` on which the Capture runs. Return how far each port
-        moved that depends on them, but not on `along`, the inputs that the Trial is not about.
+        moved that depends on them, but not on `not_shown_names`, the inputs that the Trial is not about.
 
         With `is_standard`, the movement counts for the power of the ports.
         """
         # A guard refuses new values of its inputs, but may allow small steps.
-        free = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
-        if not free:
+        redrawable = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
+        if not redrawable:
             return Trial(title, tuple(names), untried="a guard holds it")
-        run = self.run_on_others(free, ways)
+        run = self.run_on_other_values(redrawable, ways)
         if isinstance(run, str):
             return Trial(title, tuple(names), untried=run)
-        values, sides = run
-        redrawn, shown = frozenset(values), tuple(name for name in free if name not in along)
+        values, results = run
+        redrawn, shown = frozenset(values), tuple(name for name in redrawable if name not in not_shown_names)
         depends = self.depends[0]
-        moving, besides = depends.set_of(redrawn), depends.set_of(along)  # sets as bits
-        dependent = [key for key in sides[0] if depends.sets[key] & moving and not depends.sets[key] & besides]
+        redrawn_set, not_shown = depends.set_of(redrawn), depends.set_of(not_shown_names)  # sets as bits
+        dependent = [key for key in results[0] if depends.sets[key] & redrawn_set and not depends.sets[key] & not_shown]
         movement = {
-            key: by for key in dependent if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None
+            key: distance
+            for key in dependent
+            if (distance := movement_in_tolerances(self.base.ports.get(key), results[0].get(key))) is not None
         }
         if is_standard:
-            self.add_movement(redrawn, sides, movement)
-        del run, sides  # the results may be gigabytes, and the neutral point runs the Capture twice more
-        unmoved = [key for key, by in movement.items() if by < 1]
+            self.add_movement(redrawn, results, movement)
+        del run, results  # the results may be gigabytes, and the neutral point runs the Capture twice more
+        unmoved = [key for key, distance in movement.items() if distance < 1]
         if is_standard and unmoved and not Trial(title, shown, _port_texts(movement)).hidden:
             # A check sees this redraw by other ports (it is not `hidden`), so why these ports do not move is left open:
             # the answer takes two runs in float64.
-            rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
+            rows = _port_texts({key: distance for key, distance in movement.items() if distance >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
         # The Trial is about the inputs, so the buffers that were redrawn along keep their values at the neutral point.
-        own_values = {name: value for name, value in values.items() if name not in along}
+        own_values = {name: value for name, value in values.items() if name not in not_shown_names}
         independent = self.independent_ports(unmoved, own_values) if unmoved else ()
-        rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
+        rows = _port_texts({key: distance for key, distance in movement.items() if key not in independent})
         return Trial(title, shown, rows, null=tuple(str(key) for key in movement if key in independent))
 
-    def run_on_others(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
+    def run_on_other_values(
+        self, names: Collection[str], ways: tuple[Way, ...]
+    ) -> tuple[dict[str, Tensor], Sides] | str:
         """Return other values of these inputs, redrawn in the first way on which the Capture runs, and the results on
         them; or why there are none."""
         reason, is_guarded = "", False
-        before: tuple[set[str], float | None] = (set(), 0.0)  # what the way before changed, and by which step
+        values_tried: tuple[set[str], float | None] = (set(), 0.0)  # what the way before changed, and by which step
         for floats_only, step in ways:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
             chosen_units = [self.units[name] for name in chosen]
-            values = self.others(chosen_units, step)
+            values = self.other_values(chosen_units, step)
             # If all inputs are floats, the way of floats alone is the way before it, which has failed.
-            if not values or before == (set(values), step):
+            if not values or values_tried == (set(values), step):
                 continue
-            before = (set(values), step)
+            values_tried = (set(values), step)
             try:
                 return values, _results_on(self.capture, {**self.base.values, **values})
             except BackprintError as error:
@@ -536,27 +555,27 @@ class _PowerMeasurement:
             self.pinned |= set(names)
         return reason or "its dtype has no other values that could be drawn"
 
-    def others(self, chosen: Sequence[tuple[str, ...]], step: float | None) -> dict[str, Tensor]:
+    def other_values(self, chosen: Sequence[tuple[str, ...]], step: float | None) -> dict[str, Tensor]:
         """Return other values of these units (inputs with their views), moved by `step` or, if that is None, drawn
         anew. Each is drawn at the first call."""
-        new = [unit for unit in chosen if (unit, step) not in self.drawn]
-        values = others_together(new, self.recipes, self.base.values, self.seed, self.fresh, step)
-        for unit in new:
-            self.drawn[unit, step] = {name: values[name] for name in unit if name in values}
-        return {name: value for unit in chosen for name, value in self.drawn[unit, step].items()}
+        not_drawn = [unit for unit in chosen if (unit, step) not in self.drawn_values]
+        values = other_values_of_units(not_drawn, self.recipes, self.base.values, self.seed, self.fresh, step)
+        for unit in not_drawn:
+            self.drawn_values[unit, step] = {name: values[name] for name in unit if name in values}
+        return {name: value for unit in chosen for name, value in self.drawn_values[unit, step].items()}
 
     def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
         """Add a redraw of the inputs `redrawn`, whose results are `sides`, to the largest movement of the ports that
         depend on these. `movement` has the movement of the ports of the whole Capture."""
-        rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
+        rows = zip(self.largest_movements, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (largest, depends, ports, others) in enumerate(rows):
-            # `movement` has no ports of integers or bools: `strength` compares these, and all ports of Pairs.
+            # `movement` has no ports of integers or bools: `movement_or_change` compares these, and all ports of Pairs.
             known: Mapping[PortKey, float] = {} if index else movement
-            moving = depends.set_of(redrawn)
-            for key, by in largest.items():
-                if depends.sets[key] & moving:
-                    now = known[key] if key in known else strength(ports[key], others.get(key))
-                    largest[key] = max(by, now)
+            redrawn_set = depends.set_of(redrawn)
+            for key, movement_before in largest.items():
+                if depends.sets[key] & redrawn_set:
+                    movement_now = known[key] if key in known else movement_or_change(ports[key], others.get(key))
+                    largest[key] = max(movement_before, movement_now)
 
     # ---- The neutral point
 
@@ -576,19 +595,19 @@ class _PowerMeasurement:
             return frozenset()
         # Another neutral value by the next seed; what is not floating-point is redrawn as in the redraw itself.
         others = {
-            name: neutral(value, self.role(name), self.seed + 1) if is_inexact(value) else value
+            name: neutral_values(value, self.role(name), self.seed + 1) if is_inexact(value) else value
             for name, value in values.items()
         }
         try:
             ports = _results_on(self.in_float64, {**point.values, **others})[0]
         except BackprintError:
             return frozenset()
-        return frozenset(key for key in unmoved if stands(point.ports.get(key), ports.get(key)))
+        return frozenset(key for key in unmoved if stays_equal(point.ports.get(key), ports.get(key)))
 
     @functools.cached_property
     def in_float64(self) -> Capture:
         """The Capture in float64, computed once."""
-        return wide(self.capture)
+        return capture_in_float64(self.capture)
 
     def neutral_run(self) -> Base | str:
         """Return the run at the neutral point, computed once; or why there is none."""
@@ -605,7 +624,9 @@ class _PowerMeasurement:
         if saved_bytes + input_bytes > MOST_BYTES:
             return "too large"
         values = {
-            name: _widened_value(value) if name in self.guarded else neutral(value, self.role(name), self.seed)
+            name: _value_in_float64(value)
+            if name in self.guarded
+            else neutral_values(value, self.role(name), self.seed)
             for name, value in self.base.values.items()
         }
         try:

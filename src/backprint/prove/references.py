@@ -1,9 +1,9 @@
 """References: what results are compared with.
 
-While the program lives, it runs in eager on each draw of inputs (`against_program`). From disk, the digests of its
-results are compared (`against_kept`). If a sample has none, autograd of the saved forward is a second opinion on the
-gradients (`against_autograd`), used only if there is no opaque edge: a place where autograd of the forward would not
-give the program's gradient.
+While the program lives, it runs in eager on each draw of inputs (`compare_with_program`). From disk, the digests of its
+results are compared (`compare_with_kept`). If a sample has none, autograd of the saved forward is a second opinion on
+the gradients (`compare_with_autograd`), used only if there is no opaque edge: a place where autograd of the forward
+would not give the program's gradient.
 
 `details` is a list to which functions here add reasons for the text of a Verdict.
 """
@@ -27,13 +27,13 @@ from backprint.prove.draws import Draw
 from backprint.prove.other_inputs import SECOND, second_rows
 from backprint.prove.results import (
     Results,
-    against,
-    against_rows,
+    compare_results,
+    compare_with_rows,
     kept_results,
     part_rows,
     results_by_port,
-    unsteady,
-    witnessed,
+    unproven_if_unsteady,
+    with_witness,
 )
 from backprint.prove.run import AS_WRITTEN, run_graded
 from backprint.prove.whole import PairRun, replay_values
@@ -48,7 +48,7 @@ from backprint.values.tree import ones_tangent
 # alone would accept a difference at the step of a step function.
 
 
-def rounding_forgiven(
+def forgive_rounding(
     ports: Sequence[PortVerdict],
     results: Results,
     largest: Mapping[PortKey, float],
@@ -63,8 +63,11 @@ def rounding_forgiven(
     small = [port for port in ports if is_small(port, largest)]
     if not small:
         return list(ports)
-    moved = _movements({port.key for port in small}, results, draw, step)
-    return [forgiven(port, largest[port.key], moved.get(port.key, 0.0)) if port in small else port for port in ports]
+    movement_by_port = _movements({port.key for port in small}, results, draw, step)
+    return [
+        forgive_port(port, largest[port.key], movement_by_port.get(port.key, 0.0)) if port in small else port
+        for port in ports
+    ]
 
 
 def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
@@ -73,20 +76,22 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
         return False
     whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
     # An error is relative to its port's largest value: times that, it is absolute and can be compared across ports.
-    return port.error * extent(largest[port.key]) <= PROVES * whole
+    return port.error * nonzero_size(largest[port.key]) <= PROVES * whole
 
 
-def forgiven(port: PortVerdict, size: float, moved: float) -> PortVerdict:
-    """Return the verdict of a port whose error is small: `close` if the error is at most TIMES as large as `moved`, how
-    far the port moves if the inputs move by one unit in the last place. `size` is its largest value."""
-    if port.error * extent(size) > TIMES * moved:
+def forgive_port(port: PortVerdict, size: float, movement: float) -> PortVerdict:
+    """Return the verdict of a port whose error is small: `close` if the error is at most TIMES as large as `movement`,
+    how far the port moves if the inputs move by one unit in the last place. `size` is its largest value."""
+    if port.error * nonzero_size(size) > TIMES * movement:
         return port
-    by = moved / extent(size)
-    text = f"{port.detail}; inputs moved by one unit in the last place move it by {by:.3g}: it is rounding"
+    relative_movement = movement / nonzero_size(size)
+    text = (
+        f"{port.detail}; inputs moved by one unit in the last place move it by {relative_movement:.3g}: it is rounding"
+    )
     return replace(port, verdict="close", detail=text)
 
 
-def sizes_of(results: Results) -> dict[PortKey, float]:
+def largest_values(results: Results) -> dict[PortKey, float]:
     """Return the largest value of each floating-point result."""
     return {
         key: float(value.detach().abs().max())
@@ -95,7 +100,7 @@ def sizes_of(results: Results) -> dict[PortKey, float]:
     }
 
 
-def extent(size: float) -> float:
+def nonzero_size(size: float) -> float:
     """Return what errors are relative to: the largest value of a port, or a tiny number if that is 0."""
     return max(size, NOTHING)
 
@@ -105,10 +110,10 @@ def _movements(
 ) -> dict[PortKey, float]:
     """Return how far the results of these ports move, absolutely, if the inputs move by one unit in the last place: the
     most in some runs of `step`. `results` are those on `draw`, without a move."""
-    moved: dict[PortKey, float] = {}
+    movement_by_port: dict[PortKey, float] = {}
     for seed in range(NUDGES):
         try:
-            outcome = step(replace(draw, values=nudged(draw.values, seed)))
+            outcome = step(replace(draw, values=nudge_inputs(draw.values, seed)))
         except Exception as error:  # the program may raise anything on other inputs: such a run shows nothing
             if is_defect(error):
                 raise
@@ -116,12 +121,12 @@ def _movements(
         for key in keys:
             left, right = outcome.get(key), results.get(key)
             if left is not None and right is not None and left.shape == right.shape and left.numel():
-                by = float((left.double() - right.double()).abs().max())
-                moved[key] = max(moved.get(key, 0.0), by)
-    return moved
+                distance = float((left.double() - right.double()).abs().max())
+                movement_by_port[key] = max(movement_by_port.get(key, 0.0), distance)
+    return movement_by_port
 
 
-def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+def nudge_inputs(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     """Return the inputs with each number moved by at most one unit in the last place."""
     return {
         name: rounded_again(value.detach(), value.dtype, seed, units=1.0)
@@ -140,7 +145,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
     if not capture.origin.alive:
         return draw.name == "fresh"
     try:
-        eager(capture, draw)
+        run_program(capture, draw)
     except Exception as error:  # the program may raise anything: the inputs prove nothing
         if is_defect(error):
             raise
@@ -148,7 +153,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
     return False
 
 
-def eager(capture: Capture, draw: Draw) -> Results:
+def run_program(capture: Capture, draw: Draw) -> Results:
     """Return the original program's results, run now on a draw."""
     seed_torch(draw.seed)
     outcome = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
@@ -158,14 +163,14 @@ def eager(capture: Capture, draw: Draw) -> Results:
     return results_by_port(outcome.outputs, {**written, **outcome.mutations}, outcome.gradients)
 
 
-def against_program(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+def compare_with_program(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
     """Compare every port with the original program, run now; no verdicts, and a reason in `details`, if it raises.
 
     On the captured inputs the program ran once, so an error there is an error of the check. Redrawn inputs may be
     impossible for it (an index out of range), which proves nothing about the Capture.
     """
     try:
-        expected = eager(capture, draw)
+        expected = run_program(capture, draw)
     except Exception as error:  # the user's program may raise anything on redrawn inputs
         if is_defect(error):
             raise
@@ -181,7 +186,10 @@ def against_program(capture: Capture, draw: Draw, results: Results, details: lis
         )
         return []
     other_results = compare_other_results(capture)
-    return [*against_results(capture, draw, kept_results(capture.origin, results, expected), expected), *other_results]
+    return [
+        *compare_with_results(capture, draw, kept_results(capture.origin, results, expected), expected),
+        *other_results,
+    ]
 
 
 def compare_other_results(capture: Capture) -> list[PortVerdict]:
@@ -194,39 +202,43 @@ def compare_other_results(capture: Capture) -> list[PortVerdict]:
     return [PortVerdict("result", "output", "wrong", difference)] if difference else []
 
 
-def against_results(capture: Capture, draw: Draw, results: Results, expected: Results) -> list[PortVerdict]:
+def compare_with_results(capture: Capture, draw: Draw, results: Results, expected: Results) -> list[PortVerdict]:
     """Compare every port with the program's results on a draw.
 
     A port that is not bitwise is `unproven` if the program does not return the same twice, as with atomic additions on
     a GPU or a generator of its own, and `close` if the difference is rounding.
     """
-    verdicts = against(results, expected)
+    verdicts = compare_results(results, expected)
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
-    again = eager(capture, draw)  # only now: a second run of the program takes as long as the first
-    verdicts = [unsteady(port, expected, again) for port in verdicts]
-    return rounding_forgiven(verdicts, expected, sizes_of(expected), draw, lambda other: eager(capture, other))
+    again = run_program(capture, draw)  # only now: a second run of the program takes as long as the first
+    verdicts = [unproven_if_unsteady(port, expected, again) for port in verdicts]
+    return forgive_rounding(
+        verdicts, expected, largest_values(expected), draw, lambda other: run_program(capture, other)
+    )
 
 
-def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
+def compare_with_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
     """Compare every port with the sample's digests of the original program's results on a draw.
 
     The program is gone, so the graph itself runs on the nudged inputs that show whether a difference is rounding.
     """
     kept = capture.witness or {}
-    named = second_rows(kept) if draw.name == SECOND else kept.items()
+    rows_of_draw = second_rows(kept) if draw.name == SECOND else kept.items()
     # A witness also has rows of each Pair's results and of the second draw's inputs, whose texts have other beginnings.
-    rows = {key: row for key, row in ((PortKey.from_text(text), row) for text, row in named) if key.role in OUT_ROLES}
+    rows = {
+        key: row for key, row in ((PortKey.from_text(text), row) for text, row in rows_of_draw) if key.role in OUT_ROLES
+    }
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
     def replay_on(other: Draw) -> Results:
         seed_torch(other.seed)
         return replay_values(capture, other.values, other.tangents).results
 
-    return rounding_forgiven(against_rows(rows, results), results, sizes, draw, replay_on)
+    return forgive_rounding(compare_with_rows(rows, results), results, sizes, draw, replay_on)
 
 
-def against_autograd(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+def compare_with_autograd(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
     """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no reference left.
 
     Autograd sees only the forward's operators. With an opaque edge, such as a custom `autograd.Function` or a `no_grad`
@@ -245,10 +257,12 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, details: li
     details.append("the program is gone: checked against autograd of the saved forward alone")
     seed_torch(draw.seed)
     same = {right: left for left, right in capture.signature.same}  # the first name by the second name of a tensor
-    return _by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
+    return _compare_by_autograd(
+        pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details
+    )
 
 
-def _by_autograd(
+def _compare_by_autograd(
     pair: Pair,
     differentiable: Sequence[str],
     same: Mapping[str, str],
@@ -258,16 +272,16 @@ def _by_autograd(
     details: list[str],
 ) -> list[PortVerdict]:
     """Compare the gradients in `results` with autograd of a Pair's forward; compare nothing if autograd fails. The
-    other arguments are as in `second_opinion`."""
+    other arguments are as in `gradients_by_autograd`."""
     try:
-        expected = second_opinion(pair, differentiable, same, values, tangents)
+        expected = gradients_by_autograd(pair, differentiable, same, values, tangents)
     except RuntimeError as error:  # also of a kernel in autograd's own backward
         details.append(f"no reference: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
         return _no_reference(results)
-    return _gradients_alone(against(results, expected))
+    return _verdicts_of_gradients(compare_results(results, expected))
 
 
-def _gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
+def _verdicts_of_gradients(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
     """Return the verdicts of gradients, with autograd as witness, and `unproven` for other ports: their values came
     from the same forward, so they were compared with nothing."""
     return [
@@ -283,7 +297,7 @@ def _no_reference(results: Results) -> list[PortVerdict]:
     return [PortVerdict(key.name, key.role, "unproven", "no reference") for key in results]
 
 
-def second_opinion(
+def gradients_by_autograd(
     pair: Pair,
     differentiable: Sequence[str],
     same: Mapping[str, str],
@@ -320,9 +334,9 @@ def second_opinion(
             if inputs_with_grad
             else ()
         )
-    named = dict(zip(inputs_with_grad, gradients, strict=True))
-    named |= {right: named[left] for right, left in same.items() if left in named}
-    return results_by_port({name: value.detach() for name, value in outputs_by_name.items()}, {}, named)
+    gradient_by_name = dict(zip(inputs_with_grad, gradients, strict=True))
+    gradient_by_name |= {right: gradient_by_name[left] for right, left in same.items() if left in gradient_by_name}
+    return results_by_port({name: value.detach() for name, value in outputs_by_name.items()}, {}, gradient_by_name)
 
 
 def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, details: list[str]) -> list[PortVerdict]:
@@ -331,10 +345,10 @@ def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, de
     if capture.origin.partial and draw != "captured":  # a recorded step has results for its own inputs alone
         return []
     if capture.origin.alive and capture.origin.parts:
-        return witnessed(_part_against_program(capture, index, pair_run), PROGRAM)
+        return with_witness(_compare_part_with_program(capture, index, pair_run), PROGRAM)
     results, rows = pair_run.results, part_rows(capture, index)
     if rows and draw == "recipe":
-        return witnessed(against_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
+        return with_witness(compare_with_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
     if rows:  # there are none of other draws
         return []
     pair = capture.pairs[index]
@@ -344,21 +358,23 @@ def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, de
     details.append("the program is gone: checked against autograd of the saved forward alone")
     with _with_random_states(pair_run.random):
         same = {right: left for left, right in capture.signature.same if left in pair_run.values}
-        return _by_autograd(pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details)
+        return _compare_by_autograd(
+            pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details
+        )
 
 
-def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
+def _compare_part_with_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
     """Compare Pair `index` with the part of the program that it was traced from, run now."""
-    expected = part_eager(capture, index, pair_run)
-    verdicts = against(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
-    # As in `against_results`: a second run only if a port differs.
+    expected = run_part_of_program(capture, index, pair_run)
+    verdicts = compare_results(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
+    # As in `compare_with_results`: a second run only if a port differs.
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
-    again = part_eager(capture, index, pair_run)
-    return [unsteady(port, expected, again) for port in verdicts]
+    again = run_part_of_program(capture, index, pair_run)
+    return [unproven_if_unsteady(port, expected, again) for port in verdicts]
 
 
-def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
+def run_part_of_program(capture: Capture, index: int, pair_run: PairRun) -> Results:
     """Return the results of the part of the program that Pair `index` was traced from, run in eager on the values that
     the Pair had in `pair_run`."""
     reference = capture.origin.parts[index]

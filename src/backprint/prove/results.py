@@ -76,16 +76,16 @@ NULL = 1e-9
 """A port in float64 does not move if its relative change is below this."""
 
 
-def moves(value: Any) -> bool:
+def has_movement(value: Any) -> bool:
     """Whether a result has elements, so that it could move."""
     return isinstance(value, Tensor) and strided_parts(value)[-1].numel() > 0
 
 
-def strength(first: Any, second: Any) -> float:
+def movement_or_change(first: Any, second: Any) -> float:
     """Return how far a port moved from its first value to its second, in tolerances of its dtype; for integers and
     bools any change is infinite."""
     if is_inexact(first) and is_inexact(second):
-        return moved(first, second) or 0.0
+        return movement_in_tolerances(first, second) or 0.0
     if not isinstance(second, Tensor) or first.shape != second.shape:
         return float("inf")
     return 0.0 if all(map(torch.equal, strided_parts(first), strided_parts(second))) else float("inf")
@@ -96,7 +96,7 @@ def is_inexact(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def moved(first: Any, second: Any) -> float | None:
+def movement_in_tolerances(first: Any, second: Any) -> float | None:
     """Return how far a port moved from its first value to its second, in tolerances of its dtype; None if it has no
     floating-point numbers."""
     if not is_inexact(first) or not is_inexact(second) or strided_parts(first)[-1].numel() == 0:
@@ -104,7 +104,7 @@ def moved(first: Any, second: Any) -> float | None:
     return share(first, second) / TOLERANCE.get(str(first.dtype)[6:], 1.0)
 
 
-def stands(first: Any, second: Any) -> bool:
+def stays_equal(first: Any, second: Any) -> bool:
     """Whether two values of a port in float64 are equal up to rounding. False for a port without finite numbers."""
     if not is_inexact(first) or not is_inexact(second):
         return False
@@ -188,7 +188,7 @@ def _canonical_nan(value: Tensor) -> Tensor:
     return torch.where(torch.isnan(value), torch.full_like(value, math.nan), value)
 
 
-def against_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:
+def compare_with_rows(rows: Mapping[PortKey, Row], results: Results) -> list[PortVerdict]:
     """Compare every port of `results` or `rows` with the row that a witness keeps of it."""
     keys = dict.fromkeys([*results, *rows])
     return [judge(key, results.get(key), rows.get(key)) for key in keys]
@@ -245,12 +245,12 @@ def results_by_port(outputs: Mapping[str, Any], mutations: Mapping[str, Any], gr
     return keyed("output", outputs) | keyed("mutation", mutations) | keyed("gradient", gradients)
 
 
-def witnessed(verdicts: Sequence[PortVerdict], witness: str) -> list[PortVerdict]:
+def with_witness(verdicts: Sequence[PortVerdict], witness: str) -> list[PortVerdict]:
     """Return the verdicts with this witness, which says what the ports were compared with."""
     return [replace(port, witness=witness) for port in verdicts]
 
 
-def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
+def unproven_if_unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
     """Return the verdict of a port, `unproven` instead of `wrong` if the program itself does not repeat the port's
     value: `wanted` and `again` are the program's results of two runs on the same inputs."""
     left, right = wanted.get(port.key), again.get(port.key)
@@ -262,7 +262,7 @@ def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
     return replace(port, verdict="unproven", detail=UNSTEADY)
 
 
-def against(results: Results, wanted: Results) -> list[PortVerdict]:
+def compare_results(results: Results, wanted: Results) -> list[PortVerdict]:
     """Compare each port that `results` or `wanted`, the program's results, has."""
     keys = dict.fromkeys([*results, *wanted])
     return [compare(key.name, key.role, results.get(key), wanted.get(key)) for key in keys]
@@ -274,7 +274,7 @@ def kept_results(reference: Any, results: Results, wanted: Results) -> Results:
     return {key: value for key, value in results.items() if key in wanted} if reference.partial else results
 
 
-def differing(verdicts: Sequence[PortVerdict]) -> str:
+def difference_text(verdicts: Sequence[PortVerdict]) -> str:
     """Describe the first ports that differ from the program's; '' if none."""
     bad = [str(port) for port in verdicts if port.verdict in REFUTED]
     return "; ".join(bad[:2])

@@ -24,7 +24,7 @@ from backprint.errors import GuardError, ReplayError, for_program
 from backprint.graph.fx.values import check_call, check_guard_step, checked_function, resolve, value_evaluator
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
-from backprint.graph.sizes import implied, may_be, outside, sizes_in_words
+from backprint.graph.sizes import implied_sizes, may_equal, sizes_in_words, symbol_out_of_range
 from backprint.graph.text import show_spec, show_step
 from backprint.prove.annotations import AnnotationCheck, Notes, show_value
 from backprint.prove.results import is_inexact
@@ -353,7 +353,7 @@ def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
                 f"input {port.name!r} was {show_spec(spec)} at capture{where} and is {now} now: pass one like it, or "
                 f"capture again{'' if sizes else '; dynamic=True keeps sizes open'}"
             )
-    if (symbol := outside(graph.symbols, sizes)) is not None:
+    if (symbol := symbol_out_of_range(graph.symbols, sizes)) is not None:
         raise GuardError(
             f"the size {symbol.name} is {sizes[symbol.name]} here, and the graph was traced for sizes from "
             f"{symbol.low} to {symbol.high}: capture again on inputs like these"
@@ -379,7 +379,7 @@ def fits(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int]) -> bool:
     if str(value.dtype)[6:] != spec.dtype or value.dim() != len(spec.shape) or str(value.layout)[6:] != spec.layout:
         return False
     pairs = zip(spec.shape, value.shape, strict=True)
-    return all(may_be(size, now, sizes) for size, now in pairs)
+    return all(may_equal(size, now, sizes) for size, now in pairs)
 
 
 def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
@@ -392,13 +392,13 @@ def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     for spec, value in tensors:
         if any(type(size) is not int for size in spec.shape):
             seen += zip(spec.shape, value.shape, strict=False)
-    # `implied` keeps the first value of a symbol. Strides come last, because along a dimension of size 1 they may be
-    # any.
+    # `implied_sizes` keeps the first value of a symbol. Strides come last, because along a dimension of size 1 they may
+    # be any.
     seen += [(port.spec.expression, value) for port, value in passed if isinstance(port.spec, ScalarSpec)]
     for spec, value in tensors:
         if spec.stride and any(type(step) is not int for step in spec.stride) and value.layout is torch.strided:
             seen += zip(spec.stride, value.stride(), strict=False)
-    return implied(seen)
+    return implied_sizes(seen)
 
 
 # By identity: a hash of a graph takes as long as the walk that it would spare.

@@ -31,8 +31,14 @@ from backprint.prove.draws import DRAWS, Draw, draws_at_other_sizes, draws_of
 from backprint.prove.nonfinite import nonfinite_text
 from backprint.prove.other_inputs import SECOND, unchecked_inputs, why_unchecked
 from backprint.prove.power import Base, power_of, why_without_power, with_power
-from backprint.prove.references import against_autograd, against_kept, against_program, part_verdicts, program_fails
-from backprint.prove.results import Results, witnessed
+from backprint.prove.references import (
+    compare_with_autograd,
+    compare_with_kept,
+    compare_with_program,
+    part_verdicts,
+    program_fails,
+)
+from backprint.prove.results import Results, with_witness
 from backprint.prove.run import RunOptions
 from backprint.prove.whole import Replayed, refuse_users_mode, replay_values
 from backprint.values import settings
@@ -109,10 +115,10 @@ class Tally:
         # A draw is among them only if it ran, and a guard that does not hold raises.
         if self.guards_alone and self.seen_draws:
             return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
-        return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
+        return make_verdict(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
 
 
-def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
+def _make_tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
     """Return a Tally for the whole Capture, and one for each of several linked Pairs."""
     whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
     pairs = capture.pairs if len(capture.pairs) > 1 else ()
@@ -122,7 +128,7 @@ def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """Return a Verdict for each of several linked Pairs, and at the end one for the whole Capture."""
-    whole, parts = _tallies(capture)
+    whole, parts = _make_tallies(capture)
     keep_worst(whole.verdicts, draw="", verdicts=capture.origin.not_bitwise)  # what differed in the proof at capture
     whole.details += left_out_of(capture.notes)
     base: Base | None = None  # the run on the recipes' inputs, from which power is measured
@@ -178,7 +184,7 @@ def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: S
             worst_by_port[key] = verdict
 
 
-def summed_up(
+def make_verdict(
     name: str,
     backward: bool,
     verdicts: Mapping[PortKey, PortVerdict],
@@ -248,21 +254,21 @@ def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None
             raise
         details.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
         return None
-    verdicts = compared(capture, draw, checked.replayed.results, details)
+    verdicts = compare_draw(capture, draw, checked.replayed.results, details)
     return _Attempt(checked.replayed, [*verdicts, *checked.contradictions])
 
 
-def compared(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+def compare_draw(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
     """Compare the results on one draw with the best reference that there is: the live program, else the digests that
     the sample keeps, else autograd of the forward. A sample keeps digests for two draws; there are no verdicts on
     another one."""
     if capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
-        return witnessed(against_program(capture, draw, results, details), witness)
+        return with_witness(compare_with_program(capture, draw, results, details), witness)
     if draw.name in ("recipe", SECOND) and capture.witness is not None:
-        return witnessed(against_kept(capture, draw, results), DIGESTS)
+        return with_witness(compare_with_kept(capture, draw, results), DIGESTS)
     if capture.witness is None:
-        return against_autograd(capture, draw, results, details)
+        return compare_with_autograd(capture, draw, results, details)
     return []
 
 

@@ -14,10 +14,10 @@ from backprint._torch.modes import users_dispatch_mode
 from backprint._torch.tensors import storage_id
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.keys import PortKey, keyed, tangent_name
-from backprint.graph.links import between, collectives_before, consumers, feeds, results
+from backprint.graph.links import collectives_before, consumers, feeds, names_between_pairs, result_links
 from backprint.graph.nouns import Capture, Guard, Link
 from backprint.graph.sizes import evaluate, known, sizes_in_words
-from backprint.prove.arguments import State, name_tangents, tangent_as, values_of
+from backprint.prove.arguments import State, name_tangents, tangent_with_traced_strides, values_of
 from backprint.prove.results import Results, results_by_port
 from backprint.prove.run import PLAIN, RunOptions, check_saved, run_graph, sizes_of
 from backprint.run_sample import digest
@@ -150,7 +150,7 @@ class CaptureRun:
         sizes = sizes_of([(port, inputs[port.key]) for port in pair.backward.inputs if port.key in inputs])
         for port in pair.backward.by_role("tangent"):
             output = run.outputs[port.name]
-            tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
+            tangent = tangent_with_traced_strides(self.tangent(index, port.name), output, port.spec, sizes)
             inputs[port.key] = run.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
         results = run_graph(pair.backward, inputs, strict=False, options=self._begin_graph(index, "backward"))
@@ -176,7 +176,7 @@ class CaptureRun:
         """Yield the caller's tangents for the differentiable results of the Capture that have their value from this
         port of Pair `index`, or from an input if that is None; ones where the caller passed none. `output` is the
         value."""
-        for link in results(self.capture):
+        for link in result_links(self.capture):
             if (link.source, link.port) != (index, port) or link.name not in self.capture.signature.differentiable:
                 continue
             tangent = self.tangents.get(link.name)
@@ -190,9 +190,11 @@ class CaptureRun:
 
     def gradients(self) -> Gradients:
         """Return the gradients of the program's own tensors, in input order."""
-        between_pairs = between(self.capture)  # the names of values that one Pair makes and another one takes
+        between_pairs = names_between_pairs(
+            self.capture
+        )  # the names of values that one Pair makes and another one takes
         terms: dict[str, list[Tensor | None]] = {}
-        for link in results(self.capture):
+        for link in result_links(self.capture):
             # An input that is returned as it is.
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
@@ -217,7 +219,7 @@ class CaptureRun:
     def mutations(self) -> dict[str, Tensor]:
         """Return the final values of the program's tensors that are written to. A tensor that several Pairs write to
         has its value after the last of them."""
-        between_pairs = between(self.capture)
+        between_pairs = names_between_pairs(self.capture)
         mutated: dict[str, Tensor] = {}
         for run in self.runs:
             mutated |= {name: value for name, value in run.mutations.items() if name not in between_pairs}
@@ -311,7 +313,7 @@ def replay_values(
     check_sizes(capture, values)
     run = CaptureRun(capture, values, tangents, options)
     run.forward()
-    named = {link.name: run.source_value(link) for link in results(capture)}
+    named = {link.name: run.source_value(link) for link in result_links(capture)}
     gradients = run.gradients()
     named = _without_memory_of(capture.origin.constants, named)
     loss = named.get(capture.signature.loss)
@@ -409,12 +411,12 @@ def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[
     """Return whether a condition on sizes holds; if it cannot be evaluated, False and the reason as the end of a
     message."""
     try:
-        return holds(guard, values, sizes), ""
+        return guard_holds(guard, values, sizes), ""
     except GraphError as error:
         return False, f"; {error}"
 
 
-def holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
+def guard_holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
     """Whether a `size` guard holds, where symbols have these `sizes`. A guard about a tensor that is not among `values`
     holds, and so does a condition without a tensor whose symbols are not all known."""
     match = SIZE.fullmatch(guard.text)

@@ -12,7 +12,7 @@ import re
 import textwrap
 
 from backprint.graph.nouns import Graph, ScalarSpec, TensorSpec
-from backprint.graph.sizes import permuted
+from backprint.graph.sizes import memory_order
 
 # Readers find the end by this line, so the line must never change, whatever else of the end changes.
 MARKER = "# --- Below: runs this graph alone, with torch and nothing else: python model.py " + "-" * 38
@@ -44,7 +44,7 @@ def _tensors_alone(graph: Graph) -> list[str]:
     """Return the lines of the class for GraphNet's tools; none if they can use the graph's own class. The class makes
     numbers of tensors of one element, permutes inputs, and returns only tensors with elements."""
     numbers = [port.local for port in graph.inputs if isinstance(port.spec, ScalarSpec)]
-    orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
+    orders = {port.local: order for port in graph.inputs if (order := memory_order(port.spec)) is not None}
     have_elements = (isinstance(port.spec, TensorSpec) and 0 not in port.spec.shape for port in graph.outputs)
     if not (numbers or orders) and all(have_elements):
         return []

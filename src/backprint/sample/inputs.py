@@ -17,7 +17,7 @@ from backprint.common.memory import why_too_large
 from backprint.common.names import free_name
 from backprint.errors import SampleError, UsageError
 from backprint.graph.keys import output_of, tangent_name, with_tangents
-from backprint.graph.links import free_ports, held_exact, specs
+from backprint.graph.links import free_ports, names_held_exact, specs
 from backprint.graph.nouns import Capture, InputRecipes, Spec, TensorSpec
 from backprint.graph.sizes import at_example_sizes
 from backprint.run_sample import Recipe
@@ -58,7 +58,7 @@ STATISTICS = re.compile(r"(?:^|[._])running_(?:mean|var)$")
 """The names of buffers that are statistics, as PyTorch's own modules have them."""
 
 
-def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+def _recipes_for_constants(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """Return other recipes for the weights and statistics whose recipes make one constant value: draws of the same
     sign, around the same value."""
     roles = {port.name: port.role for port in free_ports(capture)}
@@ -387,12 +387,12 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
     recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if _is_joined(tensor)}
     tensors, exact = _with_sparse_parts(tensors, recipes, exact)
-    for names in _sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
+    for names in _groups_sharing_memory({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
         forced = any(name in exact for name in names)
         is_lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in group.values())
         if len(group) > 1 and len({tensor.dtype for tensor in group.values()}) == 1 and not is_lazy:
-            recipes |= together(group, derive(seed, names[0]), forced)
+            recipes |= fit_in_one_storage(group, derive(seed, names[0]), forced)
             continue
         for name, tensor in group.items():
             if (forced or len(group) > 1) and not _why_no_values(tensor):
@@ -441,7 +441,7 @@ def _with_sparse_parts(
     return with_parts, kept
 
 
-def _sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
+def _groups_sharing_memory(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
@@ -452,7 +452,7 @@ def _sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     return list(groups.values())
 
 
-def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
+def fit_in_one_storage(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
     """Return recipes for tensors in one storage: a base over all elements from the first to the last that one of them
     uses, under the first name, and views of it. With `kept`, the base keeps its data."""
     spans = [(tensor.storage_offset(), span(tensor.shape, tensor.stride())) for tensor in group.values()]
@@ -579,11 +579,11 @@ def fit_inputs(
     if data == "none":
         recipes = {name: recipe_at(tensor, "none", facts={}, seed=0) for name, tensor in own.items()}
         return Inputs(recipes | _tangent_recipes(capture, data), exact={}, seed=capture.seed)
-    kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
+    kept = set(own) if data == "exact" else set(own) & {*exact, *names_held_exact(capture)}
     theirs = {} if made_by is None else _their_own(own, made_by.recipes, kept)
     rest = {name: tensor for name, tensor in own.items() if name not in theirs}
     fitted = fit_all(rest, capture.seed, kept)
-    recipes = {**theirs, **fitted, **({} if capture.fake else _livened(capture, fitted))}
+    recipes = {**theirs, **fitted, **({} if capture.fake else _recipes_for_constants(capture, fitted))}
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
     recipes |= _tangent_recipes(capture, data)
     tangents = with_tangents({}, capture.origin.tangents)

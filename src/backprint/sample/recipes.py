@@ -41,47 +41,47 @@ def to_json(recipe: Recipe) -> dict[str, Any]:
     return row | {
         "shape": list(recipe.shape),
         "stride": list(recipe.stride),
-        "facts": {name: spelled(value) for name, value in recipe.facts},
+        "facts": {name: value_as_json(value) for name, value in recipe.facts},
     }
 
 
-def spelled(value: Any) -> Any:
+def value_as_json(value: Any) -> Any:
     """Return the value of a fact as JSON has it: a tuple as a list, and a float that is not finite as a text."""
     if isinstance(value, tuple):
-        return [spelled(item) for item in value]
+        return [value_as_json(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def from_json(obj: Any) -> Recipe:
     """Return the recipe of an untrusted JSON object; raise SampleError for anything wrong."""
     # The fields, each by itself.
-    _want(isinstance(obj, dict), "recipe", "an object", obj)
-    _want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
+    _require(isinstance(obj, dict), "recipe", "an object", obj)
+    _require(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
-        _want(holds(obj[name]), f"recipe.{name}", words, obj[name])
+        _require(holds(obj[name]), f"recipe.{name}", words, obj[name])
     # Its geometry: a tensor that lies within its own storage.
     shape, stride, offset, extent = obj["shape"], obj["stride"], obj["offset"], obj["extent"]
     most = math.inf if obj["kind"] == "sparse" else LARGEST  # the parts of a sparse tensor, not its shape, take memory
-    _want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
-    _want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
+    _require(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
+    _require(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
     spanned = span(shape, stride)
     geometry = dict(shape=shape, stride=stride, offset=offset)
-    _want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
+    _require(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
     # The dtype and the facts that its kind allows.
     kind, facts = KINDS[obj["kind"]], obj["facts"]
     words = f"one of {', '.join(kind.dtypes)}"
-    _want(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
+    _require(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
     # All facts of the kind are there, except optional ones, and no others.
     has_its_facts = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
-    _want(has_its_facts, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
+    _require(has_its_facts, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
     for name, value in facts.items():
         words, fits = kind.facts[name]
-        _want(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
-    _want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
+        _require(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
+    _require(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
     return parse(obj)
 
 
-def _want(holds: bool, where: str, words: str, value: Any) -> None:
+def _require(holds: bool, where: str, words: str, value: Any) -> None:
     """Raise SampleError unless a condition `holds`: at the place `where` of a recipe, `words` were expected, and
     `value` was found."""
     if not holds:

@@ -43,7 +43,7 @@ def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(names) for name, names in names_of_unit.items() if name in recipes}
 
 
-def another(
+def other_values_of_unit(
     unit: tuple[str, ...],
     recipes: Mapping[str, Recipe],
     tensors: Mapping[str, Tensor],
@@ -59,17 +59,17 @@ def another(
     name = _base_of_unit(unit, recipes)
     recipe = recipes[name]
     if recipe.kind == "sparse":
-        return _sparse(name, recipes, tensors[name], seed, step)
-    if step is not None and (moved := nudged(tensors[name], derive(seed, name), step)) is not None:
-        return laid(unit, recipes, name, moved)
+        return _other_sparse_values(name, recipes, tensors[name], seed, step)
+    if step is not None and (nudged := nudge_floats(tensors[name], derive(seed, name), step)) is not None:
+        return unit_in_memory(unit, recipes, name, nudged)
     if fresh is None and recipe.kind in DRAWN_KINDS:
         fresh = make(redraw(recipe, seed))
-    if fresh is None or near(fresh, tensors[name]):
-        fresh = disturbed(tensors[name], derive(seed, name))
-    return None if fresh is None else laid(unit, recipes, name, fresh)
+    if fresh is None or hardly_differs(fresh, tensors[name]):
+        fresh = disturb(tensors[name], derive(seed, name))
+    return None if fresh is None else unit_in_memory(unit, recipes, name, fresh)
 
 
-def others_together(
+def other_values_of_units(
     chosen: Iterable[tuple[str, ...]],
     recipes: Mapping[str, Recipe],
     tensors: Mapping[str, Tensor],
@@ -78,16 +78,16 @@ def others_together(
     step: float | None = None,
 ) -> dict[str, Tensor]:
     """Return other values for the tensors of many units, drawn together; tensors whose dtype has no others are left
-    out. `fresh` has values for some units, by the name of the base, and `step` is as in `another`."""
-    bases = {_base_of_unit(unit, recipes): unit for unit in chosen}
-    ready = dict(fresh or {})
+    out. `fresh` has values for some units, by the name of the base, and `step` is as in `other_values_of_unit`."""
+    unit_by_base = {_base_of_unit(unit, recipes): unit for unit in chosen}
+    fresh_values = dict(fresh or {})
     # One call for all draws, which is faster than one for each.
     if step is None:
-        drawn = [name for name in bases if recipes[name].kind in DRAWN_KINDS and name not in ready]
-        ready |= make_all({name: redraw(recipes[name], seed) for name in drawn}, {})
+        drawn = [name for name in unit_by_base if recipes[name].kind in DRAWN_KINDS and name not in fresh_values]
+        fresh_values |= make_all({name: redraw(recipes[name], seed) for name in drawn}, {})
     values: dict[str, Tensor] = {}
-    for name, unit in bases.items():
-        values |= another(unit, recipes, tensors, seed, ready.get(name), step) or {}
+    for name, unit in unit_by_base.items():
+        values |= other_values_of_unit(unit, recipes, tensors, seed, fresh_values.get(name), step) or {}
     return values
 
 
@@ -96,20 +96,20 @@ def _base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
     return next(member for member in unit if recipes[member].kind != "view")
 
 
-def _sparse(
+def _other_sparse_values(
     name: str, recipes: Mapping[str, Recipe], tensor: Tensor, seed: int, step: float | None
 ) -> dict[str, Tensor] | None:
     """Return the sparse input `name` with other values at the same indices; None if its dtype has no others."""
     *names_of_indices, values = bases_of(recipes[name])
     *indices, old = strided_parts(tensor)
-    fresh = another((values,), recipes, {values: old}, seed, step=step)
+    fresh = other_values_of_unit((values,), recipes, {values: old}, seed, step=step)
     if fresh is None:
         return None
     parts = {**dict(zip(names_of_indices, indices, strict=True)), **fresh}
     return {name: run_sample.make(recipes[name], exact=None, bases=parts)}
 
 
-def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
+def unit_in_memory(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
     """Return the tensors of a unit by name: the base `name` with the fresh values, and the views of it."""
     base = _in_memory_of(recipes[name], fresh)
     return {
@@ -118,13 +118,13 @@ def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh:
     }
 
 
-def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
+def nudge_floats(tensor: Tensor, seed: int, step: float) -> Tensor | None:
     """Return a tensor of floats moved by `step`, a small share of its size: comparisons of its values that a program
     makes may then have the same outcome. None for other dtypes."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
         return None
     if tensor.is_complex():
-        moved = nudged(torch.view_as_real(tensor.resolve_conj().resolve_neg()), seed, step)
+        moved = nudge_floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()), seed, step)
         return None if moved is None else torch.view_as_complex(moved.contiguous())
     wide = tensor.cpu().double()
     unmasked = wide.abs() < LARGE  # False for NaN
@@ -138,7 +138,7 @@ def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
     return torch.where(unmasked, stepped, wide).to(tensor.dtype).to(tensor.device)
 
 
-def near(fresh: Tensor, old: Tensor) -> bool:
+def hardly_differs(fresh: Tensor, old: Tensor) -> bool:
     """Whether fresh values are too close to the old ones to be others: equal, or floats that hardly differ relative to
     their size."""
     if not fresh.is_floating_point():
@@ -167,7 +167,7 @@ def _in_memory_of(recipe: Recipe, fresh: Tensor) -> Tensor:
     return laid.copy_(fresh) if 0 not in recipe.stride else fresh
 
 
-def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
+def disturb(tensor: Tensor, seed: int) -> Tensor | None:
     """Return other values that a tensor could have as well; None if there are none, as of an empty tensor."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
@@ -176,9 +176,13 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
         return torch.Generator("cpu").manual_seed(seed).get_state()
     source = torch.Generator("cpu").manual_seed(seed)
     if tensor.is_complex():
-        changed = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
+        changed = draw_floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
         return torch.view_as_complex(changed.contiguous()).to(tensor.device)
-    function = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": _flips}.get(dtype)
+    function = {
+        **dict.fromkeys(FLOATS, draw_floats),
+        **dict.fromkeys(INTEGERS, permute_integers),
+        "bool": _flip_bools,
+    }.get(dtype)
     return None if function is None else function(tensor.cpu(), source).to(tensor.device)
 
 
@@ -194,13 +198,13 @@ def _states_a_generator(tensor: Tensor) -> bool:
     return True
 
 
-def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
+def draw_floats(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Return normals of the same mean and spread, drawn from `source`. A tensor without negative elements gets none,
     and a mask (with masked elements) stays one."""
     wide = tensor.double()
     masked = ~(wide.abs() < LARGE)  # NaN too
     if bool(masked.any()):
-        return _masks(tensor, masked, source)
+        return _change_mask(tensor, masked, source)
     spread = float(wide.std(correction=0))
     size = float(wide.square().mean().sqrt())
     std = max(spread, SHARE * size if size >= ZERO or float(wide.min()) > 0 else LEAST)
@@ -215,30 +219,30 @@ def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
     return fresh.to(tensor.dtype)
 
 
-def _masks(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
+def _change_mask(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
     """Return a mask of floats in which some of the masked elements are 0, and some of the others are masked. `masked`
     has True for the elements that are masked now."""
-    turned = _some(masked.shape, 0.25, source)
+    turned = _random_places(masked.shape, 0.25, source)
     mark = tensor[masked].flatten()[0]
     fresh = torch.where(turned & masked, torch.zeros_like(tensor), tensor)
     return torch.where(turned & ~masked, mark.expand_as(tensor), fresh) if not bool(masked.all()) else fresh
 
 
-def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
+def permute_integers(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Return the numbers permuted; if all are equal, with half of them changed by one. A sorted row stays sorted."""
     flat = tensor.flatten()
     if bool((flat == flat[0]).all()):
         step = 1 if int(flat[0]) == 0 else -1
-        turned = _some(flat.shape, 0.5, source)
+        turned = _random_places(flat.shape, 0.5, source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
     if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
-        return _ascending(flat, source)
+        return _other_sorted_row(flat, source)
     fresh = flat[torch.randperm(flat.numel(), generator=source)]
     # A permutation of a few numbers may be the old one.
     return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
 
 
-def _ascending(row: Tensor, source: torch.Generator) -> Tensor:
+def _other_sorted_row(row: Tensor, source: torch.Generator) -> Tensor:
     """Return another sorted row of some of the same numbers: unsorted offsets would let kernels read out of bounds."""
     fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
     # The ends stay where that leaves another row: of offsets, the first is 0 and the last the length.
@@ -248,12 +252,12 @@ def _ascending(row: Tensor, source: torch.Generator) -> Tensor:
     return fresh
 
 
-def _flips(tensor: Tensor, source: torch.Generator) -> Tensor:
+def _flip_bools(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Return a bool tensor with about a quarter of its elements flipped."""
-    return tensor ^ _some(tensor.shape, 0.25, source)
+    return tensor ^ _random_places(tensor.shape, 0.25, source)
 
 
-def _some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
+def _random_places(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
     """Return a bool tensor of this shape that is True in random places: each with this chance, and one at least."""
     drawn = torch.rand(shape, generator=source) < chance
     # Of a few elements, the draw may have chosen none.
@@ -261,7 +265,7 @@ def _some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
     return drawn
 
 
-def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:
+def neutral_values(tensor: Tensor, role: str, seed: int) -> Tensor:
     """Return a well-conditioned float64 tensor of this shape, for an input of this role: products with weights keep the
     scale of what they are multiplied with.
 

@@ -91,13 +91,13 @@ def write_parquet(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]], f
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches(rows):
             listed = [
-                {name: _listed(cell, kind) for (name, kind), cell in zip(columns.items(), row, strict=True)}
+                {name: _parquet_value(cell, kind) for (name, kind), cell in zip(columns.items(), row, strict=True)}
                 for row in batch
             ]
             writer.write_table(arrow.Table.from_pylist(listed, schema=schema))
 
 
-def _listed(value: Any, kind: str) -> Any:
+def _parquet_value(value: Any, kind: str) -> Any:
     """Return a value as Parquet has it: a mapping as a list of names and values."""
     if kind == "pairs" and value is not None:
         return [{"name": name, "why": why} for name, why in value]

@@ -91,9 +91,9 @@ TONES: Mapping[str, str] = {
 def tone(word: str) -> str:
     """Return how good a word is, or ''. After a comma stands what it lacks: `bitwise, vacuous` is `warn`."""
     # `derivative` after the comma lacks nothing, and a word that is bad by itself stays bad.
-    first, _, rest = word.partition(", ")
-    missing = "" if rest in ("", "derivative") else "bad" if rest == "not the derivative" else "warn"
-    return TONES.get(first, "") if TONES.get(first) == "bad" or not missing else missing
+    word_before, _, word_after = word.partition(", ")
+    tone_after = "" if word_after in ("", "derivative") else "bad" if word_after == "not the derivative" else "warn"
+    return TONES.get(word_before, "") if TONES.get(word_before) == "bad" or not tone_after else tone_after
 
 
 # ------------------------------------------------------------------ the nouns

@@ -128,8 +128,8 @@ def _cell(value: Any, kind: str) -> str:
     """Return a cell. Numbers carry their value for sorting, words a color, and paths are links."""
     shown = text(cell_text(value, kind))
     if KINDS[kind].number:
-        known = -1 if value is None or value != value else value  # no value and NaN are sorted as -1
-        return f'<td class="n" data-v="{text(str(known)).replace("inf", "Infinity")}">{shown}</td>'
+        sort_value = -1 if value is None or value != value else value  # no value and NaN are sorted as -1
+        return f'<td class="n" data-v="{text(str(sort_value)).replace("inf", "Infinity")}">{shown}</td>'
     if kind == "word":
         return f'<td class="w {tone(str(value))}">{shown}</td>'
     if kind == "path" and shown:  # percent-encoded, so that no name in it is a scheme or ends a quotation

@@ -32,14 +32,14 @@ def print_report(report: Report, file: IO[str], width: int | None) -> None:
         print_table(table, file, width, MOST_ROWS)
 
 
-def print_table(table: Table, file: IO[str], width: int | None, most: int | None = None) -> None:
+def print_table(table: Table, file: IO[str], width: int | None, most_rows: int | None = None) -> None:
     """Print a table under its title, of at most so many rows; in a pipe, of all."""
     if table.title:
         print_texts([("", ""), (table.title, "bold")], file, width)
     if width is None:
         file.writelines(f"{line}\n" for line in lines_with_tabs(table))
     else:
-        _print_grid(table, file, width, most)
+        _print_grid(table, file, width, most_rows)
 
 
 def print_texts(texts: Sequence[tuple[str, str]], file: IO[str], width: int | None) -> None:
@@ -65,28 +65,28 @@ def lines_with_tabs(table: Table) -> Iterator[str]:
         yield "\t".join(line_text(cell_text(row[place], kinds[place])) for place in places)
 
 
-def _print_grid(table: Table, file: IO[str], width: int, most: int | None) -> None:
+def _print_grid(table: Table, file: IO[str], width: int, most_rows: int | None) -> None:
     """Print the columns that say something and fit, then the reasons, a line a row, and what was left out."""
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
     names, kinds = list(table.columns), list(table.columns.values())
-    rows, count = list(islice(table.rows, most)), count_rows(table)
-    zero = [
+    rows, count = list(islice(table.rows, most_rows)), count_rows(table)
+    all_zero = [
         place
         for place in table.places()
-        if most is not None and kinds[place] == "count" and not any(row[place] for row in rows)
+        if most_rows is not None and kinds[place] == "count" and not any(row[place] for row in rows)
     ]
     texts = [[line_text(cell_text(cell, kind)) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
-    blank = {place for place in table.places() if rows and not any(row[place] for row in texts)}
-    asked = [place for place in table.places() if place not in {*zero, *blank} and kinds[place] != "detail"]
-    widths = fitted(table.columns, texts, asked, width)
+    all_blank = {place for place in table.places() if rows and not any(row[place] for row in texts)}
+    wanted = [place for place in table.places() if place not in {*all_zero, *all_blank} and kinds[place] != "detail"]
+    widths = fit_columns(table.columns, texts, wanted, width)
     grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=table.heads, padding=(0, GAP, 0, 0))
-    for place, cells in widths.items():
-        right = KINDS[kinds[place]].number
+    for place, column_width in widths.items():
+        is_number = KINDS[kinds[place]].number
         heading = Text(line_text(names[place].replace("_", " ")))
-        grid.add_column(heading, justify="right" if right else "left", overflow="fold", width=cells)
+        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold", width=column_width)
     for row in texts:
         grid.add_row(
             *(Text(row[place], STYLES[tone(row[place])] if kinds[place] == "word" else "") for place in widths)
@@ -95,11 +95,13 @@ def _print_grid(table: Table, file: IO[str], width: int, most: int | None) -> No
     print_texts([(text, "") for text in _reasons(table, rows)], file, width)
     # What is not in the grid, by the words before it.
     left_out = {
-        "0 in each row: ": ", ".join(names[place] for place in zero if rows),
-        "not shown, for want of width: ": ", ".join(names[place] for place in asked if place not in widths),
+        "0 in each row: ": ", ".join(names[place] for place in all_zero if rows),
+        "not shown, for want of width: ": ", ".join(names[place] for place in wanted if place not in widths),
         "and ": f"{count - len(rows):,} more rows; -o FILE.html has all" if count > len(rows) else "",
     }
-    print_texts([(head + rest.replace("_", " "), "dim") for head, rest in left_out.items() if rest], file, width)
+    print_texts(
+        [(label + omitted.replace("_", " "), "dim") for label, omitted in left_out.items() if omitted], file, width
+    )
 
 
 def _reasons(table: Table, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
@@ -110,30 +112,35 @@ def _reasons(table: Table, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
         yield from (f"{names}: {text}" for kind, text in cells if kind == "detail")
 
 
-def fitted(columns: Mapping[str, str], rows: Sequence[Sequence[str]], shown: list[int], width: int) -> dict[int, int]:
+def fit_columns(
+    columns: Mapping[str, str], rows: Sequence[Sequence[str]], wanted: list[int], width: int
+) -> dict[int, int]:
     """Return the columns that fit, with their widths. Numbers are never broken; texts get what is left, from the first
     on. Where that is too little, the last columns are left out, those of names after all others, and never the first.
 
-    `rows` are texts, and `shown` the places of the columns that are asked for."""
+    `rows` are texts, and `wanted` the places of the columns that are asked for."""
     from rich.cells import cell_len
 
     names, kinds = list(columns), list(columns.values())
     # The width that leaves a column whole: of its longest cell, or of the longest word of its heading, which is folded.
-    whole = {
+    full_widths = {
         place: max(cell_len(text) for text in (*names[place].split("_"), *(row[place] for row in rows)))
-        for place in shown
+        for place in wanted
     }
-    most = {place: NARROW_FIRST if place == shown[0] else NARROW for place in shown}
-    least = {place: cells if KINDS[kinds[place]].number else min(cells, most[place]) for place, cells in whole.items()}
-    for place in sorted(shown[1:], key=lambda place: (kinds[place] == "name", -place)):
-        if sum(least.values()) + GAP * (len(least) - 1) <= width:
+    floors = {place: NARROW_FIRST if place == wanted[0] else NARROW for place in wanted}
+    widths = {
+        place: full_width if KINDS[kinds[place]].number else min(full_width, floors[place])
+        for place, full_width in full_widths.items()
+    }
+    for place in sorted(wanted[1:], key=lambda place: (kinds[place] == "name", -place)):
+        if sum(widths.values()) + GAP * (len(widths) - 1) <= width:
             break
-        del least[place]
-    free = width - sum(least.values()) - GAP * (len(least) - 1)
-    for place in least:
-        more = max(0, min(free, whole[place] - least[place]))
-        least[place], free = least[place] + more, free - more
-    return least
+        del widths[place]
+    free = width - sum(widths.values()) - GAP * (len(widths) - 1)
+    for place in widths:
+        added = max(0, min(free, full_widths[place] - widths[place]))
+        widths[place], free = widths[place] + added, free - added
+    return widths
 
 
 def line_text(text: str) -> str:

@@ -20,7 +20,7 @@ from backprint.errors import CaptureError, DataDependentError, UsageError, with_
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, Value
-from backprint.graph.steps import free, live, mapped, used, with_names
+from backprint.graph.steps import free, mapped, used, with_names, without_dead_code
 from backprint.prove.capturing import capture_with_recipes
 from backprint.values.tree import with_distinct_tensors
 
@@ -34,17 +34,19 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
     tensors alone: a result that is None has no place among them. The new value of a state `v`, which the program writes
     to, is a result `new_v`. `graph.owning_module(*tensors)` runs the graph.
     """
-    capture = captured(fn, inputs, False)
+    capture = capture_examples(fn, inputs, False)
     graph = _with_results(capture.pairs[0].forward, "output", "mutation")
-    carrying = {port.local for port in graph.inputs if is_differentiable(port.spec)}
+    differentiable_names = {port.local for port in graph.inputs if is_differentiable(port.spec)}
     for step in graph.steps:
-        if is_differentiable(step.spec) and not carrying.isdisjoint(used(step)):
-            carrying.add(step.name)
+        if is_differentiable(step.spec) and not differentiable_names.isdisjoint(used(step)):
+            differentiable_names.add(step.name)
     # Tracing detaches the new value of a state at the end, where nothing else uses it.
     results = {result for port, result in zip(graph.outputs, graph.results, strict=True) if port.role == "mutation"}
-    carrying -= {result.name for result in results if isinstance(result, Ref)}.difference(*map(used, graph.steps))
-    graph = renamed(graph, _names_without_detach(graph.steps, carrying))
-    return _fx_graph(renamed(graph, _names_of_new_states(graph)), capture)
+    differentiable_names -= {result.name for result in results if isinstance(result, Ref)}.difference(
+        *map(used, graph.steps)
+    )
+    graph = rename_values(graph, _names_without_detach(graph.steps, differentiable_names))
+    return _fx_graph(rename_values(graph, _names_of_new_states(graph)), capture)
 
 
 @with_frames_of_program
@@ -58,7 +60,7 @@ def forward_backward_graphs(
     None where no output depends on it. Inputs and results are else as `bp.inference_graph` has them. `partition` is the
     option of `bp.capture`.
     """
-    capture = captured(fn, inputs, _flags_of_tensors(inputs, requires_grad), partition)
+    capture = capture_examples(fn, inputs, _flags_of_tensors(inputs, requires_grad), partition)
     [pair] = capture.pairs
     if pair.backward is None:
         raise UsageError(
@@ -67,16 +69,18 @@ def forward_backward_graphs(
         )
     # Engine `aot` records both in one namespace, so one table of names is for both.
     names = _names_without_detach((*pair.forward.steps, *pair.backward.steps))
-    forward, backward = renamed(pair.forward, names), renamed(pair.backward, names)
+    forward, backward = rename_values(pair.forward, names), rename_values(pair.backward, names)
     names = _names_of_new_states(forward, {name for step in backward.steps for name in (step.name, *used(step))})
-    forward = _with_results(renamed(forward, names), "output", "mutation", "saved")
-    return _fx_graph(forward, capture), _fx_graph(renamed(backward, names), capture)
+    forward = _with_results(rename_values(forward, names), "output", "mutation", "saved")
+    return _fx_graph(forward, capture), _fx_graph(rename_values(backward, names), capture)
 
 
 # ---- The Capture
 
 
-def captured(fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any, partition: Any = None) -> Capture:
+def capture_examples(
+    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any, partition: Any = None
+) -> Capture:
     """Capture a call, in which each example is an input of its own."""
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
@@ -125,7 +129,7 @@ def _with_results(graph: Graph, *roles: str) -> Graph:
         if port.role in roles:
             rows.setdefault((port.role, result if port.role == "saved" else port.name), (port, result))
     in_order = sorted(rows.values(), key=lambda row: roles.index(row[0].role))
-    return live(
+    return without_dead_code(
         replace(graph, outputs=tuple(port for port, _ in in_order), results=tuple(result for _, result in in_order))
     )
 
@@ -138,7 +142,7 @@ def is_differentiable(spec: Spec) -> bool:
 
 
 def _names_without_detach(steps: Iterable[Step], kept: Container[str] = ()) -> dict[str, str]:
-    """Return the names with which `renamed` removes each `detach`, but those `kept`: that of its argument."""
+    """Return the names with which `rename_values` removes each `detach`, but those `kept`: that of its argument."""
     names: dict[str, str] = {}
     for step in steps:
         if step.target == "aten.detach.default" and step.name not in kept:
@@ -159,7 +163,7 @@ def _names_of_new_states(graph: Graph, taken: Collection[str] = ()) -> dict[str,
     return names
 
 
-def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+def rename_values(graph: Graph, names: Mapping[str, str]) -> Graph:
     """Return a graph with other names of values. Of values with one name the first stays, and is used for all."""
 
     def ref(name: str) -> Ref:

@@ -17,7 +17,7 @@ from backprint.graph.fx.convert import Names, tensor_spec
 from backprint.graph.keys import tangent_name
 from backprint.graph.nouns import Graph, Guard, Pair, Port, Ref, Spec, Step, Sub, Symbol, Value, leaves, refs
 from backprint.graph.sizes import with_symbols
-from backprint.graph.steps import READING, behind, mapped, needed, used, with_names
+from backprint.graph.steps import READING, mapped, names_behind, needed_steps, used, with_names
 from backprint.trace.watch import RANDOM, SIZED
 
 Result = tuple[Port, Value]
@@ -124,7 +124,7 @@ def live_steps(joint: Joint, steps: Sequence[Step], needed_names: Iterable[str])
         note = joint.notes.get(step.name, NO_NOTE)
         return note.draws or note.stays or any(name in names_needed_after for name in note.writes)
 
-    return needed(steps, needed_names, has_effect)
+    return needed_steps(steps, needed_names, has_effect)
 
 
 def _values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
@@ -182,7 +182,7 @@ class _Dependencies:
         draw; for a size, only of the inputs that determine the size."""
         # A value that no step makes is an input, a tangent or a constant. `ports` has no constants: they never change.
         inputs = set()
-        for name in behind(refs(self.deciding_value(step)), self.steps_by_name):
+        for name in names_behind(refs(self.deciding_value(step)), self.steps_by_name):
             if name not in self.steps_by_name:
                 inputs |= {self.ports[name]} if name in self.ports else set()
             elif self.joint.notes.get(name, NO_NOTE).draws:

@@ -28,7 +28,7 @@ from backprint.trace.refusals import real_own_tensors
 from backprint.trace.request import EngineResult
 from backprint.trace.running import (
     Staged,
-    call_arguments,
+    arguments_in_new_containers,
     is_reached_as_argument_only,
     restoring_state,
     run_backward,
@@ -46,7 +46,7 @@ from backprint.values.memory import Overlap, has_memory, is_small, memory_spans,
 from backprint.values.results import ResultTree, refusal_of_depth
 from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states, seed_torch
 from backprint.values.tree import alias_groups, copy_values, flatten_with_path
-from backprint.values.wrappers import opened
+from backprint.values.wrappers import unwrap
 
 
 def capture_of(
@@ -58,7 +58,7 @@ def capture_of(
     # Hooks that run after autograd has accumulated a gradient: only engine `eager` records them in its backward, and
     # not if the backward of that backward is asked for.
     if engine != "eager" or options.order == 2:
-        result = without_hooks_after(result, engine, options)
+        result = leave_out_post_accumulate_hooks(result, engine, options)
     program = result.program
     if not any(pair.forward.outputs for pair in result.pairs):
         raise CaptureError(
@@ -84,12 +84,16 @@ def capture_of(
         ),
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
         opaque=result.opaque,
-        meant=_checked_meant(options.meant, result),
+        meant=_check_meant(options.meant, result),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
-        notes=(*result.notes, *note_on_nodes(_leaves_of(program)), *_note_without_backward(result, options)),
+        notes=(
+            *result.notes,
+            *note_on_nodes(_tensors_requiring_grad(program)),
+            *_note_without_backward(result, options),
+        ),
         rank=_rank_of(result),
         peers=program.peers,
         origin=LiveProgram(result, options),
@@ -103,38 +107,40 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
     )
     if asked_for_none or any(pair.backward is not None for pair in result.pairs):
         return ()
-    names = [named.name for named in result.program.tensors if named.requires_grad]
+    requiring_grad = [named.name for named in result.program.tensors if named.requires_grad]
     shared = sorted({name for group in result.program.written_alias_groups for name in group})
-    if not names and shared and options.requires_grad is None:
+    if not requiring_grad and shared and options.requires_grad is None:
         return (
             f"{', '.join(shared[:4])} share memory that the program writes to, so they do not require grad by default, "
             "and nothing else requires grad: the forward alone was captured",
         )
-    if not names:
+    if not requiring_grad:
         return ("nothing requires grad: the forward alone was captured",)
-    first = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-    verb = "require" if len(names) > 1 else "requires"
+    first_names = (
+        f"{', '.join(requiring_grad[:3])}{f' and {len(requiring_grad) - 3} more' if len(requiring_grad) > 3 else ''}"
+    )
+    verb = "require" if len(requiring_grad) > 1 else "requires"
     return (
-        f"{first} {verb} grad, but no output depends on it in a way that autograd records (torch.no_grad, detach): the "
-        "forward alone was captured",
+        f"{first_names} {verb} grad, but no output depends on it in a way that autograd records (torch.no_grad, "
+        "detach): the forward alone was captured",
     )
 
 
-def without_hooks_after(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
+def leave_out_post_accumulate_hooks(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
     """Return the result of an engine that records no post-accumulate-grad hooks. If the program has some, proofs run it
     without them, and a note says so."""
     program = result.program
-    hooks = hooks_of_leaves(_leaves_of(program))
-    if not hooks or program.accumulates:
+    hooks = hooks_of_leaves(_tensors_requiring_grad(program))
+    if not hooks or program.accumulates_gradients:
         return result
     who = "with order=2" if options.order == 2 else f"by engine {engine!r}, but by 'eager'"
     note = left_out(hooks, f"is not captured {who}")
-    return replace(result, program=replace(program, runs_hooks_after=False), notes=(*result.notes, note))
+    return replace(result, program=replace(program, runs_post_accumulate_hooks=False), notes=(*result.notes, note))
 
 
-def _leaves_of(program: CalledProgram) -> dict[str, Tensor]:
+def _tensors_requiring_grad(program: CalledProgram) -> dict[str, Tensor]:
     """Return the program's own tensors that require grad."""
-    tensors = {**program.wrapped_state(), **program.outside, **program.own()}
+    tensors = {**program.wrapped_state(), **program.external_tensors, **program.own_tensors()}
     return {named.name: tensors[named.name] for named in program.tensors if named.requires_grad}
 
 
@@ -146,7 +152,7 @@ def _rank_of(result: EngineResult) -> Rank | None:
     return Rank(number, size, tuple(sorted(result.groups.items())))
 
 
-def _checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
+def _check_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
     """Return `names`, the value of the option `meant=`: the custom autograd.Functions whose backward is meant not to be
     the derivative of their forward. Raise if the program calls no Function of a name."""
     known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), *NO_FUNCTIONS])
@@ -166,7 +172,7 @@ def signature_of(result: EngineResult) -> Signature:
     return Signature(
         arguments=program.arguments,
         leaves=_constant_leaves(program),
-        output=_output_tree(result.tree, result.leaves, result.outputs, bool(program.loss)),
+        output=_output_as_json(result.tree, result.leaves, result.outputs, bool(program.loss)),
         differentiable=result.differentiable,
         same=same,
         loss="loss" if program.loss else "",
@@ -184,7 +190,7 @@ def _aliases_of(program: ObservedProgram, same: Sequence[tuple[str, str]]) -> tu
     reads from outside; None if no call was read. `same` are the pairs of names of one tensor."""
     if program.call_arguments is None:
         return None
-    overlaps = overlapping_pairs({**program.call_arguments.memory, **memory_spans(program.outside)})
+    overlaps = overlapping_pairs({**program.call_arguments.memory, **memory_spans(program.external_tensors)})
     # An Overlap begins with the two names.
     return tuple(overlap for overlap in overlaps if overlap[:2] not in same)
 
@@ -198,61 +204,61 @@ def _constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
+def _output_as_json(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
     """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects. `leaves`
     has `A_TENSOR` in the place of each tensor, and `names` the output port of each. `loss` says that the first leaf is
     the loss."""
     ports = iter(names)
-    marked = [{"port": next(ports)} if leaf is A_TENSOR else _value_mark(leaf) for leaf in leaves]
+    leaves_as_json = [{"port": next(ports)} if leaf is A_TENSOR else _leaf_as_json(leaf) for leaf in leaves]
     if loss:
         # The loss comes first and is no part of the program's result.
-        marked = marked[1:]
+        leaves_as_json = leaves_as_json[1:]
     try:
         # Rebuild the containers with descriptions as leaves, then write the containers as JSON.
-        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(marked)], tree.spec)
+        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(leaves_as_json)], tree.spec)
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
-        return {"tuple": marked}
-    return _plain_tree(wrapped)
+        return {"tuple": leaves_as_json}
+    return _tree_as_json(wrapped)
 
 
-def _value_mark(leaf: Any) -> Any:
+def _leaf_as_json(leaf: Any) -> Any:
     """Return the JSON of a leaf that is no tensor: its text, or the texts of the sizes in a torch.Size."""
     if isinstance(leaf, torch.Size):
         return {"tuple": [{"value": repr(size)} for size in leaf]}
     return {"value": repr(leaf)[:200]}
 
 
-def _described_key(key: Any) -> str:
+def _key_text(key: Any) -> str:
     """Return a mapping's key as text; `literal_eval` of it returns a plain literal."""
     return repr(key)[:200]
 
 
 class _Leaf:
-    """Wraps the JSON of a leaf, so that `_plain_tree` does not walk it as a container."""
+    """Wraps the JSON of a leaf, so that `_tree_as_json` does not walk it as a container."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-def _plain_tree(value: Any) -> Any:
+def _tree_as_json(value: Any) -> Any:
     """Return containers with `_Leaf` objects in them as JSON."""
     if isinstance(value, _Leaf):
         return value.value
     if isinstance(value, Mapping):
         if all(type(key) is str and key.isprintable() and len(key) <= 4096 for key in value):
-            return {"dict": {key: _plain_tree(item) for key, item in value.items()}}
-        return {"items": [[_described_key(key), _plain_tree(item)] for key, item in value.items()]}
+            return {"dict": {key: _tree_as_json(item) for key, item in value.items()}}
+        return {"items": [[_key_text(key), _tree_as_json(item)] for key, item in value.items()]}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"dict": {key: _plain_tree(item) for key, item in zip(value._fields, value, strict=True)}}
+        return {"dict": {key: _tree_as_json(item) for key, item in zip(value._fields, value, strict=True)}}
     if isinstance(value, (list, tuple)):
         return {
-            type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]
+            type(value).__name__ if type(value) in (list, tuple) else "tuple": [_tree_as_json(item) for item in value]
         }
     # A container that is registered with pytree has its leaves by path; any other object is its own only leaf.
     children = flatten_with_path(value)[0]
     if len(children) == 1 and children[0][1] is value:
         return {"value": repr(value)[:200]}
-    return {"dict": {".".join(map(str, path)): _plain_tree(leaf) for path, leaf in children}}
+    return {"dict": {".".join(map(str, path)): _tree_as_json(leaf) for path, leaf in children}}
 
 
 def requirements(pair: Pair) -> tuple[str, ...]:
@@ -283,7 +289,9 @@ class _ProgramCalls:
         seed_torch(self.seed)
         return _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
 
-    def again_in_memory(self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[_ProgramCall]:
+    def call_twice_in_same_memory(
+        self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]
+    ) -> Iterator[_ProgramCall]:
         """Call the program with these arguments in new tensors. Then write other values into the same tensors, and call
         it again: the second call's arguments have the addresses of the first's."""
         stage = with_other_arguments(self.stage, arguments)
@@ -327,7 +335,7 @@ class _ProgramCall:
 
     def outputs(self) -> dict[str, Tensor]:
         """Return copies of the outputs by name."""
-        return {name: opened(tensor).detach().clone() for name, tensor in self.tensors.items()}
+        return {name: unwrap(tensor).detach().clone() for name, tensor in self.tensors.items()}
 
     def gradients(
         self, tangents: Mapping[str, Tensor | None] | None = None, again: bool = False
@@ -353,7 +361,7 @@ class LiveProgram(Origin):
     def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
         self.program = result.program
         constants = {**result.constants, **_unreachable_constants(result.program)}
-        self.constants = {name: self.own_values(tensor.detach()) for name, tensor in constants.items()}
+        self.constants = {name: self.keep_values_of_rank(tensor.detach()) for name, tensor in constants.items()}
         self.tangents = result.tangents
         self.structure, self.leaves, self.names = result.tree, result.leaves, result.outputs
         self.parts = result.parts
@@ -370,9 +378,9 @@ class LiveProgram(Origin):
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return the callable, and the arguments and keyword arguments of the captured call."""
-        return self.program.target(), *call_arguments(self.program, self.program.values)
+        return self.program.target(), *arguments_in_new_containers(self.program, self.program.values)
 
-    def with_doubts(self, ports: Iterable[PortVerdict]) -> LiveProgram:
+    def with_not_bitwise_ports(self, ports: Iterable[PortVerdict]) -> LiveProgram:
         """Return a copy of this program that has, in `not_bitwise`, those of the ports whose verdict was not
         bitwise."""
         copy_of_self = copy.copy(self)
@@ -383,7 +391,7 @@ class LiveProgram(Origin):
     def release(self) -> None:
         """Drop the program and its arguments."""
         self.program.target.release()
-        self.program.outside.clear()
+        self.program.external_tensors.clear()
         self.program.foreign_random.objects.clear()
         self.parts = ()
 
@@ -400,7 +408,7 @@ class LiveProgram(Origin):
     @property
     def ran_on_aliases(self) -> bool:
         """Whether the program ran on aliases of some of its arguments: other tensors in the same memory."""
-        own = self.program.own()
+        own = self.program.own_tensors()
         return any(is_reached_as_argument_only(self.program, own[name]) for name in self.program.values if name in own)
 
     @contextlib.contextmanager
@@ -432,7 +440,11 @@ class LiveProgram(Origin):
         # The state of one rank of several is that of the rank's own place among its `peers`, the other ranks.
         with contextlib.nullcontext() if self.program.peers is None else self.program.peers.place():
             tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
-            tensors |= {name: self.own_values(tensors[name]) for name in self.program.outside if name in tensors}
+            tensors |= {
+                name: self.keep_values_of_rank(tensors[name])
+                for name in self.program.external_tensors
+                if name in tensors
+            }
         for name, tensor in tensors.items():
             if not has_memory(tensor):
                 raise ReplayError(
@@ -445,7 +457,7 @@ class LiveProgram(Origin):
                 tensors |= dict.fromkeys(named.other_names, tensors[named.name])
         return tensors
 
-    def own_values(self, tensor: Tensor) -> Tensor:
+    def keep_values_of_rank(self, tensor: Tensor) -> Tensor:
         """Return an external tensor, or a copy of it, that keeps the values of this rank. Ranks that run in one process
         share that process's tensors. When it is a rank's turn to run, its values are put into the small ones, so small
         tensors are copied here. The values of larger tensors are not exchanged."""
@@ -458,8 +470,8 @@ class LiveProgram(Origin):
         caller's arguments. Without tangents, the backward starts from ones."""
         # `values` may have tensors of the Capture that are none of the program's, such as constants of its graphs.
         names = {named.name for named in self.program.tensors}
-        own_values = {name: tensor for name, tensor in values.items() if name in names}
-        outcome = run_step(self.program, own_values, tangents, anew=anew)
+        program_values = {name: tensor for name, tensor in values.items() if name in names}
+        outcome = run_step(self.program, program_values, tangents, anew=anew)
         self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
         self.result_summary = outcome.tree.summary
         return outcome
@@ -469,8 +481,8 @@ class LiveProgram(Origin):
         """Prepare the original program to be called several times on these values, under one seed. The changes that the
         calls make are restored at the end of the block."""
         names = {named.name for named in self.program.tensors}
-        own_values = {name: tensor for name, tensor in values.items() if name in names}
-        with preserving_random_states(), staged(self.program, own_values) as stage:
+        program_values = {name: tensor for name, tensor in values.items() if name in names}
+        with preserving_random_states(), staged(self.program, program_values) as stage:
             yield _ProgramCalls(stage, seed)
 
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
@@ -520,11 +532,11 @@ class LiveProgram(Origin):
 def _unreachable_constants(program: ObservedProgram) -> dict[str, Tensor]:
     """Return the external tensors of role `constant` that cannot be reached from the program. It makes them without an
     operator (`frombuffer`, a pool of memory), so a run on other values cannot replace them."""
-    names = names_of_outside(program.target()) if program.outside and program.world is None else {}
+    names = names_of_outside(program.target()) if program.external_tensors and program.world is None else {}
     roles = {named.name: named.role for named in program.tensors}
     return {
         name: tensor
-        for name, tensor in program.outside.items()
+        for name, tensor in program.external_tensors.items()
         if program.world is None and id(tensor) not in names and roles.get(name) == "constant"
     }
 

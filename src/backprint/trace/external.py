@@ -112,7 +112,7 @@ class ExternalTensors:
         `outside N`; it has no other yet."""
         self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
         self.add_span(tensor)
-        self._seen.outside.append(tensor)
+        self._seen.external_tensors.append(tensor)
         self._seen.requires_grad_before[id(tensor)] = requires_grad_of(tensor)
         self._ids.add(id(tensor))
         self._versions.append((tensor, version_of(tensor)))
@@ -120,7 +120,7 @@ class ExternalTensors:
             # Without values, there is no content to restore.
             not_copied = tensor.grad is None or self._world is not None
             self._grads.append(_GradBefore(tensor, tensor.grad, None if not_copied else tensor.grad.clone()))
-        return f"outside {len(self._seen.outside) - 1}"
+        return f"outside {len(self._seen.external_tensors) - 1}"
 
     def keep_content(self, key: int) -> None:
         """Copy a storage, by its id, before the first write to it, if it is the caller's. Without values there is
@@ -170,7 +170,7 @@ class ExternalTensors:
                 restore_bytes(self.callers[key], content)
         for tensor, version in self._versions:
             set_version_counters((tensor,), (version,))
-        for tensor in self._seen.outside:
+        for tensor in self._seen.external_tensors:
             # An update in place has tied it to the autograd graph of the run.
             if not self._seen.requires_grad_before.get(id(tensor), True) and requires_grad_of(tensor):
                 # `detach_` refuses a view, so its base is detached.

@@ -144,14 +144,14 @@ class FakeWorld:
             real = self.run_on_real_values(func, args, kwargs)
             with self.mode:
                 result = pytree.tree_map(fake_like, real)
-            self.set_results(result, real)
+            self.remember_results(result, real)
             return result
         # `torch.zeros(10**9)` follows from constants too, and must not be computed with values. A call that writes to
         # an argument, and is not computed with values, makes the values of that argument unknown.
         if is_known and all(
             nbytes(leaf) <= MAX_KNOWN_BYTES for leaf in plain_leaves(result) if isinstance(leaf, Tensor)
         ):
-            self.set_results(result, self.run_on_real_values(func, args, kwargs))
+            self.remember_results(result, self.run_on_real_values(func, args, kwargs))
         elif schema_of(func).is_mutable:
             self.invalidate_written(func, args, kwargs)
         return result
@@ -210,13 +210,13 @@ class FakeWorld:
             flat = real.resolve_conj().resolve_neg().contiguous().reshape(-1)
             return bytes(flat.view(torch.uint8).tolist())
 
-    def set_results(self, result: Any, real: Any) -> None:
+    def remember_results(self, result: Any, real: Any) -> None:
         """Remember the values of an operator's results. `result` is the fake result, `real` the one with values."""
         for fake, real_leaf in zip(plain_leaves(result), plain_leaves(real), strict=False):
             if isinstance(fake, FakeTensor) and isinstance(real_leaf, Tensor):
-                self.set_values(fake, real_leaf)
+                self.remember_values(fake, real_leaf)
 
-    def set_values(self, fake: Tensor, real: Tensor) -> None:
+    def remember_values(self, fake: Tensor, real: Tensor) -> None:
         """Remember the values of a fake tensor. Real tensors in one storage share their _Validity."""
         key = storage_id(real.untyped_storage())
         validity = self.validity_by_storage.get(key) or _Validity()
@@ -256,16 +256,16 @@ class FakeWorld:
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
             # Most tensors are alone in their storage. Their copies are made by one call of torch instead of three.
-            users = Counter(storage_id(tensor.untyped_storage()) for tensor in values.values())
+            storage_uses = Counter(storage_id(tensor.untyped_storage()) for tensor in values.values())
             copies = {
                 name: _fake_like_alone(tensor)
-                if users[storage_id(tensor.untyped_storage())] == 1 and _fills_its_storage(tensor)
+                if storage_uses[storage_id(tensor.untyped_storage())] == 1 and _fills_its_storage(tensor)
                 else _fake_copy(tensor, device, storages)
                 for name, tensor in values.items()
             }
         if keep:
             for name, real in _copy_real_tensors(self.real_values_by_name(values)).items():
-                self.set_values(copies[name], real)
+                self.remember_values(copies[name], real)
         return copies
 
     def stand_in(self, tensor: Tensor) -> Tensor:
@@ -337,7 +337,7 @@ def _copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return copy_values(values)
 
 
-def kept_inputs(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def inputs_to_keep(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the inputs that a fake capture keeps: copies of small real tensors, fake copies of large ones, and fake
     and meta tensors themselves."""
     small = _copy_real_tensors(

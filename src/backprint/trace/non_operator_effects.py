@@ -132,7 +132,7 @@ class _FunctionWatch(TorchFunctionMode):
             self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
         if func in DETACHING and args[0].requires_grad:
             self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
-        self.seen.nodes |= func == GRAD_FN
+        self.seen.reads_grad_fn |= func == GRAD_FN
         if func in FLAG_READ_BY and id(args[0]) in self.seen.names_by_id and frames.called_by_user():
             tensor_and_flag = self.seen.names_by_id[id(args[0])], FLAG_READ_BY[func]
             with DisableTorchFunction():

@@ -28,7 +28,7 @@ from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import roles_with_grad
 from backprint.graph.nouns import Argument
-from backprint.trace.fake import FakeWorld, kept_inputs, world_of
+from backprint.trace.fake import FakeWorld, inputs_to_keep, world_of
 from backprint.trace.reach import roots
 from backprint.trace.state.process import GLOBALS, SWITCHES
 from backprint.trace.state.restore import ForeignRandomStates
@@ -45,7 +45,7 @@ from backprint.values.fingerprint import (
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
 from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name
-from backprint.values.wrappers import Wrapping, is_wrapped, opened, wrapping_of
+from backprint.values.wrappers import Wrapping, is_wrapped, unwrap, wrapping_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +122,25 @@ class HeldTarget:
 class CallersObjects(HeldTarget):
     """Holds a callable and the objects that the caller passed to it. Runs of the program use these objects, not copies.
 
-    `call` has the arguments and the keyword arguments. `own` has the tensors among them, by name. A tensor that wraps
-    another is in `wrappers`, and the tensor inside is in `own`. `switches` has the process-wide settings at capture,
-    `device` the default device at capture, and `training` each module with its training mode. `loss` is the function of
-    the result that is differentiated instead of it. `reached` has the ids of the tensors that the callable can reach in
-    other ways than through its arguments.
+    `call` has the arguments and the keyword arguments. `argument_tensors` has the tensors among them, by name. A tensor
+    that wraps another is in `wrappers`, and the tensor inside is in `argument_tensors`. `switches` has the process-wide
+    settings at capture, `device` the default device at capture, and `training` each module with its training mode.
+    `loss` is the function of the result that is differentiated instead of it. `reachable_ids` has the ids of the
+    tensors that the callable can reach in other ways than through its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
-    own: dict[str, Tensor] = field(default_factory=dict)
+    argument_tensors: dict[str, Tensor] = field(default_factory=dict)
     wrappers: dict[str, Tensor] = field(default_factory=dict)
     switches: dict[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=torch.get_default_device)
     training: tuple[tuple[nn.Module, bool], ...] = ()
     loss: Callable[[Any], Any] | None = None
-    reached: frozenset[int] = frozenset()
+    reachable_ids: frozenset[int] = frozenset()
 
     def release(self) -> None:
         self.target, self.call, self.training, self.loss = None, ((), {}), (), None
-        self.own, self.wrappers = {}, {}
+        self.argument_tensors, self.wrappers = {}, {}
 
 
 # ---- The program
@@ -163,12 +163,12 @@ class CalledProgram:
     fake tensors of that mode; `specialize` says that it may read their values, which then become constants with guards.
 
     Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors.
-    `cloned_when_traced` names the tensors that it writes to or that have hooks. `cloned_in_eager` names the ones among
-    them that are cloned in eager runs too.
+    `cloned_when_traced` names the tensors that it writes to or that have hooks. `cloned_when_eager` names the ones
+    among them that are cloned in eager runs too.
 
     A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says, by name, how to wrap one
     again. A program with `peers` is one rank that runs alone: the peers, the other ranks as they were in an earlier
-    run, answer its collectives. `runs_hooks_after` says that hooks which run when a gradient is in `.grad`
+    run, answer its collectives. `runs_post_accumulate_hooks` says that hooks which run when a gradient is in `.grad`
     (`register_post_accumulate_grad_hook`) are a part of the program.
     """
 
@@ -180,7 +180,7 @@ class CalledProgram:
     tensors: tuple[NamedTensor, ...]
     values: dict[str, Tensor]
     cloned_when_traced: frozenset[str] = frozenset()
-    cloned_in_eager: frozenset[str] = frozenset()
+    cloned_when_eager: frozenset[str] = frozenset()
     hooks: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     mode: str | None = None
     loss: Callable[[Any], Any] | None = None
@@ -193,15 +193,15 @@ class CalledProgram:
     call_arguments: _CallArguments | None = None
     wrappings: Mapping[str, Wrapping] = field(default_factory=dict)
     peers: Others | None = None
-    runs_hooks_after: bool = True
+    runs_post_accumulate_hooks: bool = True
 
     @property
-    def outside(self) -> dict[str, Tensor]:
+    def external_tensors(self) -> dict[str, Tensor]:
         """The tensors that the program reads from outside its call; empty before its first run."""
         return {}
 
     @property
-    def changed(self) -> frozenset[str]:
+    def changed_names(self) -> frozenset[str]:
         """The names of tensors that the program writes to; empty before its first run."""
         return frozenset()
 
@@ -211,7 +211,7 @@ class CalledProgram:
         return ()
 
     @property
-    def accumulates(self) -> bool:
+    def accumulates_gradients(self) -> bool:
         """Whether the gradients are only in the `.grad` of leaf tensors, and `torch.autograd.grad` does not return
         them. The backward runs another backward inside, as reentrant checkpointing does (known after the first run), or
         the program is one rank of several, which may reduce gradients once they are accumulated."""
@@ -230,7 +230,7 @@ class CalledProgram:
 
     def state(self) -> dict[str, Tensor]:
         """Return the parameters and buffers as they are now, by name; the tensor inside of each that wraps another."""
-        return {name: opened(tensor) for name, tensor in self.wrapped_state().items()}
+        return {name: unwrap(tensor) for name, tensor in self.wrapped_state().items()}
 
     def wrapped_state(self) -> dict[str, Tensor]:
         """Return the parameters and buffers as they are now, by name. A tensor that wraps another is returned as it
@@ -248,10 +248,10 @@ class CalledProgram:
         tensors = {**self.wrapped_state(), **own}
         return {name: tensors[name] for name in self.wrappings if name in tensors}
 
-    def own(self) -> dict[str, Tensor]:
+    def own_tensors(self) -> dict[str, Tensor]:
         """Return every named tensor: arguments as the caller's own tensors, or, if these are not held (`fake=True`, a
         graph of Dynamo's), as captured; parameters and buffers as they are now; and external tensors."""
-        return self.tensors_in_order(self.target.own if isinstance(self.target, CallersObjects) else {})
+        return self.tensors_in_order(self.target.argument_tensors if isinstance(self.target, CallersObjects) else {})
 
     def all_tensors(self) -> dict[str, Tensor]:
         """Return every named tensor, fake or real: parameters, buffers and external tensors as they are now, and inputs
@@ -260,7 +260,7 @@ class CalledProgram:
 
     def tensors_in_order(self, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return every named tensor in the order of `tensors`, with `replacements` for some of them."""
-        tensors = {**self.state(), **self.outside, **self.values, **replacements}
+        tensors = {**self.state(), **self.external_tensors, **self.values, **replacements}
         return {named.name: tensors[named.name] for named in self.tensors if named.name in tensors}
 
     def current_tensors(self, keep_values: bool = True) -> dict[str, Tensor]:
@@ -282,13 +282,13 @@ class CalledProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedProgram(CalledProgram):
-    """A program with the findings of its first run. Its `tensors` and `hooks` include external tensors, which `outside`
-    has by name. The properties of CalledProgram explain the findings."""
+    """A program with the findings of its first run. Its `tensors` and `hooks` include external tensors, which
+    `external_tensors` has by name. The properties of CalledProgram explain the findings."""
 
-    outside: dict[str, Tensor] = field(default_factory=dict)
-    changed: frozenset[str] = frozenset()
+    external_tensors: dict[str, Tensor] = field(default_factory=dict)
+    changed_names: frozenset[str] = frozenset()
     written_alias_groups: tuple[tuple[str, ...], ...] = ()
-    accumulates: bool = False
+    accumulates_gradients: bool = False
 
 
 def observed_program(program: CalledProgram, **findings: Any) -> ObservedProgram:
@@ -317,7 +317,7 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def hooks_of(tensor: Tensor) -> list[Any]:
+def gradient_hooks_of(tensor: Tensor) -> list[Any]:
     """Return the user's hooks on a leaf tensor's gradient (`register_hook`); none for a tensor that is no leaf."""
     return list((backward_hooks(tensor) or {}).values()) if tensor.is_leaf else []
 
@@ -472,33 +472,33 @@ def read_call(
         _state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
     )
     leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
-    values = {name: opened(tensor) for name, tensor in reader.values.items()}
+    values = {name: unwrap(tensor) for name, tensor in reader.values.items()}
     tensors = {**state, **reader.values}
     wrappings = {name: wrapping for name, tensor in tensors.items() if (wrapping := wrapping_of(tensor)) is not None}
     # From here on a tensor that wraps another (a DTensor) is known by the tensor inside.
-    plain = {name: opened(tensor) for name, tensor in tensors.items()}
-    _refuse_inference_tensors(plain)
+    unwrapped = {name: unwrap(tensor) for name, tensor in tensors.items()}
+    _refuse_inference_tensors(unwrapped)
     return CalledProgram(
-        target=HeldTarget(target) if fake else _callers_objects(target, args, kwargs, reader.values, loss),
+        target=HeldTarget(target) if fake else _hold_callers_objects(target, args, kwargs, reader.values, loss),
         arguments=arguments,
         structure=structure,
         leaves=leaves,
         leaf_names=names,
         tensors=tuple(choose_requires_grad(reader.tensors, tensors, requires_grad)),
-        values=kept_inputs(values) if fake else copy_values(values),
-        hooks={name: tuple(hooks) for name, tensor in tensors.items() if (hooks := hooks_of(tensor))},
+        values=inputs_to_keep(values) if fake else copy_values(values),
+        hooks={name: tuple(hooks) for name, tensor in tensors.items() if (hooks := gradient_hooks_of(tensor))},
         mode=mode,
         loss=loss,
         grad_by_default=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
-        world=world_of(plain) if fake else None,
+        world=world_of(unwrapped) if fake else None,
         specialize=specialize,
         call_arguments=_read_arguments(
             target,
             args,
             kwargs,
             list(reader.by_passed_name),
-            {name: opened(tensor) for name, tensor in {**state, **reader.by_passed_name}.items()},
+            {name: unwrap(tensor) for name, tensor in {**state, **reader.by_passed_name}.items()},
         ),
         wrappings=wrappings,
         peers=peers,
@@ -549,7 +549,7 @@ class _ArgumentReader:
         return TensorSlot(first_name)
 
 
-def _callers_objects(
+def _hold_callers_objects(
     target: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -564,7 +564,7 @@ def _callers_objects(
     return CallersObjects(
         target,
         call=(tuple(args), dict(kwargs)),
-        own={name: opened(tensor) for name, tensor in values.items()},
+        argument_tensors={name: unwrap(tensor) for name, tensor in values.items()},
         wrappers={name: tensor for name, tensor in values.items() if is_wrapped(tensor)},
         switches={name: GLOBALS[name][0]() for name in SWITCHES},  # the first function of each reads it
         training=tuple((module, module.training) for module in modules.values()),
@@ -574,7 +574,7 @@ def _callers_objects(
 
 def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     """Refuse a tensor of a call that no engine can capture. With `fake`, it may be without values."""
-    tensor = opened(tensor)
+    tensor = unwrap(tensor)
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its parts as tensors")
     if not fake and (tensor.device.type == "meta" or isinstance(tensor, FakeTensor)):
@@ -636,26 +636,30 @@ def choose_requires_grad(
         return _with_requires_grad(tensors, inputs | state if requires_grad else set())
     if isinstance(requires_grad, str):
         roles = roles_with_grad(requires_grad)
-        able = {named.name for named in tensors if named.role in roles and can_require_grad(values[named.name])}
-        return _with_requires_grad(tensors, able)
+        names_of_roles = {
+            named.name for named in tensors if named.role in roles and can_require_grad(values[named.name])
+        }
+        return _with_requires_grad(tensors, names_of_roles)
     if isinstance(requires_grad, Mapping):
         # A tensor that the mapping does not name stays as it is.
-        wanted = {named.name for named in tensors if requires_grad.get(named.name, named.requires_grad)}
+        names_with_grad = {named.name for named in tensors if requires_grad.get(named.name, named.requires_grad)}
         mapping_keys = tuple(requires_grad)
     elif all(isinstance(item, bool) for item in requires_grad):
-        wanted = _inputs_by_position(tensors, requires_grad) | state
+        names_with_grad = _inputs_by_position(tensors, requires_grad) | state
     else:
-        wanted = set(requires_grad)
+        names_with_grad = set(requires_grad)
     # Any name of a tensor that was passed several times stands for it.
-    known = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
-    for name in (*wanted, *mapping_keys):
-        _check_tensor_name(name, known)
-        if known[name] in wanted and not can_require_grad(value := values[known[name]]):
+    first_name_by_name = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
+    for name in (*names_with_grad, *mapping_keys):
+        _check_tensor_name(name, first_name_by_name)
+        if first_name_by_name[name] in names_with_grad and not can_require_grad(
+            value := values[first_name_by_name[name]]
+        ):
             raise UsageError(
                 f"requires_grad names {name!r}, a {str(value.dtype)[6:]} tensor: "
                 "only floating-point and complex tensors have gradients"
             )
-    return _with_requires_grad(tensors, {known[name] for name in wanted})
+    return _with_requires_grad(tensors, {first_name_by_name[name] for name in names_with_grad})
 
 
 def can_require_grad(tensor: Tensor) -> bool:

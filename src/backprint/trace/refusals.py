@@ -126,10 +126,10 @@ def refuse_aliases(program: CalledProgram, outcome: Outcome) -> None:
 
 def real_own_tensors(program: CalledProgram) -> dict[str, Tensor]:
     """Return the program's own tensors that are not fake."""
-    return {name: tensor for name, tensor in program.own().items() if not isinstance(tensor, FakeTensor)}
+    return {name: tensor for name, tensor in program.own_tensors().items() if not isinstance(tensor, FakeTensor)}
 
 
-def refuse_shared(program: CalledProgram, shared: Collection[str], wanted: Collection[str]) -> None:
+def refuse_shared_written_memory(program: CalledProgram, shared: Collection[str], wanted: Collection[str]) -> None:
     """Refuse a program that writes to memory that its tensors share, if tracing would give each its own. `shared` are
     the names of the tensors that share written memory, `wanted` those of the tensors that require grad."""
     if strangers := sorted(set(shared) - set(program.values)):

@@ -36,7 +36,7 @@ from backprint.trace.program import (
     CallersObjects,
     NamedTensor,
     TensorSlot,
-    hooks_of,
+    gradient_hooks_of,
     nontensor_arguments,
     state_of,
 )
@@ -49,7 +49,7 @@ from backprint.values.memory import bits_of
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import default_device
 from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
-from backprint.values.wrappers import Alias, Around, opened, wrapping_of
+from backprint.values.wrappers import Alias, Around, unwrap, wrapping_of
 
 # ---- Values in the caller's own tensors
 
@@ -230,7 +230,7 @@ def _training_mode(module: Any, mode: str | None) -> Iterator[None]:
             child.training = flag
 
 
-def passed_values(
+def wrap_values(
     program: CalledProgram,
     ready: Mapping[str, Tensor],
     alias: Alias = Tensor.detach,
@@ -264,13 +264,13 @@ def with_values(
     """
     target, passed = program.target(), values if passed is None else passed
     # By the id of the program's own tensor, the one that replaces it.
-    replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
+    replacements = {id(tensor): values[name] for name, tensor in program.own_tensors().items() if name in values}
     replacements |= {id(tensor): passed[name] for name, tensor in program.wrappers().items() if name in passed}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_training_mode(target, program.mode))
         if isinstance(target, nn.Module):
-            own = state_of(target)  # as the module has it now, by name
-            state = {name: tensor for name, tensor in passed.items() if name in own}
+            own_state = state_of(target)  # as the module has it now, by name
+            state = {name: tensor for name, tensor in passed.items() if name in own_state}
             # `state_of` has a tied weight under its first name only; `tie_weights` sets the others too.
             stack.enter_context(reparametrized(target, state, tie_weights=True))
         if table is not None:
@@ -302,36 +302,36 @@ def modes_reach_backward() -> Iterator[None]:
 def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Call the program on these values, which have one for each tensor among its arguments, and return its result."""
     target = program.target()
-    args, kwargs = own_arguments(program, values)
+    args, kwargs = arguments_of_call(program, values)
     # The program sets ContextVars in a copy, which its backward runs in too. The caller's context stays as it is.
     program.foreign_random.context = contextvars.copy_context()
     with with_foreign_random_states(program.foreign_random, program.target.snapshot):
         return for_program(program.foreign_random.context.run, target, *args, **kwargs)
 
 
-def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+def arguments_of_call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the arguments and keyword arguments of the program's call with these values: the very containers that the
     caller passed, if they hold these very tensors; else new containers."""
-    held = program.target
-    if isinstance(held, CallersObjects):
-        own_leaves, structure = pytree.tree_flatten(held.call)
-        wanted = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
+    target = program.target
+    if isinstance(target, CallersObjects):
+        own_leaves, structure = pytree.tree_flatten(target.call)
+        leaves = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
         if (
             structure == program.structure
-            and len(own_leaves) == len(wanted)
-            and all(map(operator.is_, own_leaves, wanted))
+            and len(own_leaves) == len(leaves)
+            and all(map(operator.is_, own_leaves, leaves))
         ):
-            return held.call
-    return call_arguments(program, values)
+            return target.call
+    return arguments_in_new_containers(program, values)
 
 
-def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+def arguments_in_new_containers(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the arguments and keyword arguments of the program's call with these values, in new containers."""
     leaves = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
     return pytree.tree_unflatten(leaves, program.structure)
 
 
-def with_clones(
+def clone_written_tensors(
     program: CalledProgram, values: Mapping[str, Tensor], clone: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
     """Return the values, with copies made by `clone` of the tensors that the program writes to or that have hooks.
@@ -348,7 +348,7 @@ def with_clones(
     return ready
 
 
-def with_loss(program: CalledProgram, result: Any) -> Any:
+def result_with_loss(program: CalledProgram, result: Any) -> Any:
     """Return the program's loss and its detached result, in a dict; for a program without a loss, the result."""
     if program.loss is None:
         return result
@@ -375,23 +375,25 @@ def _describe_result(value: Any) -> str:
 def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
     """Call the program on the tensors `ready` and return its result, with its loss if it has one. For order=2, where
     the tangents of its outputs are inputs too, return its gradients with them, which can be differentiated again."""
-    result = with_loss(program, call_program(program, ready))
+    result = result_with_loss(program, call_program(program, ready))
     if not program.tangents:
         return result
     # As a program of order=1 names them.
     named, _ = named_outputs(replace(program, tangents=()), result)
     tangents = {name: ready[f"tangent.{name}"] for name in program.tangents}
     roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
-    wanted = [named.name for named in program.tensors if named.requires_grad and not named.name.startswith("tangent.")]
+    names_with_grad = [
+        named.name for named in program.tensors if named.requires_grad and not named.name.startswith("tangent.")
+    ]
     computed = for_program(
         torch.autograd.grad,
         list(roots.values()),
-        [ready[name] for name in wanted],
+        [ready[name] for name in names_with_grad],
         [tangents[name] for name in roots],
         create_graph=True,
         allow_unused=True,
     )
-    gradients = dict(zip(wanted, computed, strict=True))
+    gradients = dict(zip(names_with_grad, computed, strict=True))
     if program.loss is not None:
         return {**result, "gradient": gradients}
     return {"output": result, "gradient": gradients}
@@ -419,7 +421,7 @@ def _leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[s
     and for fake tensors, which are new already.
     """
     not_copied = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
-    not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed_names
     copies = copy_values({name: tensor for name, tensor in values.items() if name not in not_copied})
     # `.data` is a new leaf in the same memory: it can require grad while the parameter itself stays as it is.
     leaves = {name: values[name].data if name in not_copied else copies[name] for name in values}
@@ -449,13 +451,13 @@ def run_backward(
         named for named in requiring_grad if leaves[named.name].requires_grad
     ]  # a program may freeze its own parameters
     tangents_given = tangents or {}
-    left_out = {name for name, tangent in tangents_given.items() if tangent is None}
-    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in left_out}
+    outputs_left_out = {name for name, tangent in tangents_given.items() if tangent is None}
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in outputs_left_out}
     if not roots or not requiring_grad:
         return {}
     if not wanted:  # the program has frozen all of them, after their last use
         return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.other_names)), None)
-    grad_outputs = [tangent_of(tensor, tangents_given.get(name)) for name, tensor in roots.items()]
+    grad_outputs = [tangent_for_output(tensor, tangents_given.get(name)) for name, tensor in roots.items()]
     with (
         modes_reach_backward(),
         with_foreign_random_states(program.foreign_random, program.target.snapshot, backward=True),
@@ -470,30 +472,30 @@ def run_backward(
         )
     if computed is None:
         return {}
-    by_name = dict(zip((named.name for named in wanted), computed, strict=True))
+    gradient_by_name = dict(zip((named.name for named in wanted), computed, strict=True))
     gradients = {}
     reduces_gradients = program.reduces_gradients
     for named in requiring_grad:
-        gradient = by_name.get(named.name)
+        gradient = gradient_by_name.get(named.name)
         for name in (named.name, *named.other_names):
             if shards is not None and gradient is not None and (text := sharding_text(gradient)):
                 shards[name] = text
             # DDP may accumulate gradients in its buckets, which the next step fills again, so they are copied.
-            kept = None if gradient is None else opened(gradient).detach()
+            kept = None if gradient is None else unwrap(gradient).detach()
             gradients[name] = kept.clone() if kept is not None and reduces_gradients else kept
     return gradients
 
 
-def accumulates(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
+def reads_grad_attribute(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
     """Whether the gradients of these leaves are read from `.grad` after a backward, because they are only there
-    (`CalledProgram.accumulates`), or because hooks after accumulation may change them there."""
-    if program.accumulates:
+    (`CalledProgram.accumulates_gradients`), or because hooks after accumulation may change them there."""
+    if program.accumulates_gradients:
         return True
-    return program.runs_hooks_after and any(leaf.is_leaf and post_accumulate_hooks(leaf) for leaf in leaves)
+    return program.runs_post_accumulate_hooks and any(leaf.is_leaf and post_accumulate_hooks(leaf) for leaf in leaves)
 
 
 @contextlib.contextmanager
-def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
+def without_post_accumulate_hooks(leaves: Iterable[Tensor]) -> Iterator[None]:
     """Remove the post-accumulate-grad hooks of these leaves for the time of a backward."""
     tables = [table for leaf in leaves if leaf.is_leaf and (table := post_accumulate_hooks(leaf))]
     hooks = [dict(table) for table in tables]
@@ -506,11 +508,11 @@ def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
             table.update(removed)
 
 
-def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
+def tangent_for_output(output: Tensor, tangent: Tensor | None) -> Tensor:
     """Return the tangent of an output in the form that autograd takes: for an output that is a wrapper (a DTensor), a
     wrapper around it. None stands for ones."""
     wrapping = wrapping_of(output)
-    inner = ones_tangent(opened(output)) if tangent is None else tangent
+    inner = ones_tangent(unwrap(output)) if tangent is None else tangent
     return inner if wrapping is None else wrapping.around(inner, tangent=True)
 
 
@@ -521,7 +523,7 @@ def _gradients_by_autograd(
     """Run backward from `roots`, the outputs, and return the leaves' gradients; None if the program has already run
     backward from these outputs itself, which has freed their autograd graph."""
     try:
-        if not accumulates(program, leaves):
+        if not reads_grad_attribute(program, leaves):
             return for_program(
                 torch.autograd.grad, roots, leaves, tangents, allow_unused=True, retain_graph=retain_graph
             )
@@ -530,7 +532,7 @@ def _gradients_by_autograd(
         own_gradients = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
-        with contextlib.nullcontext() if program.runs_hooks_after else without_hooks_after(leaves):
+        with contextlib.nullcontext() if program.runs_post_accumulate_hooks else without_post_accumulate_hooks(leaves):
             for_program(torch.autograd.backward, roots, tangents, retain_graph=retain_graph)
         gradients = [leaf.grad for leaf in leaves]
         for leaf, gradient in zip(leaves, own_gradients, strict=True):
@@ -556,10 +558,10 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
         return
     callers = target if isinstance(target, CallersObjects) else None
     leaves = zip(program.leaf_names, program.leaves, strict=True)
-    with restoring_everything_reachable(target.target, program.loss, dict(program.outside)) as snapshot:
+    with restoring_everything_reachable(target.target, program.loss, dict(program.external_tensors)) as snapshot:
         if callers is not None:
             # Read before the arguments are searched: `reached` leaves out tensors that only the call passes.
-            callers.reached = frozenset(snapshot.tensors_by_id)
+            callers.reachable_ids = frozenset(snapshot.tensors_by_id)
         # By their names, then the containers of the call, which have none.
         snapshot.search([*leaves, ("", callers.call if callers is not None else ())])
         snapshot.refuse_iterators(program.title)
@@ -618,7 +620,7 @@ class TensorMark:
     alias: Tensor
     content: tuple[Any, ...] | None
 
-    def touched(self, tensor: Tensor) -> bool:
+    def has_changed(self, tensor: Tensor) -> bool:
         """Whether the tensor has changed since the mark was made. A tensor without `content` may have changed
         unseen."""
         if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
@@ -634,54 +636,64 @@ class TensorMark:
 class Staged:
     """A program ready to run: its tensors, and the state before the run. All dicts of tensors are by name.
 
-    `passed` has the tensors that the program takes, and `ready` the same tensors without wrappers (the tensor inside of
-    a DTensor). `leaves` are the tensors whose gradients autograd computes: those in `passed`, except where the program
-    takes a clone or, on stand-ins, a wrapper. `marks` has the state of each tensor in `ready` before the run. `aliases`
-    are other tensors of the program in the same memory, each with its state. `reached` are the tensors that modules and
-    containers held before the run, `gradients` the `.grad` of each leaf by the leaf's id, and `states` the ids of the
-    tensors in the states of `optimizers`.
+    `passed` has the tensors that the program takes, and `unwrapped` the same tensors without wrappers (the tensor
+    inside of a DTensor). `leaves` are the tensors whose gradients autograd computes: those in `passed`, except where
+    the program takes a clone or, on stand-ins, a wrapper. `marks` has the state of each tensor in `unwrapped` before
+    the run. `aliases` are other tensors of the program in the same memory, each with its state. `reached_tensors` are
+    the tensors that modules and containers held before the run, `gradients` the `.grad` of each leaf by the leaf's id,
+    and `state_ids` the ids of the tensors in the states of `optimizers`.
     """
 
     program: CalledProgram
-    ready: dict[str, Tensor]
+    unwrapped: dict[str, Tensor]
     passed: dict[str, Tensor]
     leaves: dict[str, Tensor]
     marks: dict[str, TensorMark]
     aliases: dict[str, tuple[Tensor, TensorMark]]
-    reached: dict[str, Tensor]
+    reached_tensors: dict[str, Tensor]
     gradients: dict[int, Tensor | None]
     optimizers: dict[str, torch.optim.Optimizer]
-    states: frozenset[int]
+    state_ids: frozenset[int]
 
     def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return the tensors that modules and containers hold now and did not hold before the run. Tensors that changed
         because they share memory with the program's tensors, or with the external tensors in `outside`, are returned
         too."""
         new: dict[str, Tensor] = {}
-        own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
-        reducing = self.program.reduces_gradients
+        name_by_id = {
+            id(tensor): name for name, tensor in {**self.program.own_tensors(), **self.program.wrappers()}.items()
+        }
+        reduces_gradients = self.program.reduces_gradients
         # The wrappers that FSDP2 replaces while it gathers parameters, by id.
-        gathered = {id(self.passed[name]) for name in self.program.wrappings if name in self.passed and reducing}
+        gathered_ids = {
+            id(self.passed[name]) for name in self.program.wrappings if name in self.passed and reduces_gradients
+        }
         for name, tensor in tensors_of(self.program.target()):
-            before = self.reached.get(name)
-            if id(before) in gathered:
+            before = self.reached_tensors.get(name)
+            if id(before) in gathered_ids:
                 continue  # until the backward has ended, the gathered parameter is in the place of the shard
             if before is not tensor and name not in new:
                 # An attribute that held one of the program's own tensors is a new value of that tensor.
-                new[own.get(id(before), name) if before is not None else name] = opened(tensor)
+                new[name_by_id.get(id(before), name) if before is not None else name] = unwrap(tensor)
         with untraced():
-            touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
-            touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.has_changed(tensor)}
-        return {**touched, **new}
+            changed = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.has_changed(tensor)}
+            changed |= {
+                name: tensor
+                for name, tensor in self.tensors_sharing_memory(outside or {})
+                if self.has_changed_since_snapshot(tensor)
+            }
+        return {**changed, **new}
 
-    def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    def tensors_sharing_memory(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Yield the other tensors that the program reached before the run and that share memory with external tensors,
         but not with its own: those are in `aliases`."""
-        memories = _storage_ids(outside.values()) - _storage_ids(self.ready.values())
-        known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
-        yield from _tensors_in_storages(memories, self.reached, known)
+        memories = _storage_ids(outside.values()) - _storage_ids(self.unwrapped.values())
+        known = {
+            id(tensor) for tensor in (*self.program.own_tensors().values(), *self.unwrapped.values(), *outside.values())
+        }
+        yield from _tensors_in_storages(memories, self.reached_tensors, known)
 
-    def has_changed(self, tensor: Tensor) -> bool:
+    def has_changed_since_snapshot(self, tensor: Tensor) -> bool:
         """Whether a tensor has changed since the program's Snapshot was taken, before the run. It has no mark, because
         it was not known before the run that an external tensor shares its memory."""
         target = self.program.target
@@ -692,7 +704,7 @@ class Staged:
         # The Snapshot keeps each storage once, with one of the tensors that use it.
         in_memory_too = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
         content = next((other.content for other in in_memory_too if other.content is not None), None)
-        return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).touched(tensor)
+        return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).has_changed(tensor)
 
     def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return the gradients (`NAME.grad`) that the run has set on leaves, also on the external tensors in `outside`,
@@ -700,25 +712,25 @@ class Staged:
         new = {}
         for name, tensor in {**self.passed, **(outside or {})}.items():
             if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
-                new[f"{name}.grad"] = opened(tensor.grad)
+                new[f"{name}.grad"] = unwrap(tensor.grad)
         for name, optimizer in self.optimizers.items():
             for key, tensor in state_of_optimizer(optimizer).items():
-                if id(tensor) not in self.states:
-                    new[f"{name}.state.{key}"] = opened(tensor)
+                if id(tensor) not in self.state_ids:
+                    new[f"{name}.state.{key}"] = unwrap(tensor)
         return new
 
-    def changed(self, new: Mapping[str, Tensor]) -> set[str]:
+    def changed_names(self, new: Mapping[str, Tensor]) -> set[str]:
         """Return the names of the program's tensors that the run wrote to, or that share memory with one to which it
         wrote. Tensors in `new`, which modules got in the run, are left out."""
-        known = self.program.changed
+        known = self.program.changed_names
         with untraced():
             written = {
                 name
-                for name, tensor in self.ready.items()
-                if name not in new and (name in known or self.marks[name].touched(tensor))
+                for name, tensor in self.unwrapped.items()
+                if name not in new and (name in known or self.marks[name].has_changed(tensor))
             }
-        groups = (*self.program.written_alias_groups, *alias_groups(self.ready))
-        return written | {name for group in groups if written & set(group) for name in group if name in self.ready}
+        groups = (*self.program.written_alias_groups, *alias_groups(self.unwrapped))
+        return written | {name for group in groups if written & set(group) for name in group if name in self.unwrapped}
 
 
 @contextlib.contextmanager
@@ -740,14 +752,14 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
     # Stand-ins: leaves for the gradients, clones of those that are written to, and wrappers around them.
     leaves = _leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
-        ready = with_clones(program, leaves, lambda tensor: tensor.clone())
-        passed = passed_values(program, ready)
+        ready = clone_written_tensors(program, leaves, lambda tensor: tensor.clone())
+        passed = wrap_values(program, ready)
     with (
-        restoring_everything_reachable(program.target(), dict(program.outside), nontensor_arguments(program)),
+        restoring_everything_reachable(program.target(), dict(program.external_tensors), nontensor_arguments(program)),
         with_values(program, ready, passed=passed),
     ):
         gradients = _set_gradients_of_stand_ins(ready)
-        yield _staged_now(program, ready, passed, leaves, gradients)
+        yield _make_staged(program, ready, passed, leaves, gradients)
 
 
 @contextlib.contextmanager
@@ -757,53 +769,58 @@ def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None,
     assert isinstance(program.target, CallersObjects)
     snapshot = program.target.snapshot
     assert snapshot is not None
-    own, wrappers = program.own(), program.wrappers()
-    written = program.changed
+    own_tensors, wrappers = program.own_tensors(), program.wrappers()
+    written = program.changed_names
     # Remember every tensor before it is written to. `whole`: the content of a tensor that the program is known to write
     # to is copied, whatever its size.
-    for name, tensor in own.items():
+    for name, tensor in own_tensors.items():
         snapshot.add(name, tensor, whole=name in written)
-    values_given = values if values is not None else {**program.outside, **program.values}
+    values_given = values if values is not None else {**program.external_tensors, **program.values}
     with contextlib.ExitStack() as stack:
         # Entered first, so it runs last: after `_swap_back` has returned the large contents.
         stack.callback(snapshot.restore)
-        # Replace the arguments that cannot hold their new values (another shape), or must not. `joined` are the tensors
-        # that share memory with another.
-        joined = {name for group in alias_groups(dict(own)) for name in group}
+        # Replace the arguments that cannot hold their new values (another shape), or must not. `names_sharing_memory`
+        # are the tensors that share memory with another.
+        names_sharing_memory = {name for group in alias_groups(dict(own_tensors)) for name in group}
         for name in program.values:
-            if name in values_given and _needs_other_tensor(own[name], values_given[name], name in joined, anew):
-                own[name] = _other_tensor_like(own[name], values_given[name])
+            if name in values_given and _needs_other_tensor(
+                own_tensors[name], values_given[name], name in names_sharing_memory, anew
+            ):
+                own_tensors[name] = _other_tensor_like(own_tensors[name], values_given[name])
                 if name in wrappers:
-                    wrappers[name] = program.wrappings[name].wrap(own[name], wrappers[name].requires_grad)
+                    wrappers[name] = program.wrappings[name].wrap(own_tensors[name], wrappers[name].requires_grad)
         # Write all other values into the caller's own tensors.
-        _write_values(own, values_given, snapshot, stack, written)
-        own |= {
-            name: _alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])
+        _write_values(own_tensors, values_given, snapshot, stack, written)
+        own_tensors |= {
+            name: _alias_of(own_tensors[name])
+            for name in program.values
+            if is_reached_as_argument_only(program, own_tensors[name])
         }
         # Make each require grad as the program's tensor does.
         passed, leaves = {}, {}
         for named in program.tensors:
-            is_cloned = named.name in program.cloned_in_eager and named.name in program.values
-            tensor = wrappers.get(named.name, own[named.name])
+            is_cloned = named.name in program.cloned_when_eager and named.name in program.values
+            tensor = wrappers.get(named.name, own_tensors[named.name])
             leaves[named.name], passed[named.name] = _leaf_and_argument(tensor, named, is_cloned)
-        ready = {name: opened(tensor) for name, tensor in passed.items()}
+        ready = {name: unwrap(tensor) for name, tensor in passed.items()}
         stack.enter_context(_training_mode(program.target(), program.mode))
         stack.enter_context(torch.enable_grad())
         gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
-        yield _staged_now(program, ready, passed, leaves, gradients)
+        yield _make_staged(program, ready, passed, leaves, gradients)
 
 
-def _needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
-    """Whether another tensor must replace an argument to give it this value, as in a call with other values. `joined`
-    says that the argument shares memory with another tensor of the call, which another tensor would not."""
+def _needs_other_tensor(tensor: Tensor, value: Tensor, shares_memory: bool, anew: bool) -> bool:
+    """Whether another tensor must replace an argument to give it this value, as in a call with other values.
+    `shares_memory` says that the argument shares memory with another tensor of the call, which another tensor would
+    not."""
     if anew:
         # A view, or a tensor that shares memory with another argument, stays: a new tensor would share no memory.
-        return not joined and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
+        return not shares_memory and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
     if value.shape != tensor.shape:
         return True
     with untraced():
         return (
-            not joined
+            not shares_memory
             and has_ordinary_memory(tensor)
             and not (same_memory(tensor, value) or same_content(tensor, value))
         )
@@ -818,7 +835,7 @@ def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
     other.__dict__.update(tensor.__dict__)
     if tensor.is_leaf and tensor.grad is not None and tensor.grad.shape == other.shape:
         other.grad = tensor.grad
-    for hook in hooks_of(tensor):
+    for hook in gradient_hooks_of(tensor):
         other.register_hook(hook)
     for hook in (post_accumulate_hooks(tensor) or {}).values() if tensor.is_leaf else ():
         other.register_post_accumulate_grad_hook(hook)
@@ -834,26 +851,28 @@ def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
     Arguments that share memory with others, or that are inside of a wrapper, stay the same tensors.
     """
     program = stage.program
-    own = program.own()
-    joined = {name for group in alias_groups(dict(own)) for name in group}
+    own_tensors = program.own_tensors()
+    names_sharing_memory = {name for group in alias_groups(dict(own_tensors)) for name in group}
     passed, leaves = dict(stage.passed), dict(stage.leaves)
     for named in program.tensors:
         name = named.name
         if name not in values or name not in program.values or name in program.wrappings:
             continue
-        if _needs_other_tensor(own[name], values[name], name in joined, anew=False):
-            is_cloned = name in program.cloned_in_eager
+        if _needs_other_tensor(own_tensors[name], values[name], name in names_sharing_memory, anew=False):
+            is_cloned = name in program.cloned_when_eager
             leaves[name], passed[name] = _leaf_and_argument(
-                _other_tensor_like(own[name], values[name]), named, is_cloned
+                _other_tensor_like(own_tensors[name], values[name]), named, is_cloned
             )
-    return replace(stage, passed=passed, leaves=leaves, ready={name: opened(tensor) for name, tensor in passed.items()})
+    return replace(
+        stage, passed=passed, leaves=leaves, unwrapped={name: unwrap(tensor) for name, tensor in passed.items()}
+    )
 
 
 def write_parameters(stage: Staged, values: Mapping[str, Tensor]) -> None:
     """Write values into the program's own small parameters between two calls, as a step of an optimizer does."""
     program = stage.program
     snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
-    own = program.own()
+    own = program.own_tensors()
     for name in {named.name for named in program.tensors if named.role == "parameter"} & set(values):
         tensor = own[name]
         if (
@@ -873,8 +892,8 @@ def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
     An alias replaces such an argument: the other threads, which may use it, must not see that it requires grad.
     """
     assert isinstance(program.target, CallersObjects)
-    plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
-    return program.grad_by_default and plain and threading.active_count() > 1
+    is_unreached_leaf = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reachable_ids
+    return program.grad_by_default and is_unreached_leaf and threading.active_count() > 1
 
 
 def _alias_of(tensor: Tensor) -> Tensor:
@@ -885,7 +904,7 @@ def _alias_of(tensor: Tensor) -> Tensor:
     return alias
 
 
-def _staged_now(
+def _make_staged(
     program: CalledProgram,
     ready: dict[str, Tensor],
     passed: dict[str, Tensor],
@@ -902,14 +921,15 @@ def _staged_now(
         if isinstance(optimizer, torch.optim.Optimizer)
     }
     states = frozenset(id(t) for optimizer in optimizers.values() for t in state_of_optimizer(optimizer).values())
-    known = {id(tensor) for tensor in (*program.own().values(), *ready.values(), *passed.values())}
+    known = {id(tensor) for tensor in (*program.own_tensors().values(), *ready.values(), *passed.values())}
     with untraced():
         snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
         # The state of the tensors in `ready`, and of others in the same memory.
-        marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
+        marks = {name: make_mark(tensor, snapshot) for name, tensor in ready.items()}
         memories = _storage_ids(ready.values())
         aliases = {
-            name: (tensor, mark_of(tensor, snapshot)) for name, tensor in _tensors_in_storages(memories, reached, known)
+            name: (tensor, make_mark(tensor, snapshot))
+            for name, tensor in _tensors_in_storages(memories, reached, known)
         }
     return Staged(program, ready, passed, leaves, marks, aliases, reached, gradients, optimizers, states)
 
@@ -942,17 +962,17 @@ def has_ordinary_memory(tensor: Tensor) -> bool:
     return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
 
 
-def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
+def make_mark(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
     """Return the current state of a tensor. The content of a large parameter is copied only if the Snapshot has a copy
     of it too, because the program is known to write to it."""
-    plain = has_ordinary_memory(tensor)
-    size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
-    copied = (
+    is_ordinary = has_ordinary_memory(tensor)
+    size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if is_ordinary else 0
+    is_in_snapshot = (
         snapshot is not None
-        and plain
+        and is_ordinary
         and storage_id(strided_parts(tensor)[-1].untyped_storage()) in snapshot.copied_storages
     )
-    with_content = plain and (copied or not (isinstance(tensor, nn.Parameter) and size > LARGE_PARAMETER))
+    with_content = is_ordinary and (is_in_snapshot or not (isinstance(tensor, nn.Parameter) and size > LARGE_PARAMETER))
     content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if with_content else None
     return TensorMark(version_of(tensor), tensor.detach(), content)
 

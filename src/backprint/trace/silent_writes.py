@@ -69,7 +69,7 @@ def silent_write(program: CalledProgram) -> str:
     try:
         with preserving_random_states(), staged(program) as stage:
             seed_torch(SEED)
-            for name, tensor in stage.ready.items():
+            for name, tensor in stage.unwrapped.items():
                 contents.remember(tensor, name)
             forward = run_forward(stage, lambda ready: mode)
             contents.compare_all("by the end of the forward")

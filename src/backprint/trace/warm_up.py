@@ -39,7 +39,7 @@ from backprint.trace.program import (
     ObservedProgram,
     Outcome,
     free_name,
-    hooks_of,
+    gradient_hooks_of,
     observed_program,
 )
 from backprint.trace.reach import compiled_parts, module_paths, names_of_outside, restoring_gradients, roots
@@ -47,7 +47,7 @@ from backprint.trace.refusals import (
     real_own_tensors,
     refuse_aliases,
     refuse_layouts,
-    refuse_shared,
+    refuse_shared_written_memory,
     refuse_unknown_origin,
     refuse_untraced_effects,
 )
@@ -74,9 +74,9 @@ class Findings:
 
     `readings` are reads of values by operators, and `reads_without_operator` other reads, each by function and line.
     `opaque` are the opaque edges. `flags` are the tensor flags (`requires_grad`, `is a view`) that the user's code has
-    read: the value and the line, by tensor name and flag. `casts` counts the leaves that autocast casts. `checkpoints`
-    says whether the program packs the tensors that autograd saves (`saved_tensors_hooks`), as checkpoints do, and
-    `nodes` whether it reads `grad_fn`.
+    read: the value and the line, by tensor name and flag. `cast_leaf_count` counts the leaves that autocast casts.
+    `checkpoints` says whether the program packs the tensors that autograd saves (`saved_tensors_hooks`), as checkpoints
+    do, and `reads_grad_fn` whether it reads `grad_fn`.
     """
 
     outcome: Outcome
@@ -84,38 +84,38 @@ class Findings:
     opaque: tuple[OpaqueEdge, ...]
     reads_without_operator: tuple[tuple[str, Source | None], ...]
     flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
-    casts: int
+    cast_leaf_count: int
     checkpoints: bool
-    nodes: bool
+    reads_grad_fn: bool
 
 
 def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram, Findings]:
     """Run a program once, observed also by `others`. Return the program with the tensors that it uses from outside and
     that it changes, and the other findings. Refuse a program of which a trace would lose a part."""
     seen, outcome = _observed_step(program, *others)
-    with_outside_tensors = with_outside(program, seen)
+    with_outside_tensors = add_external_tensors(program, seen)
     # Refuse the effects that a trace would lose.
     refuse_untraced_effects(program, seen, outcome.left_behind)
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
-    shared = shared_and_written(with_outside_tensors, outcome.mutations)
+    names_sharing = names_sharing_written_memory(with_outside_tensors, outcome.mutations)
     # A trace would clone the tensors that share written memory if they require grad, and the clones share no memory. If
     # they require grad only by default, they do not have to: run again without that default.
-    if without_default := without_gradients_of_shared(program, shared):
+    if without_default := without_default_grad_of_shared(program, names_sharing):
         return warm_up(without_default, *others)
-    wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
-    refuse_shared(program, shared, wanted)
+    names_with_grad = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
+    refuse_shared_written_memory(program, names_sharing, names_with_grad)
     # The program with its findings. `changed` are the tensors that require grad and are written to. Autograd refuses
     # such writes to leaves, so later runs pass clones.
-    changed = frozenset(name for name in outcome.mutations if name in wanted)
-    written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
+    changed = frozenset(name for name in outcome.mutations if name in names_with_grad)
+    written = {name for name, tensor in with_outside_tensors.external_tensors.items() if id(tensor) in seen.written}
     observed = replace(
         with_outside_tensors,
         cloned_when_traced=changed | outcome.written_with_grad | frozenset(with_outside_tensors.hooks),
-        cloned_in_eager=changed | outcome.written_with_grad,
-        accumulates=seen.reentrant,
-        changed=frozenset(outcome.mutations) | written,
-        written_alias_groups=tuple(group for group in alias_groups(program.values) if set(group) & shared),
+        cloned_when_eager=changed | outcome.written_with_grad,
+        accumulates_gradients=seen.reentrant,
+        changed_names=frozenset(outcome.mutations) | written,
+        written_alias_groups=tuple(group for group in alias_groups(program.values) if set(group) & names_sharing),
     )
     # During the run a tensor from outside has the name `outside N`. They follow the program's own tensors.
     names = {
@@ -124,39 +124,41 @@ def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram,
     }
     return observed, Findings(
         outcome,
-        tuple(_with_names_of_outside(reading, names) for reading in seen.readings),
+        tuple(_rename_external_inputs(reading, names) for reading in seen.readings),
         (*seen.opaque, *hooks_as_edges(with_outside_tensors)),
         tuple(seen.reads_without_operator),
         seen.flags,
-        seen.casts,
+        seen.cast_leaf_count,
         seen.checkpoints,
-        seen.nodes,
+        seen.reads_grad_fn,
     )
 
 
-def shared_and_written(program: CalledProgram, changed: Collection[str]) -> set[str]:
+def names_sharing_written_memory(program: CalledProgram, changed: Collection[str]) -> set[str]:
     """Return the names of the program's tensors that share memory with others, one of which is in `changed`."""
     groups = [group for group in alias_groups(real_own_tensors(program)) if set(group) & set(changed)]
     return {name for group in groups for name in group}
 
 
-def without_gradients_of_shared(program: CalledProgram, shared: Collection[str]) -> CalledProgram | None:
+def without_default_grad_of_shared(program: CalledProgram, shared: Collection[str]) -> CalledProgram | None:
     """Return the program without the default `requires_grad` of the tensors in `shared`, which share memory to which it
     writes; None if none of them requires grad by default. Leaves that require grad would be cloned, and the clones
     would share no memory."""
-    losing = {named.name for named in program.tensors if named.requires_grad} & set(shared)
-    if not program.grad_by_default or not losing:
+    names_without_grad = {named.name for named in program.tensors if named.requires_grad} & set(shared)
+    if not program.grad_by_default or not names_without_grad:
         return None
-    tensors = tuple(replace(named, requires_grad=False) if named.name in losing else named for named in program.tensors)
+    tensors = tuple(
+        replace(named, requires_grad=False) if named.name in names_without_grad else named for named in program.tensors
+    )
     return replace(
         program,
         tensors=tensors,
-        cloned_when_traced=program.cloned_when_traced - losing,
-        cloned_in_eager=program.cloned_in_eager - losing,
+        cloned_when_traced=program.cloned_when_traced - names_without_grad,
+        cloned_when_eager=program.cloned_when_eager - names_without_grad,
     )
 
 
-def _with_names_of_outside(reading: Reading, names: Mapping[str, str]) -> Reading:
+def _rename_external_inputs(reading: Reading, names: Mapping[str, str]) -> Reading:
     """Return a reading in which the inputs from outside have their names in the program. `names` has these by the names
     `outside N` of the run."""
     return replace(reading, inputs=tuple(names.get(name, name) for name in reading.inputs))
@@ -185,7 +187,7 @@ def _observed_step(program: CalledProgram, *others: Observer) -> tuple[Observati
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
         with restoring_gradients(program.target()):
             return run_observed(
-                replace(program, cloned_when_traced=requiring_grad, cloned_in_eager=requiring_grad), *others
+                replace(program, cloned_when_traced=requiring_grad, cloned_when_eager=requiring_grad), *others
             )
 
 
@@ -195,9 +197,9 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
     # Dynamo runs higher-order operators in eager mode, so it may run under the mode, unless the user has compiled a
     # part of the program: that part then runs eagerly (`watching_program`).
     compiled = any(compiled_parts(program.target(), program.title))
-    own = WarmUp(paths, program.world)
+    warm_up_observer = WarmUp(paths, program.world)
     mode = ObservingMode(
-        own,
+        warm_up_observer,
         *others,
         world=program.world,
         opens=program.world is not None,  # with values, a wrapper is refused
@@ -208,9 +210,9 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
 
     @contextlib.contextmanager
     def modes(ready: dict[str, Tensor]) -> Iterator[None]:
-        for observer in (own, *others):
+        for observer in (warm_up_observer, *others):
             observer.begin(ready)
-        with watching_program(program, own.seen, paths, compiled), mode:
+        with watching_program(program, warm_up_observer.seen, paths, compiled), mode:
             yield
 
     values = None if program.world is None else program.current_tensors()
@@ -221,20 +223,20 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
                 forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)
-                wrapper_nodes = own.edges.note_edges_behind_outputs(forward.tensors)
+                wrapper_nodes = warm_up_observer.edges.note_edges_behind_outputs(forward.tensors)
                 for observer in others:
                     observer.end(forward.tensors, wrapper_nodes)
-                own.external.note_written()
-                return own.seen, forward.outcome(effects, mutations, {})
+                warm_up_observer.external.note_written()
+                return warm_up_observer.seen, forward.outcome(effects, mutations, {})
     finally:
-        own.external.restore()
+        warm_up_observer.external.restore()
 
 
-def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
+def add_external_tensors(program: CalledProgram, seen: Observations) -> ObservedProgram:
     """Return the program with the external tensors of a run among its tensors, after its own, in the order of
-    `seen.outside`. They require grad as before the run. A tensor whose origin is unknown is refused."""
+    `seen.external_tensors`. They require grad as before the run. A tensor whose origin is unknown is refused."""
     # An update may have made an external tensor require grad: the flags from before the run count.
-    outside, requires_grad = seen.outside, seen.requires_grad_before
+    outside, requires_grad = seen.external_tensors, seen.requires_grad_before
     tensors = list(program.tensors)
     outside_by_name: dict[str, Tensor] = {}
     # Inputs require grad by default only where no tensor of the program requires grad. An external tensor does here.
@@ -251,9 +253,13 @@ def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
         outside_by_name[name] = tensor
     hooks = {
         **program.hooks,
-        **{name: tuple(hooks_of(tensor)) for name, tensor in outside_by_name.items() if hooks_of(tensor)},
+        **{
+            name: tuple(gradient_hooks_of(tensor))
+            for name, tensor in outside_by_name.items()
+            if gradient_hooks_of(tensor)
+        },
     }
-    return observed_program(program, tensors=tuple(tensors), outside=outside_by_name, hooks=hooks)
+    return observed_program(program, tensors=tuple(tensors), external_tensors=outside_by_name, hooks=hooks)
 
 
 # ---- The observer
@@ -376,7 +382,7 @@ class WarmUp(Observer):
         elif node is None:
             self.edges.note_edges_of_recorded_call(call.func, call.args, call.kwargs, tensors)
         if call.func is torch.ops.aten._to_copy.default:
-            self.seen.casts += tensors[0].is_leaf and tensors[0].requires_grad
+            self.seen.cast_leaf_count += tensors[0].is_leaf and tensors[0].requires_grad
         self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
 
     def _note_reading(self, call: Call, result: Any, names: frozenset[str]) -> None:

@@ -159,20 +159,20 @@ class Reading:
 class Observations:
     """The observations of a watched run.
 
-    `outside` are the tensors from outside the call (`external.py`), `requires_grad_before` their flags before the run
-    by id, and `written` the ids of those that the run wrote to. `readings` are reads of values by operators,
+    `external_tensors` are the tensors from outside the call (`external.py`), `requires_grad_before` their flags before
+    the run by id, and `written` the ids of those that the run wrote to. `readings` are reads of values by operators,
     `reads_without_operator` other reads, by function and line. `opaque` are the opaque edges. `threads`, `assigned` and
     `packs` are the lines that start a thread, assign to `.data` and hook saved tensors (`saved_tensors_hooks`).
-    `accumulates` says that autograd accumulated a gradient into a leaf, `reentrant` that a reentrant
-    checkpoint runs, `casts` counts the casts of leaves that require grad, `checkpoints` says that saved tensors are
-    hooked, by a checkpoint or otherwise, and `nodes` that the program reads `grad_fn`. `raised` are operators that
-    raised, and `opened` higher-order operators whose bodies were recorded, each with its line. `flags` are the tensor
-    flags that the user's code has read: the value and the line, by tensor name and flag. `names_by_id` and `memory`
-    have the names of the program's tensors by the id of the tensor and of the storage, and `flags_before` the values
-    before the run of flags that it may change.
+    `accumulates` says that autograd accumulated a gradient into a leaf, `reentrant` that a reentrant checkpoint runs,
+    `cast_leaf_count` counts the casts of leaves that require grad, `checkpoints` says that saved tensors are hooked, by
+    a checkpoint or otherwise, and `reads_grad_fn` that the program reads `grad_fn`. `raised` are operators that raised,
+    and `opened` higher-order operators whose bodies were recorded, each with its line. `flags` are the tensor flags
+    that the user's code has read: the value and the line, by tensor name and flag. `names_by_id` and `memory` have the
+    names of the program's tensors by the id of the tensor and of the storage, and `flags_before` the values before the
+    run of flags that it may change.
     """
 
-    outside: list[Tensor] = field(default_factory=list)
+    external_tensors: list[Tensor] = field(default_factory=list)
     requires_grad_before: dict[int, bool] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
     threads: list[Source | None] = field(default_factory=list)
@@ -182,10 +182,10 @@ class Observations:
     assigned: list[Source | None] = field(default_factory=list)
     accumulates: bool = False
     reentrant: bool = False
-    casts: int = 0
+    cast_leaf_count: int = 0
     packs: list[Source | None] = field(default_factory=list)
     checkpoints: bool = False
-    nodes: bool = False
+    reads_grad_fn: bool = False
     raised: list[tuple[str, Source | None]] = field(default_factory=list)
     opened: list[tuple[str, Source | None]] = field(default_factory=list)
     names_by_id: dict[int, str] = field(default_factory=dict)

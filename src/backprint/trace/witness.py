@@ -19,18 +19,18 @@ from backprint.trace.program import A_TENSOR, CalledProgram, NamedTensor, Outcom
 from backprint.trace.refusals import refuse_without_memory
 from backprint.trace.running import (
     Staged,
-    accumulates,
     call_program,
     named_outputs,
+    reads_grad_attribute,
     result_of,
+    result_with_loss,
     run_backward,
     staged,
-    with_loss,
 )
 from backprint.values.results import ResultTree
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import strided_parts
-from backprint.values.wrappers import opened, waited
+from backprint.values.wrappers import unwrap, wait_for_collectives
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class ForwardRun:
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
         left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
         new = {
-            names.get(id(self.stage.reached.get(name)), name): tensor
+            names.get(id(self.stage.reached_tensors.get(name)), name): tensor
             for name, tensor in self.stage.new_tensors(outside).items()
         }
         tensors_made = {name: tensor for name, tensor in new.items() if name not in left}
-        return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed(tensors_made)))
+        return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed_names(tensors_made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
         """Return copies of the tensors that the forward wrote to, made or left behind (`Effects`), by name."""
-        written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
+        written = {name: tensor for name, tensor in self.stage.unwrapped.items() if name in effects.changed}
         tensors = {**written, **effects.made, **effects.left}
         refuse_without_memory(self.stage.program, tensors, "leaves")
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
@@ -87,7 +87,7 @@ class ForwardRun:
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
         """Return all results of the step as an Outcome. `effects` and `mutations` are those of the
         forward."""
-        ready = self.stage.ready
+        ready = self.stage.unwrapped
         return Outcome(
             outputs={name: _detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
             gradients=gradients,
@@ -110,14 +110,14 @@ def run_forward(
     `modes` takes the program's tensors by name, and returns a context manager that is entered while the forward runs:
     the modes under which it is recorded or observed.
     """
-    with torch.enable_grad(), modes(stage.ready):
+    with torch.enable_grad(), modes(stage.unwrapped):
         result = result_of(stage.program, stage.passed)
         named, tree = named_outputs(stage.program, result)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         for tensor in tensors.values():
             # A collective may still be running: its result is there only after the wait.
-            waited(tensor)
-    refuse_without_memory(stage.program, {name: opened(tensor) for name, tensor in tensors.items()}, "returns")
+            wait_for_collectives(tensor)
+    refuse_without_memory(stage.program, {name: unwrap(tensor) for name, tensor in tensors.items()}, "returns")
     return ForwardRun(stage, tuple(named), tree, tensors)
 
 
@@ -139,7 +139,7 @@ def run_step(
         mutations = forward.mutations(effects)
         with torch.enable_grad():
             gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
-        in_grad = accumulates(program, stage.leaves.values())
+        in_grad = reads_grad_attribute(program, stage.leaves.values())
         # Hooks may have put other tensors into `.grad`, in memory that is restored at the end of this block. Gradients
         # that are reduced are copies already (`run_backward`).
         if in_grad and not program.reduces_gradients:
@@ -150,9 +150,9 @@ def run_step(
 def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
     """Return a tensor of the result, or the one inside of a wrapper, detached from autograd. It is a copy if it uses
     the memory of the program's tensors, which are restored after the run."""
-    tensor = opened(tensor)
+    tensor = unwrap(tensor)
     memories = {
-        storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
+        storage_id(part.untyped_storage()) for tensor_ in stage.unwrapped.values() for part in strided_parts(tensor_)
     }
     if tensor.layout is torch.strided and storage_id(tensor.untyped_storage()) not in memories:
         return tensor.detach()
@@ -165,7 +165,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
     grad."""
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
-        named, _ = named_outputs(program, with_loss(program, call_program(program, stage.ready)))
+        named, _ = named_outputs(program, result_with_loss(program, call_program(program, stage.unwrapped)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
         values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
     if not roots:
@@ -176,7 +176,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
         values=program.values | values,
         tangents=tuple(roots),
         grad_by_default=False,
-        runs_hooks_after=False,
+        runs_post_accumulate_hooks=False,
     )
 
 

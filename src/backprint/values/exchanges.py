@@ -163,7 +163,7 @@ class Others(Protocol):
     def __call__(self, call: Call, tensor: Tensor, /) -> Tensor: ...
 
 
-def alike(sizes: Mapping[str, int]) -> Answer:
+def answer_as_if_equal(sizes: Mapping[str, int]) -> Answer:
     """Return an Answer as if all members of a group sent the same tensor. `sizes` has the number of members of each
     group by its label."""
 

@@ -220,10 +220,10 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Des
             {"generator": str(value.device), "digest": _fingerprint_digest(bytes(value.get_state().tolist()))}
         )
     if isinstance(value, enum.Enum):
-        return with_parts({"enum": f"{name_of(kind)}.{value.name}"}, [value.value], named={}, state=state)
+        return describe_with_parts({"enum": f"{name_of(kind)}.{value.name}"}, [value.value], named={}, state=state)
     if isinstance(value, (types.MethodType, types.BuiltinMethodType)):  # each access to a method makes another one
         of = {"function": getattr(value, "__func__", value.__name__), "object": value.__self__}
-        return with_parts({"method": value.__name__}, [], of, state)
+        return describe_with_parts({"method": value.__name__}, [], of, state)
     if argument or kind in CONTAINERS or pytree.is_namedtuple_class(kind):
         # One level: the items of the value, or the value itself if pytree does not know it.
         items, spec = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
@@ -232,15 +232,15 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Des
             if isinstance(value, Mapping) and len(items) == len(value):
                 factory = getattr(value, "default_factory", None)
                 default = {} if factory is None else {"default factory": factory}
-                return with_parts(head, items, default, state, argument, list(value))
+                return describe_with_parts(head, items, default, state, argument, list(value))
             own = attributes_with_slots(value) if isinstance(value, (list, tuple)) else {"context": spec.context}
-            return with_parts(head, items, own or {}, state, argument)
+            return describe_with_parts(head, items, own or {}, state, argument)
     if dataclasses.is_dataclass(value) and all(map(is_python_class, kind.__mro__)):
-        return with_parts({"dataclass": name_of(kind)}, [], attributes_with_slots(value) or {}, state)
+        return describe_with_parts({"dataclass": name_of(kind)}, [], attributes_with_slots(value) or {}, state)
     return _describe_live(value, state, contents_of(value))
 
 
-def with_parts(
+def describe_with_parts(
     head: dict[str, Like],
     items: Sequence[Any],
     named: Mapping[str, Any],
@@ -295,7 +295,7 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> _De
         own["its class"] = type(value).__qualname__
     if argument and value.is_leaf and (hooks := backward_hooks(value)):
         own["its hooks"] = list(hooks.values())
-    described = with_parts(head, [], own, state)
+    described = describe_with_parts(head, [], own, state)
     return _Described(described.like, described.parts, held=argument or described.held)
 
 
@@ -312,7 +312,7 @@ def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]
     capture."""
     state.live.append(value)
     head = {"live": name_of(value if isinstance(value, NAMED) else type(value))}
-    described = with_parts(head, [], contents, state)
+    described = describe_with_parts(head, [], contents, state)
     if described.parts > MAX_PARTS:
         return _Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
     return _Described(described.like, described.parts, held=True)

@@ -42,7 +42,7 @@ from backprint._torch.operators import is_registration
 from backprint._torch.tensors import backward_hooks, base_of, post_accumulate_hooks
 from backprint.values.memory import as_bytes
 from backprint.values.settings import hashable_state, state_bytes
-from backprint.values.wrappers import is_wrapped, opened
+from backprint.values.wrappers import is_wrapped, unwrap
 
 # ---- Places
 
@@ -798,7 +798,7 @@ class Walk:
         if tensor.is_leaf and tensor.grad is not None:
             self.push(f"{name}.grad", tensor.grad)
         if is_wrapped(tensor):
-            self.push(name, opened(tensor))  # which has the memory
+            self.push(name, unwrap(tensor))  # which has the memory
         if base_of(tensor) is not None:
             self.push(f"{name}._base", base_of(tensor))
         for hook in _hooks_on(tensor):

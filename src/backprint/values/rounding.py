@@ -48,14 +48,14 @@ class OtherRounding(TorchDispatchMode):
         summed = torch.Tag.pointwise not in function.tags
         terms = _terms_of(function, name, args, kwargs or {})
         if isinstance(found, (tuple, list)):
-            return type(found)(self.moved(value, summed, terms(place)) for place, value in enumerate(found))
-        return self.moved(found, summed, terms(0))
+            return type(found)(self.move_elements(value, summed, terms(place)) for place, value in enumerate(found))
+        return self.move_elements(found, summed, terms(0))
 
-    def moved(self, value: Any, summed: bool, terms: Any) -> Any:
+    def move_elements(self, value: Any, summed: bool, terms: Any) -> Any:
         """Return a tensor whose elements are moved."""
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.layout is not torch.strided:
             return value
-        by = self.drawn(value.shape, value) + self.drawn(_shared_shape(value), value)
+        by = self.draw_noise(value.shape, value) + self.draw_noise(_shared_shape(value), value)
         unit = torch.finfo(value.dtype).eps
         size = value.abs()
         if summed and value.numel():
@@ -64,7 +64,7 @@ class OtherRounding(TorchDispatchMode):
         moved = value + by * size * self.units * unit
         return torch.where(torch.isfinite(moved), moved, value)
 
-    def drawn(self, shape: Any, value: torch.Tensor) -> torch.Tensor:
+    def draw_noise(self, shape: Any, value: torch.Tensor) -> torch.Tensor:
         """Return random numbers from -1 to 1."""
         place = str(value.device)
         if place not in self.sources:

@@ -67,14 +67,14 @@ def is_wrapped(tensor: Tensor) -> bool:
     return type(tensor) not in PLAIN and is_wrapper(tensor) and len(tensors_inside(tensor)) == 1
 
 
-def opened(tensor: Tensor) -> Tensor:
+def unwrap(tensor: Tensor) -> Tensor:
     """Return the plain tensor inside of a wrapper; any other tensor itself."""
     while is_wrapped(tensor):
         tensor = getattr(tensor, tensors_inside(tensor)[0])
     return tensor
 
 
-def waited(tensor: Tensor) -> None:
+def wait_for_collectives(tensor: Tensor) -> None:
     """Wait for the collectives whose results a tensor, or a tensor inside of it, stands for, as any reader of its
     values does."""
     while is_wrapped(tensor):
@@ -108,11 +108,11 @@ class Around(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         # The gradient is sharded in another way than the tensor.
-        if opened(gradient).shape != ctx.shape:
+        if unwrap(gradient).shape != ctx.shape:
             gradient = sharded_like(gradient, ctx.like)
-        waited(gradient)
+        wait_for_collectives(gradient)
         ctx.note(sharding_text(gradient))
-        return opened(gradient), None, None, None
+        return unwrap(gradient), None, None, None
 
 
 class _Inside(torch.autograd.Function):
@@ -121,17 +121,17 @@ class _Inside(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, wrapper: Tensor, alias: Alias) -> Tensor:
         ctx.wrapping = wrapping_of(wrapper)
-        return alias(opened(wrapper))
+        return alias(unwrap(wrapper))
 
     @staticmethod
     def backward(ctx: Any, tangent: Tensor) -> tuple[Any, ...]:
         return tangent if ctx.wrapping is None else ctx.wrapping.around(tangent, tangent=True), None
 
 
-def opened_by_autograd(tensor: Tensor, alias: Alias) -> Tensor:
+def unwrap_by_autograd(tensor: Tensor, alias: Alias) -> Tensor:
     """Return the plain tensor inside of a wrapper, whose gradient goes through the wrapper; any other tensor itself."""
     if not is_wrapped(tensor):
         return tensor
-    waited(tensor)
+    wait_for_collectives(tensor)
     inner: Tensor = _Inside.apply(tensor, alias)
     return inner

@@ -15,10 +15,10 @@ from backprint.graph.folding.nouns import (
     Loop,
     Only,
     Series,
-    divided_text,
     places_of,
     series_of,
     skeleton,
+    split_numbers_of_text,
     without_offsets,
 )
 from backprint.graph.nouns import Graph, Step
@@ -68,7 +68,7 @@ def token_of(step: Step) -> Any:
     """
     kinds = tuple(skeleton(value) for value in step.args)
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
-    module = divided_text(step.source.module)[0] if step.source is not None else None
+    module = split_numbers_of_text(step.source.module)[0] if step.source is not None else None
     called = module, 0 if step.echo is None else len(step.echo.names)
     return step.target, kinds, named, without_offsets(step.spec), called
 

@@ -29,9 +29,9 @@ from backprint.graph.folding.nouns import (
     Loop,
     Only,
     Series,
-    divided_text,
     places_of,
     series_of,
+    split_numbers_of_text,
     with_places,
     without_offsets,
 )
@@ -198,7 +198,7 @@ def _port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> It
     tokens = []
     for name, port in ports:
         is_free = port.role == "saved" and "." not in port.name
-        texts = None if is_free else (divided_text(name)[0], divided_text(port.name)[0])
+        texts = None if is_free else (split_numbers_of_text(name)[0], split_numbers_of_text(port.name)[0])
         tokens.append(kinds.setdefault((port.role, without_offsets(port.spec), texts), len(kinds)))
     rows = [(name, show_port(port).removesuffix(port.name), port.name) for name, port in ports]
     yield from _row_lines(rows, Steps(tokens, [()] * len(rows), [False] * len(rows)), 0, len(rows), names)

@@ -145,14 +145,14 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
     value = values[base]
     if type(value) not in (str, int):
         return None
-    texts, numbers = divided(value)
+    texts, numbers = split_numbers(value)
     steps: list[list[int]] = [[] for _ in numbers]
     for axis, size in enumerate(shape):
         # A loop that runs once has no next iteration: nothing grows there.
         neighbour = values[(*base[:axis], base[axis] + 1, *base[axis + 1 :])] if size > 1 else value
         if type(neighbour) is not type(value):
             return None
-        other_texts, other_numbers = divided(neighbour)
+        other_texts, other_numbers = split_numbers(neighbour)
         if other_texts != texts:
             return None
         for step, here, there in zip(steps, numbers, other_numbers, strict=True):
@@ -176,15 +176,15 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
     return Series(rule.parts, rule.numbers, rule.is_text, tuple(odd))
 
 
-def divided(value: str | int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def split_numbers(value: str | int) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the texts around the numbers of a value, and the numbers; a number is one between two empty texts."""
     if isinstance(value, int):
         return ("", ""), (value,)
-    return divided_text(value)
+    return split_numbers_of_text(value)
 
 
 @lru_cache(maxsize=1 << 16)
-def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def split_numbers_of_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the texts around the numbers of a text, and the numbers; one of more than 18 digits stays text."""
     pieces = _NUMBER.split(text)
     texts, numbers = [pieces[0]], []

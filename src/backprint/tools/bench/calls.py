@@ -57,7 +57,9 @@ def arguments_of(count: int) -> list[str]:
     return [f"v{place}" for place in range(count)]
 
 
-def joined(step: BenchStep, forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+def join_forward_and_backward(
+    step: BenchStep, forward: Callable[..., Any], backward: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return a forward and its backward as one function of the step's inputs. It returns the forward's results, and
     then the gradients, so that both can be judged.
 
@@ -65,18 +67,21 @@ def joined(step: BenchStep, forward: Callable[..., Any], backward: Callable[...,
     other strides is found here, by one call of the forward, so that no timed call has to look.
     """
     # def call(v0, v1): r = forward(v0); return (*r, *backward(v1, r[1], laid(r[2], s2)))
-    names, count = arguments_of(len(step.inputs)), len(step.forward.graph.inputs)
+    names, forward_count = arguments_of(len(step.inputs)), len(step.forward.graph.inputs)
     results = forward(*copies(step.forward.run.inputs))
-    space: dict[str, Any] = {"forward": forward, "backward": backward, "laid": laid_as_saved}
-    taken = []
+    namespace: dict[str, Any] = {"forward": forward, "backward": backward, "laid": laid_as_saved}
+    backward_arguments = []
     for place, (saved, source) in enumerate(step.sources):
-        taken.append(f"r[{source}]" if saved else names[source])
+        backward_arguments.append(f"r[{source}]" if saved else names[source])
         stride = step.strides.get(place)
         if stride is not None and results[source].stride() != stride:
-            space[f"s{place}"] = stride
-            taken[-1] = f"laid({taken[-1]}, s{place})"
-    body = [f"r = forward({', '.join(names[:count])})", f"return (*r, *backward({', '.join(taken)}))"]
-    return function_of_text(names, body, space)
+            namespace[f"s{place}"] = stride
+            backward_arguments[-1] = f"laid({backward_arguments[-1]}, s{place})"
+    body = [
+        f"r = forward({', '.join(names[:forward_count])})",
+        f"return (*r, *backward({', '.join(backward_arguments)}))",
+    ]
+    return function_of_text(names, body, namespace)
 
 
 # ------------------------------------------------------------------ calls
@@ -126,7 +131,7 @@ class CompiledCalls:
     def call(self, contents: Sequence[Any], grad: bool = True, seed: int | None = None) -> Call:
         """Call the function once on contents, from the random state of a seed; raise CompilerFailed, or NoTuple."""
         self.put(contents)
-        leave_traces(self.kinds)
+        fill_free_memory(self.kinds)
         state = state_of(self.chance.getrandbits(62) if seed is None else seed)
         with compiler_errors(), torch.set_grad_enabled(grad):
             answer, device_bytes = with_device_bytes(partial(self.function, *self.values), on_gpu(self.values))
@@ -167,7 +172,7 @@ FEW_BYTES, TRACES = 2**16, 8
 """For a result of fewer bytes, so many tensors are filled and freed: it may get any of several free blocks."""
 
 
-def leave_traces(kinds: Sequence[Any]) -> None:
+def fill_free_memory(kinds: Sequence[Any]) -> None:
     """Leave NaN, or ones, in memory that is free: a result that nobody writes then shows. Such memory may have held
     eager's own."""
     plain = [value for value in kinds if isinstance(value, Tensor) and value.layout is torch.strided]
@@ -183,10 +188,10 @@ def leave_traces(kinds: Sequence[Any]) -> None:
 # ------------------------------------------------------------------ contents of tensors
 
 
-def contents_that_fit(own: Sequence[Any], others: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+def contents_that_fit(inputs: Sequence[Any], others: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Yield those of other inputs that can be put into these: equal numbers, tensors of the same kind and place."""
     for contents in others:
-        if len(own) == len(contents) and all(map(_fits, own, contents)):
+        if len(inputs) == len(contents) and all(map(_fits, inputs, contents)):
             yield contents
 
 
@@ -199,7 +204,7 @@ def _fits(value: Any, other: Any) -> bool:
         return False
     if value.layout is not torch.strided:
         return value.layout is torch.sparse_coo
-    if own_memory(value):
+    if has_distinct_elements(value):
         return True
     sizes = [tensor.untyped_storage().nbytes() for tensor in (value, other)]
     return (
@@ -207,22 +212,22 @@ def _fits(value: Any, other: Any) -> bool:
     )
 
 
-def own_memory(tensor: Tensor) -> bool:
+def has_distinct_elements(tensor: Tensor) -> bool:
     """Whether every element of a tensor has memory of its own, by its strides; False also where they do not show it.
     Shape (2, 3): strides (3, 1) -> True, strides (0, 1), as `expand` gives, -> False."""
-    room = 1  # the elements that the dimensions seen so far, from the smallest stride on, reach over
+    extent = 1  # the elements that the dimensions seen so far, from the smallest stride on, reach over
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:
-            if stride < room:
+            if stride < extent:
                 return False
-            room = stride * size
+            extent = stride * size
     return True
 
 
 def _copy_contents(tensor: Tensor, other: Tensor) -> None:
     """Copy a tensor's contents into another; where elements share memory, copy the memory as it is."""
     with torch.no_grad():
-        if tensor.layout is torch.strided and not own_memory(tensor):
+        if tensor.layout is torch.strided and not has_distinct_elements(tensor):
             tensor.untyped_storage().copy_(other.untyped_storage())
         else:
             tensor.copy_(other)
@@ -232,29 +237,29 @@ AT_EDGES = ("zeros", "NaN", "inf")
 """The occasions (`judge/occasions`) at which a forward is called once more."""
 
 
-def contents_at_edges(graph: BenchGraph, held: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
+def contents_at_edges(graph: BenchGraph, held_by_guards: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the contents of a forward with an edge value among its inputs, and in words what they are: zeros among all
     floats, and NaN or infinity in one, because two may leave nothing that is a number. Parameters stay as they are, and
-    what is `held` by a guard."""
-    own = graph.run.inputs
+    what is `held_by_guards` by a guard."""
+    inputs = graph.run.inputs
     places = [
         place
-        for place, (port, value) in enumerate(zip(graph.graph.inputs, own, strict=True))
+        for place, (port, value) in enumerate(zip(graph.graph.inputs, inputs, strict=True))
         if port.role == "input"
-        and port.name not in held
+        and port.name not in held_by_guards
         and isinstance(value, Tensor)
         and value.is_floating_point()
         and value.layout is torch.strided
         and value.numel()
-        and own_memory(value)
+        and has_distinct_elements(value)
     ]
-    for word in AT_EDGES if places and graph.direction == "forward" else ():
-        contents = copies(own)
-        chosen = places if math.isfinite(EDGES[word]) else places[:1]
-        for place in chosen:
-            contents[place].copy_(OCCASIONS[word].make(contents[place]))
-        names = ", ".join(graph.graph.inputs[place].name for place in chosen[:3])
-        yield f"{word} in {names}", contents
+    for edge in AT_EDGES if places and graph.direction == "forward" else ():
+        contents = copies(inputs)
+        changed = places if math.isfinite(EDGES[edge]) else places[:1]
+        for place in changed:
+            contents[place].copy_(OCCASIONS[edge].make(contents[place]))
+        names = ", ".join(graph.graph.inputs[place].name for place in changed[:3])
+        yield f"{edge} in {names}", contents
 
 
 def changed_places(values: Sequence[Any], before: Sequence[Any]) -> list[int]:

@@ -168,11 +168,11 @@ def timed(timing: BenchTiming) -> bool:
 
 def _time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> tuple[str, float, float, float]:
     """Return the kind of change of a time, and the ratio with its interval, of a cell that is right in both runs."""
-    middle = math.log(after.ratio / before.ratio)
-    low = middle - math.hypot(math.log(after.ratio / after.low), math.log(before.high / before.ratio))
-    high = middle + math.hypot(math.log(after.high / after.ratio), math.log(before.ratio / before.low))
+    log_ratio = math.log(after.ratio / before.ratio)
+    low = log_ratio - math.hypot(math.log(after.ratio / after.low), math.log(before.high / before.ratio))
+    high = log_ratio + math.hypot(math.log(after.high / after.ratio), math.log(before.ratio / before.low))
     noise = max(noise_of(before), noise_of(after))
-    return _time_kind(low, high, math.log1p(threshold), noise), math.exp(middle), math.exp(low), math.exp(high)
+    return _time_kind(low, high, math.log1p(threshold), noise), math.exp(log_ratio), math.exp(low), math.exp(high)
 
 
 def _time_kind(low: float, high: float, threshold: float, noise: float) -> str:
@@ -286,14 +286,14 @@ MOST_DIFFERENCES = 20
 
 def _facts(history: BenchHistory) -> dict[str, str]:
     """Return the facts above the tables: which runs these are, and what else differs between them."""
-    other = list(dict.fromkeys(text for step in history.steps for text in step.differences))
-    more = f"; and {len(other) - MOST_DIFFERENCES} more" if len(other) > MOST_DIFFERENCES else ""
-    known = {
-        "note": f"the runs differ in more than what is compared: {'; '.join(other[:MOST_DIFFERENCES])}{more}",
+    differences = list(dict.fromkeys(text for step in history.steps for text in step.differences))
+    omitted = f"; and {len(differences) - MOST_DIFFERENCES} more" if len(differences) > MOST_DIFFERENCES else ""
+    facts = {
+        "note": f"the runs differ in more than what is compared: {'; '.join(differences[:MOST_DIFFERENCES])}{omitted}",
         "runs": ", ".join(map(str, (run.place for run in history.runs))),
         "threshold": f"a time counts as changed beyond {history.whole.threshold:.1%} and the noise",
     }
-    return {name: one_line(value) for name, value in known.items() if other or name != "note"}
+    return {name: one_line(value) for name, value in facts.items() if differences or name != "note"}
 
 
 Means = Mapping[str, tuple[float, ...]]
@@ -302,14 +302,14 @@ Means = Mapping[str, tuple[float, ...]]
 
 def _common_means(history: BenchHistory) -> Means:
     """Return each compiler's mean speedup in each run, over the cells that are right and timed in all runs."""
-    known = [_cells_by_key(run) for run in history.runs]
-    common: dict[str, list[list[float]]] = {}
-    for key in known[0]:
-        cells = [run.get(key) for run in known]
+    cells_of_runs = [_cells_by_key(run) for run in history.runs]
+    speeds_by_compiler: dict[str, list[list[float]]] = {}
+    for key in cells_of_runs[0]:
+        cells = [run.get(key) for run in cells_of_runs]
         speeds = [finite_speedup(cell) if cell is not None and cell.right else None for cell in cells]
         if all(speeds):  # a speed is above 0, or None
-            common.setdefault(key[2], []).append([speed for speed in speeds if speed])
-    return {name: tuple(map(geometric_mean, zip(*rows, strict=True))) for name, rows in common.items()}
+            speeds_by_compiler.setdefault(key[2], []).append([speed for speed in speeds if speed])
+    return {name: tuple(map(geometric_mean, zip(*speeds, strict=True))) for name, speeds in speeds_by_compiler.items()}
 
 
 def _runs_table(history: BenchHistory, means: Means) -> Table:
@@ -318,14 +318,16 @@ def _runs_table(history: BenchHistory, means: Means) -> Table:
     names = dict.fromkeys(compiler.name for run in history.runs for compiler in run.compilers)
     for compiler in names:
         for place, (name, run) in enumerate(zip(history.names, history.runs, strict=True)):
-            if own := [cell for cell in run.cells if cell.compiler == compiler]:
-                share = right_share(judged_cells(own, powerless_graphs(run.cells)))
-                wrong, stopped = (sum(cell.outcome in words for cell in own) for words in (("wrong",), STOPPED))
-                loads = [cell.load for cell in own if cell.load is not None]
+            if cells_of_run := [cell for cell in run.cells if cell.compiler == compiler]:
+                right = right_share(judged_cells(cells_of_run, powerless_graphs(run.cells)))
+                wrong, stopped = (
+                    sum(cell.outcome in outcomes for cell in cells_of_run) for outcomes in (("wrong",), STOPPED)
+                )
+                loads = [cell.load for cell in cells_of_run if cell.load is not None]
                 mean = means[compiler][place] if compiler in means else None
                 # [:16]: the date to the minute
-                about = (date_text(run.started)[:16], run.torch, statistics.median(loads) if loads else None)
-                rows.append((compiler, name, len(own), share, wrong, stopped, mean, *about))
+                facts_of_run = (date_text(run.started)[:16], run.torch, statistics.median(loads) if loads else None)
+                rows.append((compiler, name, len(cells_of_run), right, wrong, stopped, mean, *facts_of_run))
     columns = {"compiler": "name", "run": "name", "cells": "count", "right": "share", "wrong": "count"}
     columns |= {"stopped": "count", "speedup": "times", "started": "text", "torch": "text", "load": "number"}
     note = (

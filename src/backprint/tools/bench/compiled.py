@@ -24,7 +24,7 @@ from backprint.derive.check import (
     SCALE,
     check_pair,
     inputs_of_pairs,
-    rounding,
+    rounding_of_product,
 )
 from backprint.derive.duals import WEIGHTS
 from backprint.derive.setting import (
@@ -36,7 +36,7 @@ from backprint.derive.setting import (
     forward_product,
     gap_by_accuracy,
     gap_of,
-    inner,
+    inner_product,
     make_setting,
     output_of,
     results_at,
@@ -198,22 +198,22 @@ def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> fl
     """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
     are apart, if this is more; infinite where the forward does not run."""
     # `step * direction` is to move the largest input by STEPS times its size.
-    most = max(map(size_of, setting.direction.values()), default=0.0)
-    size = max((size_of(setting.inputs[name]) for name in setting.direction), default=0.0)
-    right, terms = backward_product(setting, gradients)
+    largest_direction = max(map(size_of, setting.direction.values()), default=0.0)
+    largest_input = max((size_of(setting.inputs[name]) for name in setting.direction), default=0.0)
+    product, terms = backward_product(setting, gradients)
     estimates = []
-    for step in STEPS if most else ():
-        step *= size / most
-        total = 0.0
-        for count, weight in enumerate(WEIGHTS, 1):
-            ahead, behind = (_product_at(setting, way * count * step) for way in (1, -1))
+    for step in STEPS if largest_direction else ():
+        step *= largest_input / largest_direction
+        estimate = 0.0
+        for steps_away, weight in enumerate(WEIGHTS, 1):
+            ahead, behind = (_product_at(setting, sign * steps_away * step) for sign in (1, -1))
             if ahead is None or behind is None:
                 return math.inf
-            total += (ahead - behind) * weight / step
-        estimates.append(total)
-    if len(estimates) < 2 or not terms or not all(map(math.isfinite, (*estimates, right))):
+            estimate += (ahead - behind) * weight / step
+        estimates.append(estimate)
+    if len(estimates) < 2 or not terms or not all(map(math.isfinite, (*estimates, product))):
         return math.inf
-    return max(abs(estimates[0] - estimates[1]), abs(estimates[1] - right)) / terms
+    return max(abs(estimates[0] - estimates[1]), abs(estimates[1] - product)) / terms
 
 
 def _product_at(setting: Setting, step: float) -> float | None:
@@ -222,14 +222,14 @@ def _product_at(setting: Setting, step: float) -> float | None:
         results = results_at(setting, step)
     except (BackprintError, RuntimeError):
         return None
-    return sum(inner(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())
+    return sum(inner_product(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())
 
 
 def _rounding_of(setting: Setting) -> float:
     """Return how far the difference of the two products moves if the inputs are rounded otherwise; raise CannotTell if
     the graphs do not run there."""
     try:
-        return rounding(setting)
+        return rounding_of_product(setting)
     except (BackprintError, RuntimeError) as error:
         raise CannotTell(str(error)) from error
 
@@ -261,23 +261,23 @@ def measure(setting: Setting, returned: Returned) -> Measured:
     except CannotTell:  # it may have drawn other random numbers
         if not steps_that_draw(setting.forward):
             raise
-        setting = _with_its_draws(setting, returned.results)
+        setting = _with_compiled_draws(setting, returned.results)
         forward = _forward_distance(setting, returned.results)
     gradients = gradients_of(setting, returned.gradients)
     try:
-        left, size, run = forward_product(setting)
+        forward_side, size, run = forward_product(setting)
         limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
-        gap = _gap_with(setting, (left, size), gradients)
+        gap = _gap_with(setting, (forward_side, size), gradients)
         if limit <= gap < math.inf:
             _, setting = gap_by_accuracy(setting)
-            left, size, _ = forward_product(setting)
+            forward_side, size, _ = forward_product(setting)
             # As in `gap_by_accuracy`: a direction has the size 1/‖its gradient‖ (`setting.FLOOR`), so the terms of a
             # gradient that is not 0 have the size 1 before they are weighted.
             least = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
-            gap = _gap_with(setting, (left, max(size, least)), gradients)
+            gap = _gap_with(setting, (forward_side, max(size, least)), gradients)
     except (BackprintError, RuntimeError) as error:
         raise CannotTell(str(error)) from error
-    differing = different(gradients, setting.gradients)
+    differing = differing_gradients(gradients, setting.gradients)
     names = ", ".join(differing[:4]) + (" …" if len(differing) > 4 else "")
     reason = f"it differs from the captured backward in the gradient of {names}" if differing else ""
     if bad := [name for name, gradient in gradients.items() if not bool(gradient.isfinite().all())]:
@@ -285,11 +285,11 @@ def measure(setting: Setting, returned: Returned) -> Measured:
     return Measured(setting, gradients, returned.results, gap, limit, forward, differing, reason)
 
 
-def different(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[str, ...]:
+def differing_gradients(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Return the names of gradients that are not the expected ones. One that is smaller than the part FLOOR of the
     largest is compared as if it were that large: it may be 0 but for rounding."""
     least = FLOOR * max(map(size_of, expected.values()), default=0.0)
-    return tuple(name for name, gradient in gradients.items() if _off_by(gradient, expected[name], least) > SAME)
+    return tuple(name for name, gradient in gradients.items() if _distance(gradient, expected[name], least) > SAME)
 
 
 def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
@@ -298,25 +298,32 @@ def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[st
     return gap if math.isfinite(gap) else math.inf
 
 
-def _with_its_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
+def _with_compiled_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
     """Return the Setting with the random numbers that the compiled forward drew, where it returns them: they are inputs
     of its forward then, and the captured results and gradients are computed anew with them; CannotTell if that
     fails."""
     if not steps_that_draw(setting.forward):
         return setting
-    lifted = lifted_draws(unguarded_graph(setting.forward))
-    if lifted is None:
+    graph_with_draws = lifted_draws(unguarded_graph(setting.forward))
+    if graph_with_draws is None:
         return setting
-    ports = [setting.forward.outputs[place] for place in lifted.places]
-    names = [port.name for port in lifted.graph.inputs[len(setting.forward.inputs) :]]
+    ports = [setting.forward.outputs[place] for place in graph_with_draws.places]
+    names = [port.name for port in graph_with_draws.graph.inputs[len(setting.forward.inputs) :]]
     inputs = setting.inputs | {name: results[port.key] for name, port in zip(names, ports, strict=True)}
     try:
-        drawn = replace(setting, forward=lifted.graph, inputs=inputs, results=values_of(lifted.graph, inputs))
-        own = {key.name: value for key, value in values_of(drawn.backward, drawn.backward_inputs).items()}
+        with_draws = replace(
+            setting, forward=graph_with_draws.graph, inputs=inputs, results=values_of(graph_with_draws.graph, inputs)
+        )
+        captured_gradients = {
+            key.name: value for key, value in values_of(with_draws.backward, with_draws.backward_inputs).items()
+        }
     except (BackprintError, RuntimeError) as error:
         raise CannotTell(f"with what it drew, the captured graph does not run: {error}") from error
-    gradients = {name: zeros if own[name] is None else own[name] for name, zeros in zeros_like(setting).items()}
-    return replace(drawn, gradients=gradients)
+    gradients = {
+        name: zeros if captured_gradients[name] is None else captured_gradients[name]
+        for name, zeros in zeros_like(setting).items()
+    }
+    return replace(with_draws, gradients=gradients)
 
 
 def zeros_like(setting: Setting) -> dict[str, Tensor]:
@@ -327,24 +334,28 @@ def zeros_like(setting: Setting) -> dict[str, Tensor]:
 def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float:
     """Return how far outputs are from the captured forward's; raise CannotTell if they are those of another function,
     or not in float64. What is saved is the compiler's own matter."""
-    most = 0.0
-    for key, own in setting.results.items():
-        if key.role not in ("output", "mutation") or not isinstance(own, Tensor) or own.layout is not torch.strided:
+    largest = 0.0
+    for key, captured in setting.results.items():
+        if (
+            key.role not in ("output", "mutation")
+            or not isinstance(captured, Tensor)
+            or captured.layout is not torch.strided
+        ):
             continue
-        value = results.get(key)
-        if not isinstance(value, Tensor) or value.shape != own.shape:
+        compiled = results.get(key)
+        if not isinstance(compiled, Tensor) or compiled.shape != captured.shape:
             raise CannotTell(f"the compiled forward does not return {key.name!r} as the captured one does")
-        if value.dtype != own.dtype:  # [6:]: without `torch.`
-            raise CannotTell(f"for inputs in float64 the compiled {key.name!r} is {str(value.dtype)[6:]}")
-        apart = _off_by(value, own)
-        if apart > APART:
+        if compiled.dtype != captured.dtype:  # [6:]: without `torch.`
+            raise CannotTell(f"for inputs in float64 the compiled {key.name!r} is {str(compiled.dtype)[6:]}")
+        error = _distance(compiled, captured)
+        if error > APART:
             drawn = setting.forward.by_role("rng") or steps_that_draw(setting.forward)
             why = ", or draws other random numbers" if drawn else ""
             raise CannotTell(
-                f"the compiled forward is not the captured one{why}: {key.name!r} differs by {apart:.1e} in float64"
+                f"the compiled forward is not the captured one{why}: {key.name!r} differs by {error:.1e} in float64"
             )
-        most = max(most, apart)
-    return most
+        largest = max(largest, error)
+    return largest
 
 
 def gradients_of(setting: Setting, gradients: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -371,17 +382,17 @@ def not_linear(draw: Measured, call: Call) -> Measured | None:
     setting = draw.setting
     scaled = replace(setting, tangents={name: tangent * SCALE for name, tangent in setting.tangents.items()})
     returned = call(scaled)
-    shown = [key for key in setting.results if key.role in ("output", "mutation")]
-    if any(_off_by(returned.results.get(key), draw.results.get(key)) > SAME for key in shown):
+    outputs = [key for key in setting.results if key.role in ("output", "mutation")]
+    if any(_distance(returned.results.get(key), draw.results.get(key)) > SAME for key in outputs):
         return None
     gradients = gradients_of(setting, returned.gradients)
-    if not different(gradients, {name: gradient * SCALE for name, gradient in draw.gradients.items()}):
+    if not differing_gradients(gradients, {name: gradient * SCALE for name, gradient in draw.gradients.items()}):
         return None
-    own = {name: gradient * SCALE for name, gradient in setting.gradients.items()}
-    return measure(replace(scaled, gradients=own), returned)
+    scaled_gradients = {name: gradient * SCALE for name, gradient in setting.gradients.items()}
+    return measure(replace(scaled, gradients=scaled_gradients), returned)
 
 
-def _off_by(value: Any, expected: Any, least: float = 0.0) -> float:
+def _distance(value: Any, expected: Any, least: float = 0.0) -> float:
     """Return how far two results are apart (`judge.closeness.distance`); infinity if only one is a tensor, or it is of
     another form."""
     if not isinstance(value, Tensor) or not isinstance(expected, Tensor):

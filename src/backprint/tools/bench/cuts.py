@@ -29,7 +29,7 @@ from backprint.graph.fx.convert import spec_of
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves, refs
 from backprint.graph.operators import operators
-from backprint.graph.steps import live, mapped, used
+from backprint.graph.steps import mapped, used, without_dead_code
 from backprint.prove.run import perform_steps, subgraphs
 from backprint.tools.export.judged import Eager, first_line, judged
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
@@ -80,13 +80,13 @@ class UnitSearch:
         allow; return it."""
         self.best = tuple(range(count))
         try:
-            start = self.beginning(self.best)
-            self.best = self.least(self.ending(start))
+            start = self.shortest_prefix(self.best)
+            self.best = self.minimize_units(self.shortest_suffix(start))
         except _OutOfTestsError:
             pass
         return self.best
 
-    def beginning(self, units: Sequence[int]) -> Sequence[int]:
+    def shortest_prefix(self, units: Sequence[int]) -> Sequence[int]:
         """Return the shortest beginning of these units that shows the fault, where a longer one always does."""
         # Bisection is valid for beginnings: with more units behind it, the step that fails still gets the same values.
         low, high = 0, len(units)
@@ -95,12 +95,12 @@ class UnitSearch:
             low, high = (low, middle) if self.shown_by(units[:middle]) else (middle, high)
         return units[:high]
 
-    def ending(self, units: Sequence[int]) -> Sequence[int]:
+    def shortest_suffix(self, units: Sequence[int]) -> Sequence[int]:
         """Return a few of the units that show the fault, the last unit among them: that unit with its producers, or
         else the shortest end; of this, its first and last unit if they are enough."""
-        for near in self.with_producers(units):
-            if len(near) < len(units) and self.shown_by(near):
-                return near
+        for with_producers in self.with_producers(units):
+            if len(with_producers) < len(units) and self.shown_by(with_producers):
+                return with_producers
         low, high = 0, len(units)
         while high - low > 1:
             middle = (low + high) // 2
@@ -111,25 +111,25 @@ class UnitSearch:
 
     def with_producers(self, units: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Yield the last unit with its producers, then with theirs, and so on."""
-        near, depth = {units[-1]}, 0
-        for wanted in DEPTHS:
-            while depth < wanted:
-                near |= set(self.producers(near)) & set(units)
+        chosen, depth = {units[-1]}, 0
+        for target_depth in DEPTHS:
+            while depth < target_depth:
+                chosen |= set(self.producers(chosen)) & set(units)
                 depth += 1
-            yield tuple(sorted(near))
+            yield tuple(sorted(chosen))
 
-    def least(self, units: Sequence[int]) -> tuple[int, ...]:
+    def minimize_units(self, units: Sequence[int]) -> tuple[int, ...]:
         """Return units of which none can be left out: leave out halves, quarters and so on, at last one at a time."""
         remaining, size = list(units), max(len(units) // 2, 1)
         while True:
-            before, start = len(remaining), 0
+            count_before, start = len(remaining), 0
             while start < len(remaining) > 1:
                 rest = remaining[:start] + remaining[start + size :]
                 if self.shown_by(rest):
                     remaining = rest
                 else:
                     start += size
-            if size == 1 and len(remaining) in (1, before):
+            if size == 1 and len(remaining) in (1, count_before):
                 return tuple(remaining)
             size = max(size // 2, 1)
 
@@ -160,12 +160,16 @@ class CutGraph:
     def with_outputs(self, names: Collection[str]) -> CutGraph:
         """Return the graph with the outputs of these names only, without the steps and inputs that they do not need."""
         graph = self.graph
-        kept = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].name in names]
-        graph = replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
-        graph = live(graph)
-        needed = {name for step in graph.steps for name in used(step)} | {r for v in graph.results for r in refs(v)}
-        pairs = [pair for pair in zip(graph.inputs, self.inputs, strict=True) if pair[0].local in needed]
-        return CutGraph(replace(graph, inputs=tuple(port for port, _ in pairs)), tuple(value for _, value in pairs))
+        chosen = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].name in names]
+        graph = replace(graph, outputs=tuple(port for port, _ in chosen), results=tuple(result for _, result in chosen))
+        graph = without_dead_code(graph)
+        needed = {name for step in graph.steps for name in used(step)} | {
+            ref for result in graph.results for ref in refs(result)
+        }
+        used_inputs = [pair for pair in zip(graph.inputs, self.inputs, strict=True) if pair[0].local in needed]
+        return CutGraph(
+            replace(graph, inputs=tuple(port for port, _ in used_inputs)), tuple(value for _, value in used_inputs)
+        )
 
     def bypassing(self, name: str) -> Iterator[CutGraph]:
         """Yield graphs without one step: what read its result reads one of its arguments, of the same dtype and shape,
@@ -244,23 +248,23 @@ class RecordedGraph:
 
 def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
     """Run a graph, whose inputs and random state are those of an eager run, and keep a copy of every value."""
-    locals_ = [port.local for port in graph.inputs]
+    input_names = [port.local for port in graph.inputs]
     values: dict[str, Any] = {}
 
-    def play(*inputs: Any) -> None:
-        env = dict(zip(locals_, inputs, strict=True))
-        values.update({name: own_memory(value) for name, value in env.items()})
+    def run_and_keep(*inputs: Any) -> None:
+        values_by_name = dict(zip(input_names, inputs, strict=True))
+        values.update({name: copy_with_strides(value) for name, value in values_by_name.items()})
 
-        def keep(_: int, step: Step) -> None:
-            values[step.name] = own_memory(env[step.name])
+        def keep_value(_: int, step: Step) -> None:
+            values[step.name] = copy_with_strides(values_by_name[step.name])
 
-        perform_steps(graph.steps, env, subgraphs(graph), after=keep)
+        perform_steps(graph.steps, values_by_name, subgraphs(graph), after=keep_value)
 
-    run.again(play)
+    run.again(run_and_keep)
     return RecordedGraph(graph, values, _units_of(graph, values))
 
 
-def own_memory(value: Any) -> Any:
+def copy_with_strides(value: Any) -> Any:
     """Return a copy of a tensor in memory of its own, with the same strides: an expanded one stays expanded."""
     if not isinstance(value, Tensor):
         return value
@@ -354,8 +358,12 @@ class FaultTrial:
             return self.detail == other.detail
         if self.kind != "raised":
             return True
-        alike = difflib.SequenceMatcher(None, _plain_message(self.detail), _plain_message(other.detail)).ratio()
-        return self.error == other.error and _operators_in(self.detail) == _operators_in(other.detail) and alike >= LIKE
+        similarity = difflib.SequenceMatcher(None, _plain_message(self.detail), _plain_message(other.detail)).ratio()
+        return (
+            self.error == other.error
+            and _operators_in(self.detail) == _operators_in(other.detail)
+            and similarity >= LIKE
+        )
 
 
 def _operators_in(message: str) -> set[str]:
@@ -381,7 +389,7 @@ class FaultTrials:
     memory: int = 0
     """0 is as much as there is."""
 
-    def tried(self, cut: CutGraph, limit: float) -> FaultTrial:
+    def run_trial(self, cut: CutGraph, limit: float) -> FaultTrial:
         """Compile and run a graph in a process of its own, for at most `limit` seconds: of processors, because others
         may use them; one that uses none is waited for as long as `AT_WORK` says."""
         started = time.monotonic()
@@ -414,22 +422,22 @@ class FaultTrials:
             if name in LACKING:
                 return FaultTrial("cannot run here", LACKING[name])
             return FaultTrial("raised", f"{name}: {first_line(error)}", name)
-        return _judged_trial(Eager(run, compiled), results)
+        return _judge_trial(Eager(run, compiled), results)
 
 
-def _judged_trial(eager: Eager, results: Any) -> FaultTrial:
+def _judge_trial(eager: Eager, results: Any) -> FaultTrial:
     """Return whether one of a compiler's outputs is wrong."""
     results = results if isinstance(results, (tuple, list)) else (results,)
-    wanted = eager.run.outputs
-    if len(results) != len(wanted):
-        return FaultTrial("wrong", f"{len(results)} outputs, and eager gives {len(wanted)}")
-    words = [judged(eager, index, value) for index, value in enumerate(results)]
+    expected = eager.run.outputs
+    if len(results) != len(expected):
+        return FaultTrial("wrong", f"{len(results)} outputs, and eager gives {len(expected)}")
+    judgements = [judged(eager, index, value) for index, value in enumerate(results)]
     wrong = tuple(
-        _WrongOutput(name, why) for (_, name), (word, why) in zip(wanted, words, strict=True) if word == "wrong"
+        _WrongOutput(name, why) for (_, name), (word, why) in zip(expected, judgements, strict=True) if word == "wrong"
     )
     if not wrong:
         return FaultTrial()
-    more = f", and {len(wrong) - 1} more of {len(wanted)} outputs" if len(wrong) > 1 else ""
+    more = f", and {len(wrong) - 1} more of {len(expected)} outputs" if len(wrong) > 1 else ""
     return FaultTrial("wrong", f"{wrong[0].name}: {wrong[0].detail}{more}", outputs=wrong)
 
 

@@ -23,7 +23,7 @@ from backprint.tools.bench.judge import judged_output
 from backprint.tools.export.judged import Eager, widened_class
 from backprint.tools.export.rerun import EagerRun, copies, rebuilt
 from backprint.tools.jobs.task import one_line
-from backprint.tools.lowering.subjects import BenchStep, graph_classes, random_now, steps_that_draw
+from backprint.tools.lowering.subjects import BenchStep, current_random_state, graph_classes, steps_that_draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
         rebuilt(module, inspect.getsource(module)), places, int.from_bytes(os.urandom(6), "little")
     )
     outputs = [("gradient", graph.inputs[place].name) for place in places]
-    run = EagerRun(gradients, copies(step.forward.run.inputs), random_now(), outputs, ())
+    run = EagerRun(gradients, copies(step.forward.run.inputs), current_random_state(), outputs, ())
     try:
         run = replace(run, results=run.again(run.module()))
     except (

@@ -27,7 +27,7 @@ from backprint.graph.sizes import unguarded_graph
 from backprint.judge.closeness import LEAST
 from backprint.judge.occasions import fault_at_edge
 from backprint.prove.other_inputs import STEPS, redrawn
-from backprint.prove.results import moves, strength
+from backprint.prove.results import has_movement, movement_or_change
 from backprint.run_sample import make_inputs
 from backprint.tools.bench.calls import AnyGraph, Call, changed_places
 from backprint.tools.bench.cells import BenchOutput
@@ -69,14 +69,14 @@ def redrawn_graphs(
     graphs_by_seed = []
     for seed in seeds:
         for size in STEPS:
-            runs = played(capture, content, classes, {**values, **redrawn(capture, recipes, values, seed, size)})
+            runs = run_in_eager(capture, content, classes, {**values, **redrawn(capture, recipes, values, seed, size)})
             if runs is not None and all(_as_finite(graph.run, runs[graph.title]) for graph in graphs):
                 graphs_by_seed.append([replace(graph, run=runs[graph.title]) for graph in graphs])
                 break
     return graphs_by_seed
 
 
-def played(
+def run_in_eager(
     capture: Capture, content: Mapping[str, Any], classes: Mapping[str, Any], values: Mapping[str, Tensor]
 ) -> dict[str, EagerRun] | None:
     """Run every graph on these inputs, from the capture's seed; return their runs by title, None if one raises, as a
@@ -99,10 +99,10 @@ def finite(value: Any) -> bool:
     return not isinstance(value, Tensor) or value.layout is not torch.strided or bool(torch.isfinite(value).all())
 
 
-def movement(run: EagerRun, others: Sequence[EagerRun]) -> tuple[bool, ...]:
+def moving_outputs(run: EagerRun, others: Sequence[EagerRun]) -> tuple[bool, ...]:
     """Return, for each output, whether it moves by its tolerance or more in any of the other runs."""
     return tuple(
-        any(moves(value) and strength(value, other.results[place]) >= 1 for other in others)
+        any(has_movement(value) and movement_or_change(value, other.results[place]) >= 1 for other in others)
         for place, value in enumerate(run.results)
     )
 
@@ -289,7 +289,7 @@ class PartJudge:
             eager.append([results[place].clone() for place in places])
         for at, place in enumerate(places):
             own, its = ([draws[at] for draws in calls] for calls in (eager, self.drawn))
-            if reason := _other_moments(own, its):
+            if reason := _differing_moment(own, its):
                 role, name = self.bench.run.outputs[place]
                 return f"{role} {name} is drawn otherwise than by eager: {reason}"
         return ""
@@ -297,9 +297,9 @@ class PartJudge:
 
 def _is_as_near(value: Any, wanted: Any) -> bool:
     """Whether a result is so near to eager's that it is right by any run in float64."""
-    least = LEAST.get(wanted.dtype, 0.0) if isinstance(wanted, Tensor) else 0.0
+    allowed = LEAST.get(wanted.dtype, 0.0) if isinstance(wanted, Tensor) else 0.0
     same_kind = text_of_kind(value) == text_of_kind(wanted)
-    return one_to_the_bit(value, wanted) or (least > 0 and same_kind and apart(value, wanted) <= least)
+    return one_to_the_bit(value, wanted) or (allowed > 0 and same_kind and apart(value, wanted) <= allowed)
 
 
 def _is_dense_float(value: Any) -> bool:
@@ -369,7 +369,9 @@ class GraphJudge:
             places |= set(changed)
         return sorted(places)
 
-    def shared_out(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[tuple[PartJudge, list[Any], list[Any]]]:
+    def split_by_part(
+        self, inputs: Sequence[Any], results: Sequence[Any]
+    ) -> list[tuple[PartJudge, list[Any], list[Any]]]:
         """Share the inputs and results of a call out to the parts: return (part, its inputs, its results) for each.
         The backward gets what the compiled forward saved, in the strides that it was compiled for."""
         if not isinstance(self.graph, BenchStep):
@@ -403,7 +405,7 @@ class GraphJudge:
             return f"changes its input {', '.join(self.names_of_inputs[place] for place in call.changed[:4])}"
         if reason := self.wrong_kind(call.results):  # before all others: the backward takes what was saved
             return reason
-        for part, inputs, results in self.shared_out(call.inputs, call.results):
+        for part, inputs, results in self.split_by_part(call.inputs, call.results):
             try:
                 run = part.eager_run(inputs, results, call.random)
             except Exception as error:
@@ -424,7 +426,7 @@ class GraphJudge:
     def outputs_of(self, call: Call, compiled: Any) -> tuple[BenchOutput, ...]:
         """Judge every output of a call."""
         outputs: list[BenchOutput] = []
-        for part, inputs, results in self.shared_out(call.inputs, call.results):
+        for part, inputs, results in self.split_by_part(call.inputs, call.results):
             run = part.eager_run(inputs, results, call.random) if part.followed else part.bench.run
             outputs += part.outputs_of(run, results, compiled)
         return tuple(outputs)
@@ -432,7 +434,7 @@ class GraphJudge:
     def keep_drawn(self, call: Call, own: bool) -> None:
         """Keep the draws of a call for `fault_of_draws`, if those of eager on the sample's own inputs are distributed
         alike: the call ran on these (`own`), or the draws do not depend on inputs (`free`)."""
-        for part, _, results in self.shared_out(call.inputs, call.results):
+        for part, _, results in self.split_by_part(call.inputs, call.results):
             if part.lifted and (own or part.lifted.free):
                 part.drawn.append([results[place].clone() for place in part.lifted.places])
 
@@ -470,22 +472,22 @@ FEWEST_NUMBERS = 16
 """Fewer numbers in a draw may be the same in two draws by chance."""
 
 
-def _other_moments(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
+def _differing_moment(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
     """Return which mean of a compiler's draws is not like eager's, or an empty text."""
-    own, its = _moments(eager), _moments(compiled)
-    slack = ROUNDED.get(eager[0].dtype, USUALLY_ROUNDED)
-    sizes = {name: float(values.abs().mean()) for name, values in own.items()}
-    square = sizes["the square of a number"]
+    eager_moments, compiled_moments = _moments(eager), _moments(compiled)
+    rounding = ROUNDED.get(eager[0].dtype, USUALLY_ROUNDED)
+    scales = {name: float(values.abs().mean()) for name, values in eager_moments.items()}
+    mean_square = scales["the square of a number"]
     # A mean of products may be near 0, so its scale is at least the mean of squares.
-    sizes = {name: max(size, square) for name, size in sizes.items()} | {"a number": math.sqrt(square)}
-    for name, values in own.items():
-        scale = sizes[name]
+    scales = {name: max(mean, mean_square) for name, mean in scales.items()} | {"a number": math.sqrt(mean_square)}
+    for name, values in eager_moments.items():
+        scale = scales[name]
         # Few draws have a spread that is itself uncertain, and no two means are equal to the last digit.
-        spread = max(float(values.std()), 0.05 * scale / math.sqrt(max(eager[0].numel(), 1)))
-        limit = slack * scale + SPREADS * spread * math.sqrt(1 / len(values) + 1 / len(its[name]))
-        difference = abs(float(its[name].mean()) - float(values.mean()))
-        if not difference <= limit:  # NaN is a fault too
-            return f"the mean of {name} is {float(its[name].mean()):.4g}, of eager's {float(values.mean()):.4g}"
+        deviation = max(float(values.std()), 0.05 * scale / math.sqrt(max(eager[0].numel(), 1)))
+        limit = rounding * scale + SPREADS * deviation * math.sqrt(1 / len(values) + 1 / len(compiled_moments[name]))
+        compiled_mean, eager_mean = float(compiled_moments[name].mean()), float(values.mean())
+        if not abs(compiled_mean - eager_mean) <= limit:  # NaN is a fault too
+            return f"the mean of {name} is {compiled_mean:.4g}, of eager's {eager_mean:.4g}"
     return ""
 
 
@@ -494,10 +496,10 @@ def _moments(draws: Sequence[Tensor]) -> dict[str, Tensor]:
     rows = torch.stack([draw.detach().cpu() for draw in draws]).double()
     rows = rows.unsqueeze(-1) if rows.dim() == 1 else rows
     products = {"a number": rows, "the square of a number": rows**2, "the fourth power of a number": rows**4}
-    for dim, word in ((1, "first"), (-1, "last")):
+    for dim, position in ((1, "first"), (-1, "last")):
         if (size := rows.shape[dim]) > 1:
-            both = rows.narrow(dim, 0, size - 1) * rows.narrow(dim, 1, size - 1)
-            products[f"a number times the next along the {word} dimension"] = both
+            neighbors_product = rows.narrow(dim, 0, size - 1) * rows.narrow(dim, 1, size - 1)
+            products[f"a number times the next along the {position} dimension"] = neighbors_product
     if rows[0].numel() >= FEWEST_NUMBERS:
         products["a number times the one in the draw before"] = rows[1:] * rows[:-1]
     return {name: values.flatten(1).mean(1) for name, values in products.items()}

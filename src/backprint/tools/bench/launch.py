@@ -31,7 +31,7 @@ from backprint.tools.bench.compilers.table import (
 from backprint.tools.bench.runs import FORMAT, META, BenchRun, read_meta, read_run
 from backprint.tools.jobs import workplace
 from backprint.tools.jobs.find import LISTED, common_source
-from backprint.tools.jobs.places import writable
+from backprint.tools.jobs.places import create_writable
 from backprint.tools.jobs.pool import Stage
 from backprint.tools.jobs.run import Begun, RunPlan, Written, run_plan
 from backprint.tools.jobs.verbs import gpu_option
@@ -101,11 +101,11 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
     _check_bench(plan, compilers, retry)
     source, ids = common_source(plan.sources, "bench")
     names = plan.out / LISTED if ids else None
-    with writable(plan.out):
+    with create_writable(plan.out):
         _begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
         if names is not None:
             names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
-    tell, gpus = across(watch, len(compilers)), gpu_option()
+    watcher_of, gpus = across(watch, len(compilers)), gpu_option()
     for compiler in compilers:
         compiler_names = {
             "compiler": compiler.name,
@@ -116,7 +116,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
         run = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
         most = (plan.timeout * GRAPHS, *place.most)
         count, limits, elsewhere = workplace(run, place.ray, place.jobs, most)
-        arguments: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
+        arguments: Any = dict(restart=restart, retry=retry, watcher=watcher_of(compiler.name), executor=elsewhere)
         run_plan(run, replace(limits, processes=PROCESSES), count, **arguments)
     _note_meta(plan.out, {"finished": time.time()})
     return read_run(plan.out)
@@ -127,7 +127,7 @@ def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
     of one run over all compilers, with `runs` times as many samples."""
     done_counts = []  # of each corpus run that has begun, how many samples were done before
 
-    def tell(compiler: str) -> Watcher:
+    def watcher_of(compiler: str) -> Watcher:
         """Return the Watcher of the corpus run of one compiler."""
 
         def take(event: Begun | Written | Stage) -> None:
@@ -143,7 +143,7 @@ def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
 
         return take
 
-    return tell
+    return watcher_of
 
 
 def _check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[str]) -> None:
@@ -206,14 +206,14 @@ def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[st
     _put_meta(place, {**new, **facts, "torch": importlib.metadata.version("torch"), "machine": machine()})
 
 
-def _refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_other_versions(place: Path, row: Mapping[str, Any], earlier_rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse to go on with a compiler that is another one now: an edited file, or another version of a package."""
-    for old in known:
-        before = old.get("versions") or {}
+    for earlier in earlier_rows:
+        versions_then = earlier.get("versions") or {}
         # A version that was not kept then is taken for the same.
-        changed = [name for name, version in row["versions"].items() if before.get(name, version) != version]
-        if old["name"] == row["name"] and changed:
-            text = ", ".join(f"{name} {before[name]} there, {row['versions'][name]} now" for name in changed)
+        changed = [name for name, version in row["versions"].items() if versions_then.get(name, version) != version]
+        if earlier["name"] == row["name"] and changed:
+            text = ", ".join(f"{name} {versions_then[name]} there, {row['versions'][name]} now" for name in changed)
             raise UsageError(
                 f"{place} has results of another {row['name']}: {text}; choose another folder, or --restart"
             )

@@ -60,16 +60,16 @@ def minify_sample(
     memory: float | None = None,
     allow: tuple[str, ...] = (),
     overwrite: bool = False,
-    told: Callable[[str], None] = lambda text: None,
-    placed: Callable[[MinifiedSample], None] = lambda minified: None,
+    on_status: Callable[[str], None] = lambda text: None,
+    on_written: Callable[[MinifiedSample], None] = lambda minified: None,
 ) -> MinifiedSample:
     """Shrink a graph of a sample that a compiler fails on, and write it as the sample OUT and the file OUT.py. Without
     a compiler, shrink a Pair whose backward is not the derivative. Raise UsageError for what the search refuses, and
     SampleError if its process ended without a case.
 
     `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `limit` are the seconds of a test
-    before one has failed, `timeout` those of the whole. `placed` is called with the result once it is in place, after
-    Ctrl-C too.
+    before one has failed, `timeout` those of the whole. `on_written` is called with the result once it is in place,
+    after Ctrl-C too.
     """
     place = Path(out)
     check_place(place, overwrite)
@@ -92,13 +92,13 @@ def minify_sample(
         content: dict[str, str] = {}
         try:
             # An answer has `why` (reasons for no case), `usage` (wrong usage), or `error`.
-            [answer] = run_apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, told)
+            [answer] = run_apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, on_status)
             content = answer.content or {"error": answer.ended}
         finally:
             minified = put_in_place(Path(sample), Path(work), place, file)
             if minified is not None:
                 minified = replace(minified, why=content.get("error", "" if content else "stopped"))
-                placed(minified)
+                on_written(minified)
     if "usage" in content:
         raise UsageError(content["usage"])
     if minified is None and "error" in content:

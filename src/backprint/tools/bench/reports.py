@@ -30,33 +30,35 @@ Graphs = frozenset[tuple[str, str]]
 
 def bench_report(run: BenchRun) -> Report:
     """Return the report of a bench run, which may still go on."""
-    without = powerless_graphs(run.cells)
+    powerless = powerless_graphs(run.cells)
     names = [compiler.name for compiler in run.compilers]
     speeds = {
         name: [speed for cell in run.of(name) if cell.right and (speed := finite_speedup(cell))] for name in names
     }
-    drawn = {short: speeds[name] for name, short in short_names(names).items() if speeds[name]}
+    speeds_by_short_name = {short: speeds[name] for name, short in short_names(names).items() if speeds[name]}
     note = "Of the graphs that are right, from the slowest to the fastest."
     return Report(
         title="Bench report",
-        answer="; ".join(f"{name}: {_answer_of_compiler(run.of(name), without)}" for name in names),
-        tables=(_summary(run, without), _faults(run.cells, without)),
-        rows=Table("All cells", COLUMNS, [_row_of(cell, without) for cell in run.cells], shown=SHOWN),
+        answer="; ".join(f"{name}: {_answer_of_compiler(run.of(name), powerless)}" for name in names),
+        tables=(_summary(run, powerless), _faults(run.cells, powerless)),
+        rows=Table("All cells", COLUMNS, [_row_of(cell, powerless) for cell in run.cells], shown=SHOWN),
         facts=run_facts(run),
-        pictures=(Picture("Speedups over samples", note, "speedups", drawn),) if drawn else (),
+        pictures=(Picture("Speedups over samples", note, "speedups", speeds_by_short_name),)
+        if speeds_by_short_name
+        else (),
     )
 
 
-def _answer_of_compiler(own: Sequence[BenchCell], without: Graphs) -> str:
+def _answer_of_compiler(cells: Sequence[BenchCell], powerless: Graphs) -> str:
     """Say how many of the judged cells of a compiler are right, how fast these are, and what the others are."""
-    judged = judged_cells(own, without)
-    faults = Counter(cell.outcome for cell in own if not cell.right and cell.outcome not in NOT_JUDGED)
+    judged = judged_cells(cells, powerless)
+    faults = Counter(cell.outcome for cell in cells if not cell.right and cell.outcome not in NOT_JUDGED)
     speedup, _, _ = _speedup_mean(judged)
     counts = {
         **{name: faults[name] for name in OUTCOMES},
-        NOT_THE_DERIVATIVE: sum(cell.not_the_derivative for cell in own),
-        "not judged": sum(cell.outcome in NOT_JUDGED for cell in own),
-        "equal without power": sum(cell.right and (cell.sample, cell.graph) in without for cell in own),
+        NOT_THE_DERIVATIVE: sum(cell.not_the_derivative for cell in cells),
+        "not judged": sum(cell.outcome in NOT_JUDGED for cell in cells),
+        "equal without power": sum(cell.right and (cell.sample, cell.graph) in powerless for cell in cells),
     }
     texts = (
         f"{sum(cell.right for cell in judged):,} of {len(judged):,} right" if judged else "",
@@ -69,17 +71,17 @@ def _answer_of_compiler(own: Sequence[BenchCell], without: Graphs) -> str:
 # ------------------------------------------------------------------ the tables
 
 
-def _summary(run: BenchRun, without: Graphs) -> Table:
+def _summary(run: BenchRun, powerless: Graphs) -> Table:
     """Return a row for each compiler and direction: how many cells are right, how fast, and what they cost."""
     directions = [name for name in BENCH_DIRECTIONS if any(cell.direction == name for cell in run.cells)]
     rows: list[tuple[Any, ...]] = []
     for compiler in run.compilers:
-        own = run.of(compiler.name)
+        cells_of_row = run.of(compiler.name)
         if len(directions) != 1:
-            rows.append((compiler.name, "all", *_summed_up(own, without)))
+            rows.append((compiler.name, "all", *_summary_cells(cells_of_row, powerless)))
         for direction in directions:
-            if cells := [cell for cell in own if cell.direction == direction]:
-                rows.append((compiler.name, direction, *_summed_up(cells, without)))
+            if cells := [cell for cell in cells_of_row if cell.direction == direction]:
+                rows.append((compiler.name, direction, *_summary_cells(cells, powerless)))
     columns = {"compiler": "name", "graphs": "name", "cells": "count", "right": "share", "speedup": "times"}
     columns |= {"wrong": "count", "stopped": "count", "slower": "count", "low": "times", "high": "times"}
     columns |= {"not_derivative": "count", "not_judged": "count", "powerless": "count", "cold_compile": "seconds"}
@@ -90,25 +92,25 @@ def _summary(run: BenchRun, without: Graphs) -> Table:
     return Table("Summary", columns, rows, note)
 
 
-def _summed_up(own: Sequence[BenchCell], without: Graphs) -> tuple[Any, ...]:
+def _summary_cells(cells: Sequence[BenchCell], powerless: Graphs) -> tuple[Any, ...]:
     """Return what the cells of a row of the summary come to."""
-    judged, cold = judged_cells(own, without), [cell.cold for cell in own if cell.cold is not None]
+    judged, cold = judged_cells(cells, powerless), [cell.cold for cell in cells if cell.cold is not None]
     outcomes = (("wrong",), STOPPED, ("slower",))
     speedup, low, high = _speedup_mean(judged)
     return (
-        *(len(own), right_share(judged), speedup),
-        *(sum(cell.outcome in words for cell in own) for words in outcomes),
+        *(len(cells), right_share(judged), speedup),
+        *(sum(cell.outcome in kinds for cell in cells) for kinds in outcomes),
         *(low, high),
-        sum(cell.not_the_derivative for cell in own),
-        sum(cell.outcome in NOT_JUDGED for cell in own),
-        sum((cell.sample, cell.graph) in without for cell in own),
+        sum(cell.not_the_derivative for cell in cells),
+        sum(cell.outcome in NOT_JUDGED for cell in cells),
+        sum((cell.sample, cell.graph) in powerless for cell in cells),
         statistics.median(cold) if cold else None,
     )
 
 
-def judged_cells(cells: Iterable[BenchCell], without: Graphs) -> list[BenchCell]:
+def judged_cells(cells: Iterable[BenchCell], powerless: Graphs) -> list[BenchCell]:
     """Return the cells that count in shares: judged, and with power."""
-    return [cell for cell in cells if cell.outcome not in NOT_JUDGED and (cell.sample, cell.graph) not in without]
+    return [cell for cell in cells if cell.outcome not in NOT_JUDGED and (cell.sample, cell.graph) not in powerless]
 
 
 def right_share(cells: Sequence[BenchCell]) -> float | None:
@@ -121,7 +123,7 @@ def _speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
     return mean_speedup([speed for cell in cells if cell.right and (speed := finite_speedup(cell))])
 
 
-def _faults(cells: Sequence[BenchCell], without: Graphs) -> Table:
+def _faults(cells: Sequence[BenchCell], powerless: Graphs) -> Table:
     """Return a table of what is not right, the worst first and the smallest graphs first: wrong, stopped, not the
     derivative; then what was not judged, or proves nothing."""
     order = ("wrong", *STOPPED, NOT_THE_DERIVATIVE, *NOT_JUDGED, "powerless")
@@ -130,7 +132,7 @@ def _faults(cells: Sequence[BenchCell], without: Graphs) -> Table:
         outcome = cell.outcome
         if cell.right and cell.not_the_derivative:
             outcome = NOT_THE_DERIVATIVE
-        elif cell.right and (cell.sample, cell.graph) in without:
+        elif cell.right and (cell.sample, cell.graph) in powerless:
             outcome = "powerless"
         if outcome in order:
             key = (order.index(outcome), cell.compiler, cell.steps or math.inf, cell.sample, cell.graph)
@@ -232,14 +234,14 @@ SHOWN = (
 """The columns of a page."""
 
 
-def _row_of(cell: BenchCell, without: Graphs) -> tuple[Any, ...]:
+def _row_of(cell: BenchCell, powerless: Graphs) -> tuple[Any, ...]:
     """Return every column of a cell."""
     return (
         *(getattr(cell, name) for name in OF_CELL),
         *(getattr(cell.timing, name, None) for name in OF_TIMING),
         *(getattr(cell.derivative, name, None) for name in OF_DERIVATIVE),
         finite_speedup(cell),
-        (cell.sample, cell.graph) in without,
+        (cell.sample, cell.graph) in powerless,
         len(cell.outputs),
         [(f"{output.role} {output.name}", output.detail) for output in wrong_outputs(cell)],
         [f"{output.role} {output.name}" for output in cell.outputs if not output.power],
@@ -303,14 +305,14 @@ def unjudged_text(cells: Sequence[BenchCell]) -> str:
 
 def _noise_text(cells: Sequence[BenchCell]) -> str:
     """Return the noise of eager against eager as text: the share called a change, and the width of the intervals."""
-    known = [interval for cell in cells if cell.timing and (interval := _noise_interval(cell, cell.timing))]
-    if not known:
+    intervals = [interval for cell in cells if cell.timing and (interval := _noise_interval(cell, cell.timing))]
+    if not intervals:
         timed = any(cell.timing for cell in cells)
         return "not measured (eager against eager)" if timed else "no cell was timed"
-    changed = sum(low > 1 + CHANGED or high < 1 / (1 + CHANGED) for low, high in known)
-    width = statistics.median(high / low - 1 for low, high in known)
+    changed = sum(low > 1 + CHANGED or high < 1 / (1 + CHANGED) for low, high in intervals)
+    width = statistics.median(high / low - 1 for low, high in intervals)
     return (
-        f"eager against eager: {changed:,} of {len(known):,} called a change ({share(changed / len(known))}), "
+        f"eager against eager: {changed:,} of {len(intervals):,} called a change ({share(changed / len(intervals))}), "
         f"median width of the interval {width:.1%}"
     )
 
@@ -328,9 +330,13 @@ def _load_text(run: BenchRun) -> str:
     loads = [cell.load for cell in run.cells if cell.load is not None]
     if not loads:
         return ""
-    own, cores = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1), run.machine.get("cores")
-    most = own + max(MORE_LOAD, (cores or 1) / 4)
-    busy = sum(load > most for load in loads)
-    high = f"HIGH: {busy:,} of {len(loads):,} cells over {most:g}: other work ran beside, and times may wait for it"
-    usual = f"median {statistics.median(loads):.3g}, at most {max(loads):.3g}, of which {own} is the bench's own"
-    return f"{usual}; {high}" if busy else usual
+    own_load, cores = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1), run.machine.get("cores")
+    usual_load = own_load + max(MORE_LOAD, (cores or 1) / 4)
+    busy = sum(load > usual_load for load in loads)
+    high_text = (
+        f"HIGH: {busy:,} of {len(loads):,} cells over {usual_load:g}: other work ran beside, and times may wait for it"
+    )
+    usual_text = (
+        f"median {statistics.median(loads):.3g}, at most {max(loads):.3g}, of which {own_load} is the bench's own"
+    )
+    return f"{usual_text}; {high_text}" if busy else usual_text

@@ -13,13 +13,13 @@ from backprint.errors import BackprintError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, TensorSpec
-from backprint.tools.bench.judge import played
+from backprint.tools.bench.judge import run_in_eager
 from backprint.tools.export.export import content_of, graphs_needed, recipes_needed
 from backprint.tools.lowering.subjects import BenchGraph, graph_classes
-from backprint.tools.tasks.sizes import drawn_at, sizes_to_try
+from backprint.tools.tasks.sizes import draw_with_sizes, sizes_to_try
 
 
-def with_sizes(capture: Capture) -> bool:
+def has_symbolic_sizes(capture: Capture) -> bool:
     """Whether a capture has symbolic sizes."""
     return any(pair.forward.symbols for pair in capture.pairs)
 
@@ -35,11 +35,11 @@ def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGra
         values: dict[str, Tensor] = {}
         try:
             for name, spec in specs.items():  # a recipe that cannot draw other sizes raises
-                values[name] = drawn_at(name, spec, capture.recipes, sizes, seed)
+                values[name] = draw_with_sizes(name, spec, capture.recipes, sizes, seed)
         except BackprintError:
             continue
         classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
-        runs = played(capture, content, classes, values)
+        runs = run_in_eager(capture, content, classes, values)
         if runs is not None:
             words = ", ".join(f"{name}={size}" for name, size in sizes.items())
             return words, {title: BenchGraph(title, graph, runs[title]) for title, (_, graph) in graphs.items()}

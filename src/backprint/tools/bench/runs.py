@@ -97,7 +97,7 @@ def read_run(path: Path | str) -> BenchRun:
             dict(meta.get("options") or {}),
             dict(meta.get("machine") or {}),
             compilers,
-            with_sizes([cell for cells, _ in parts for cell in cells]),
+            with_operator_counts([cell for cells, _ in parts for cell in cells]),
             sum(left for _, left in parts),
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
@@ -114,10 +114,12 @@ def moment(meta: Mapping[str, Any], name: str) -> float | None:
     return seconds
 
 
-def with_sizes(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
+def with_operator_counts(cells: Sequence[BenchCell]) -> tuple[BenchCell, ...]:
     """Return cells with the number of operators that another compiler's cell of the graph has, where it is unknown."""
-    known = {(cell.sample, cell.graph): cell.steps for cell in cells if cell.steps}
-    return tuple(cell if cell.steps else replace(cell, steps=known.get((cell.sample, cell.graph), 0)) for cell in cells)
+    counts = {(cell.sample, cell.graph): cell.steps for cell in cells if cell.steps}
+    return tuple(
+        cell if cell.steps else replace(cell, steps=counts.get((cell.sample, cell.graph), 0)) for cell in cells
+    )
 
 
 def read_meta(place: Path) -> dict[str, Any]:

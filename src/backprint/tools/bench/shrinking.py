@@ -132,14 +132,14 @@ class _GraphSearch:
     others: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
 
-    def begin(self, whole: CutGraph) -> UnminifiedGraph | None:
+    def try_whole_graph(self, whole: CutGraph) -> UnminifiedGraph | None:
         """Try the whole graph twice; return why there is nothing to shrink, or None."""
-        self.first = self.tried(whole)
+        self.first = self.run_trial(whole)
         if self.first.kind not in FAULTS:
             return UnminifiedGraph(self.title, self.first.text, self.first)
-        again = self.tried(whole)
-        if not again.same_fault(self.first):
-            why = f"it failed once ({self.first.text}), and then it did not fail so: {again.text}"
+        second = self.run_trial(whole)
+        if not second.same_fault(self.first):
+            why = f"it failed once ({self.first.text}), and then it did not fail so: {second.text}"
             return UnminifiedGraph(self.title, why, self.first, flaky=True)
         self.show(whole, self.first)
         return None
@@ -152,18 +152,18 @@ class _GraphSearch:
         if first.kind != "timeout":
             self.limit = max(LEAST_LIMIT, TIMES * first.seconds)
 
-    def tried(self, cut: CutGraph) -> FaultTrial:
+    def run_trial(self, cut: CutGraph) -> FaultTrial:
         """Try a cut, and count it."""
         self.tests += 1
         self.tell(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
-        return self.trials.tried(cut, self.limit)
+        return self.trials.run_trial(cut, self.limit)
 
     def shows(self, cut: CutGraph | None) -> bool:
         """Whether a cut shows the fault; keep the smallest that does. Of a graph that takes too long, a part that is
         wrong raises _WrongSeenError (see `minify`)."""
         if cut is None:
             return False
-        trial = self.tried(cut)
+        trial = self.run_trial(cut)
         if trial.kind == "wrong" and self.first.kind == "timeout":
             raise _WrongSeenError(cut, trial)
         if trial.same_fault(self.first):
@@ -177,48 +177,48 @@ class _GraphSearch:
         """Keep a cut that shows the fault, if it is the smallest."""
         if self.best is None or _size_of_cut(cut) <= _size_of_cut(self.best):
             self.best, self.last = cut, trial
-            self.smaller(self.minified(complete=False))
+            self.smaller(self.result(complete=False))
 
-    def minified(self, complete: bool) -> MinifiedGraph:
+    def result(self, complete: bool) -> MinifiedGraph:
         """Return the smallest cut so far, with the state of the search."""
         assert self.best is not None
         seconds = time.monotonic() - self.started
-        count = count_operators(self.whole)
-        ends = (self.tests, seconds, dict(self.others), complete)
-        return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
+        operators = count_operators(self.whole)
+        state = (self.tests, seconds, dict(self.others), complete)
+        return MinifiedGraph(self.title, operators, self.best, self.first, self.last, *state)
 
     def minify(self, known: RecordedGraph) -> MinifiedGraph:
         """Shrink the graph. Where it takes too long, and a part of it is wrong, shrink that part instead: a wrong
         result is worth more to know, and the machine may only be slow."""
         try:
-            return self.minified(self.shrink(known))
+            return self.result(self.shrink(known))
         except _WrongSeenError as seen:
             self.others["timeout"] += 1
             self.show(seen.cut, seen.trial)
             part = record_values(seen.cut.graph, eager_run(seen.cut.graph, seen.cut.inputs, self.trials.seed))
-            return self.minified(self.shrink(part))
+            return self.result(self.shrink(part))
 
-    def shrink(self, known: RecordedGraph) -> bool:
+    def shrink(self, recorded: RecordedGraph) -> bool:
         """Leave out units, then outputs, then steps between others; return whether the tests were enough for the
         units. OUTPUT_TESTS are kept back for outputs."""
         allowed = self.most - self.tests - OUTPUT_TESTS
-        search = UnitSearch(lambda units: self.shows(known.cut(units)), known.producers, allowed)
-        search.smallest(len(known.units))
+        search = UnitSearch(lambda units: self.shows(recorded.cut(units)), recorded.producers, allowed)
+        search.smallest(len(recorded.units))
         self.fewer_outputs()
-        while self.tests < self.most and self.bypassed():
+        while self.tests < self.most and self.bypass_step():
             pass
         return search.tests < allowed
 
-    def bypassed(self) -> bool:
+    def bypass_step(self) -> bool:
         """Try to replace a step by one of its arguments (`CutGraph.bypassing`), the first that works; return whether
         one did."""
         assert self.best is not None
         steps = self.best.graph.steps
         if not 2 < len(steps) <= MOST_BYPASSED:
             return False
-        shown = {name for result in self.best.graph.results for name in refs(result)}
-        inner = [step.name for step in steps if step.name not in shown]
-        return any(self.shows(cut) for name in inner for cut in self.best.bypassing(name))
+        returned = {name for result in self.best.graph.results for name in refs(result)}
+        not_returned = [step.name for step in steps if step.name not in returned]
+        return any(self.shows(cut) for name in not_returned for cut in self.best.bypassing(name))
 
     def fewer_outputs(self) -> None:
         """Keep one output alone, a wrong one where outputs are wrong; if no single one shows the fault, all the wrong
@@ -271,17 +271,17 @@ def begin_search(
     """
     whole = unguarded_graph(graph.graph)
     search = _GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, tell, smaller)
-    unminified = search.begin(CutGraph(whole, tuple(graph.run.inputs)))
+    unminified = search.try_whole_graph(CutGraph(whole, tuple(graph.run.inputs)))
     return unminified or (search, record_values(whole, graph.run))
 
 
 def minify_graph(graph: BenchGraph, compile: Compile, **options: Any) -> MinifiedGraph | UnminifiedGraph:
     """Shrink one graph; the options are those of `begin_search`."""
-    begun = begin_search(graph, compile, **options)
-    if isinstance(begun, UnminifiedGraph):
-        return begun
-    search, known = begun
-    return search.minify(known)
+    search_or_reason = begin_search(graph, compile, **options)
+    if isinstance(search_or_reason, UnminifiedGraph):
+        return search_or_reason
+    search, recorded = search_or_reason
+    return search.minify(recorded)
 
 
 # ------------------------------------------------------------------ the result as a Capture
@@ -407,12 +407,12 @@ def _drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
 
 def inputs_for(minified: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
     """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
-    drawn = _drawn_inputs(minified.cut, trials.seed)
-    if drawn is not None:
-        drawn_values = drawn.make()
+    recipes = _drawn_inputs(minified.cut, trials.seed)
+    if recipes is not None:
+        drawn_values = recipes.make()
         cut = replace(minified.cut, inputs=tuple(drawn_values[port.local] for port in minified.cut.graph.inputs))
-        if trials.tried(cut, limit).same_fault(minified.first):
-            return drawn
+        if trials.run_trial(cut, limit).same_fault(minified.first):
+            return recipes
     return exact_inputs(minified.cut, trials.seed)
 
 

@@ -19,7 +19,7 @@ from backprint.child.ends import NO_MEMORY, TIMEOUT
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.derive.called import run_forward
 from backprint.derive.checked import DERIVATIVE, OK, WRONG, CheckRow
-from backprint.derive.compared import expected_of, of_reference
+from backprint.derive.compared import expected_of, reference_gradients
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import CANNOT_TELL, NOT_THE_DERIVATIVE
@@ -54,34 +54,34 @@ def cells_of_solution(
 ) -> Iterator[BenchCell]:
     """Judge a solution on the one Pair of a Capture, and yield a cell for each of `blanks` (direction -> the cell to
     fill in). `turns` gives it the machine alone while it is timed."""
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         program = program_of(capture)
         read = ReadTask(Path(), task_of(program, capture.name), program)
         with judging(read, [_loader_of(compiler, program)]) as (solution,):
             report = solution.report(compiler.name, timed, turns.alone)
-            peak = processes.status("VmHWM", solution.remote.process.pid) if solution.remote.process.pid else None
+            peak_bytes = processes.status("VmHWM", solution.remote.process.pid) if solution.remote.process.pid else None
             outputs = outputs_of(solution, report)
     except RefusedError as error:  # the Pair is no task: nothing is known of the solution
         yield from (replace(blank, outcome=SKIPPED, reason=one_line(str(error))) for blank in blanks.values())
         return
     for direction, blank in blanks.items():
         outcome, reason = outcome_of(solution, report, direction)
-        shown = tuple(output for output in outputs if direction == STEP or output.role != "gradient")
+        shown_outputs = tuple(output for output in outputs if direction == STEP or output.role != "gradient")
         cell = replace(
             blank,
             outcome=outcome,
             reason=one_line(reason),
-            outputs=shown,
+            outputs=shown_outputs,
             timing=None,
-            seconds=time.monotonic() - began,
-            peak_bytes=peak,
+            seconds=time.monotonic() - start,
+            peak_bytes=peak_bytes,
             notes=tuple(map(one_line, notes_of(report))),
             derivative=_derivative_of_solution(report) if derivative and direction == STEP else None,
         )
-        measured = next((measured for measured in report.times if measured.what == direction), None)
-        if outcome == UNTIMED and measured is not None:
-            timing = timing_of(measured)
+        solution_time = next((solution_time for solution_time in report.times if solution_time.what == direction), None)
+        if outcome == UNTIMED and solution_time is not None:
+            timing = timing_of(solution_time)
             cell = replace(cell, outcome=timing.answer, reason="", timing=timing)
         yield cell
 
@@ -107,15 +107,15 @@ def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[s
     forward is right where only gradients are wrong."""
     if report.right:
         return UNTIMED, report.untimed
-    ended = solution.remote.ended
+    end_of_process = solution.remote.ended
     if solution.raised:
         return "failed", report.reason
-    if ended and not solution.remote.cheats:
-        return _ended_as(ended), ended
+    if end_of_process and not solution.remote.cheats:
+        return _ended_as(end_of_process), end_of_process
     if direction == FORWARD and not any(of_forward(row) for row in report.wrong):
         return UNTIMED, f"its backward is wrong: {report.reason}"
-    own = next((row for row in report.wrong if direction == STEP or of_forward(row)), None)
-    return "wrong", report.reason if own is None or direction == STEP else reason_of(own)
+    first_wrong = next((row for row in report.wrong if direction == STEP or of_forward(row)), None)
+    return "wrong", report.reason if first_wrong is None or direction == STEP else reason_of(first_wrong)
 
 
 def _ended_as(text: str) -> str:
@@ -148,7 +148,7 @@ def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]
     program, task = solution.program, solution.read.task
     if solution.remote.ended or not report.seed:
         return ()
-    subject = solution.subject(solution.contents.fresh())
+    subject = solution.subject(solution.contents.draw_inputs())
     expected = expected_of(subject, subject.values)
     if expected.own is None:
         return ()
@@ -160,7 +160,7 @@ def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]
         return ()
     roles = {name: port.role for name, port in program.outputs}
     wrong = {row.name: row.detail or row.verdict for row in reversed(report.wrong)}
-    eager = of_reference(expected.own, tangents) or {}
+    eager = reference_gradients(expected.own, tangents) or {}
     results: list[tuple[str, str, Any, Any]] = []
     for name, value in forward.outputs.items():
         label = name.removeprefix("output.")  # as `derive.called` names the results of a function

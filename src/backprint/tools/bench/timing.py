@@ -85,7 +85,7 @@ class Rounds:
         functions = {name: _TimedProgram(eager) for name in PROGRAMS}
         self.programs = functions | {"compiled": _TimedProgram(compiled.function, compiler_errors)}
 
-    def more(self, rounds: int) -> tuple[list[float], list[float]]:
+    def run_rounds(self, rounds: int) -> tuple[list[float], list[float]]:
         """Run further rounds; return the seconds of eager's calls and of the compiled graph's."""
         programs = list(self.programs.values())
         turns = [partial(self.block, program, program.calls) for program in programs]
@@ -146,7 +146,7 @@ def time_pair(
     rounds = Rounds(eager, compiled, contents)
     seconds = [rounds.warm_up(name) for name in PROGRAMS[:2]]
     # A round runs eager twice and the compiled graph once.
-    change = compare_in_stages(rounds.more, stages_within(2 * seconds[0] + seconds[1], most_seconds))
+    change = compare_in_stages(rounds.run_rounds, stages_within(2 * seconds[0] + seconds[1], most_seconds))
     return timing_of(change, rounds.programs, rounds.gpu)
 
 

@@ -44,7 +44,7 @@ from backprint.tools.bench.calls import (
     contents_at_edges,
     contents_that_fit,
     inputs_of,
-    joined,
+    join_forward_and_backward,
     results_of,
 )
 from backprint.tools.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
@@ -55,14 +55,14 @@ from backprint.tools.bench.judge import (
     BY_DRAWS,
     GraphJudge,
     PartJudge,
-    movement,
+    moving_outputs,
     notes_of_outputs,
     outcome_of_outputs,
     output_of_port,
     parts_of,
     redrawn_graphs,
 )
-from backprint.tools.bench.resized import resized_graphs, with_sizes
+from backprint.tools.bench.resized import has_symbolic_sizes, resized_graphs
 from backprint.tools.bench.timing import TimingWithheld, time_pair
 from backprint.tools.cost.work import least_step_work, least_work
 from backprint.tools.export.judged import text_of_kind
@@ -74,10 +74,10 @@ from backprint.tools.lowering.subjects import (
     BenchStep,
     bench_graphs,
     bench_steps,
+    current_random_state,
     graph_classes,
     inputs_of_results,
     opened_graph,
-    random_now,
 )
 
 if TYPE_CHECKING:
@@ -115,19 +115,19 @@ def titles(capture: Capture, directions: Sequence[str]) -> list[str]:
     return [title for title in titles_of_pairs if title.partition(" ")[2] in directions]
 
 
-def tried(
+def try_compiler(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for each graph without an outcome in `known` (title -> outcome), and that of a step once more when
     its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins."""
     if plan.compiler.takes != GRAPH:
-        yield from _tried_solution(capture, plan, known, turns, on_begin)
+        yield from _try_solution(capture, plan, known, turns, on_begin)
         return
     with stage("eager"):
         graphs = bench_graphs(capture)
         seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
         redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
-        sizes, resized = resized_graphs(capture, seeds[0]) if with_sizes(capture) else ("", {})
+        sizes, resized = resized_graphs(capture, seeds[0]) if has_symbolic_sizes(capture) else ("", {})
     trial = _CompilerTrial(
         plan, turns, on_begin, dict(known), with_steps(graphs), redrawn, sizes, resized, held_by_guards(capture)
     )
@@ -140,7 +140,7 @@ def tried(
             yield replace(cell, derivative=trial.derivative(capture, title))
 
 
-def _tried_solution(
+def _try_solution(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for the forward and for the step of a solution, which is judged once for both."""
@@ -214,7 +214,7 @@ class _CompilerTrial:
         """Run the PARTS on one graph and return its cell; a part that sets the outcome is the last."""
         began, graph = time.monotonic(), self.graphs[title]
         cell = _blank_cell(graph, self.plan.compiler.name)
-        work = self.in_hand(graph)
+        work = self.work_on(graph)
         for part, act in PARTS.items():
             self.begun(title, part)
             with stage(f"{title}: {part}"):
@@ -232,14 +232,14 @@ class _CompilerTrial:
         self.outcomes[title] = cell.outcome
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=processes.status("VmHWM"))
 
-    def in_hand(self, graph: AnyGraph) -> _GraphAtWork:
+    def work_on(self, graph: AnyGraph) -> _GraphAtWork:
         """Return a graph with its judge and the contents to call it on. The judge of a step shares those of its forward
         and backward, which are kept here for it."""
-        own, others = inputs_of(graph), [inputs_of(graphs[graph.title]) for graphs in self.redrawn]
+        inputs, redrawn_inputs = inputs_of(graph), [inputs_of(graphs[graph.title]) for graphs in self.redrawn]
         judge = GraphJudge(graph, self.judges)
         if not isinstance(graph, BenchStep):
             self.judges[graph.title] = judge.parts[0]
-        return _GraphAtWork(graph, judge, [own, *contents_that_fit(own, others)])
+        return _GraphAtWork(graph, judge, [inputs, *contents_that_fit(inputs, redrawn_inputs)])
 
     def at_other_sizes(self, cell: BenchCell) -> BenchCell:
         """Compile a right graph for other sizes, and compare it there; return its cell, which becomes wrong, or gets a
@@ -285,7 +285,7 @@ class _CompilerTrial:
         function, seconds, values, answer, notes = compiled_now(self.plan.compiler, graph, self.plan.caches, cold)
         self.compiled.setdefault(graph.title, function)
         returned, results = results_of(answer)
-        call = Call(copies(own), returned, results, random_now(), [], inputs_of_results(returned, values))
+        call = Call(copies(own), returned, results, current_random_state(), [], inputs_of_results(returned, values))
         # With draws that are not returned, compiling may have drawn too: such a call cannot be compared.
         if not work.first:
             work.first = work.judge.wrong_kind(results) or ("" if work.judge.by_stream else work.judge.fault(call))
@@ -302,7 +302,7 @@ class _CompilerTrial:
                 outcome = "wrong" if ended == "wrong" else "skipped"
                 return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
             if part.title not in self.compiled:
-                part_work, part_cell = self.in_hand(part), _blank_cell(part, cell.compiler)
+                part_work, part_cell = self.work_on(part), _blank_cell(part, cell.compiler)
                 try:
                     self.compile_now(part_work, cold=False)
                     part_cell = self.judge(part_work, part_cell)
@@ -312,7 +312,9 @@ class _CompilerTrial:
                     outcome = "wrong" if part_cell.outcome == "wrong" else "skipped"
                     return replace(cell, outcome=outcome, reason=f"{part.title}: {part_cell.reason}")
         with compiler_errors():
-            function = joined(step, *(self.compiled[part.title] for part in (step.forward, step.backward)))
+            function = join_forward_and_backward(
+                step, *(self.compiled[part.title] for part in (step.forward, step.backward))
+            )
         work.calls = CompiledCalls(function, copies(step.inputs), work.judge.kinds, work.judge.written)
         return cell
 
@@ -332,13 +334,13 @@ class _CompilerTrial:
             return of_another_kind(judge, cell, call.results, reason)
         outputs = judge.outputs_of(call, lambda *values: calls.call(values, seed=torch.initial_seed()).results)
         if any(output.word == "random" for output in outputs) and not isinstance(work.graph, BenchStep):
-            outputs = self.by_draws(work, outputs)
+            outputs = self.judge_by_draws(work, outputs)
         outcome, reason = outcome_of_outputs(outputs)
         if not outcome and work.first:
             outcome, reason = "wrong", f"the call that ends its compilation gives wrong results: {work.first}"
         if not outcome and (reason := fault_of_calls(work) or self.fault_at_edges(work) or work.fault_of_held()):
             outcome = "wrong"
-        powers = self.movement(work.graph)
+        powers = self.moving_outputs(work.graph)
         step = isinstance(work.graph, BenchStep)
         shown = tuple(
             replace(output, power=powers.get((output.role, output.name), True))
@@ -348,25 +350,25 @@ class _CompilerTrial:
         notes = (*cell.notes, *notes_of_outputs(outputs), *notes_of_memory(judge, call))
         return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=notes)
 
-    def by_draws(self, work: _GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
+    def judge_by_draws(self, work: _GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
         """Judge outputs that depend on draws of the compiler's own, which the graph does not return, by its opened
         form: the compiler gets the graph once more with its draws as further results."""
         (part,) = work.judge.parts
         part.followed = False
-        opened, reason, untried = opened_graph(unguarded_graph(part.bench.graph)), "", ""
-        if opened is None:
-            untried = "the graph cannot be given with its draws as results"
+        graph_with_draws, reason, why_not_judged = opened_graph(unguarded_graph(part.bench.graph)), "", ""
+        if graph_with_draws is None:
+            why_not_judged = "the graph cannot be given with its draws as results"
         else:
-            graph = graph_in_eager(f"{work.graph.title} opened", opened, part.bench)
-            opened_work = _GraphAtWork(graph, GraphJudge(graph), work.contents)
+            graph = graph_in_eager(f"{work.graph.title} opened", graph_with_draws, part.bench)
+            work_with_draws = _GraphAtWork(graph, GraphJudge(graph), work.contents)
             try:
-                self.compile_now(opened_work, cold=False)
-                reason = opened_work.first or fault_of_calls(opened_work)
+                self.compile_now(work_with_draws, cold=False)
+                reason = work_with_draws.first or fault_of_calls(work_with_draws)
             except (CompilerFailed, NoTuple) as error:
-                untried = f"it does not take the graph with its draws as results: {error}"
-        part.opened = not (reason or untried)
-        word = "random" if untried else "wrong" if reason else "close"
-        detail = f"with its draws as results: {reason}" if reason else untried or BY_DRAWS
+                why_not_judged = f"it does not take the graph with its draws as results: {error}"
+        part.opened = not (reason or why_not_judged)
+        word = "random" if why_not_judged else "wrong" if reason else "close"
+        detail = f"with its draws as results: {reason}" if reason else why_not_judged or BY_DRAWS
         return tuple(
             replace(output, word=word, detail=f"{output.detail}; {detail}") if output.word == "random" else output
             for output in outputs
@@ -422,22 +424,22 @@ class _CompilerTrial:
         assert work.calls is not None
         if isinstance(work.graph, BenchStep) or work.judge.draws or work.graph.direction != "forward":
             return ""
-        for words, contents in contents_at_edges(work.graph, self.held):
+        for edge_text, contents in contents_at_edges(work.graph, self.held):
             call = work.calls.call(contents)
             part = work.judge.parts[0]
             reason = work.judge.wrong_kind(call.results) or part.fault_at_edge(
-                words, contents, call.results, call.random
+                edge_text, contents, call.results, call.random
             )
             if reason:
-                return f"{words}: {reason}"
+                return f"{edge_text}: {reason}"
         return ""
 
-    def movement(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
+    def moving_outputs(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
         """Return, by role and name, whether an output moves on redrawn inputs."""
         powers: dict[tuple[str, str], bool] = {}
         others = [parts_of(graphs[graph.title]) for graphs in self.redrawn]
         for place, part in enumerate(parts_of(graph)):
-            moves = movement(part.run, [other[place].run for other in others])
+            moves = moving_outputs(part.run, [other[place].run for other in others])
             powers |= dict(zip(part.run.outputs, moves, strict=True))
         return powers
 
@@ -490,7 +492,7 @@ def graph_in_eager(title: str, graph: Graph, like: BenchGraph) -> BenchGraph:
 def eager_of(graph: AnyGraph) -> Callable[..., Any]:
     """Return eager as it is timed: `forward` of the module that the compiler gets, without the hooks of its call."""
     if isinstance(graph, BenchStep):
-        return joined(graph, eager_of(graph.forward), eager_of(graph.backward))
+        return join_forward_and_backward(graph, eager_of(graph.forward), eager_of(graph.backward))
     forward: Callable[..., Any] = to_fx(unguarded_graph(graph.graph)).forward
     return forward
 
@@ -526,16 +528,16 @@ def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
     work = least_work(without_saved_results(forward))
     if direction == STEP and pair.backward is not None:
         work, steps = least_step_work(forward, at_example_sizes(pair.backward)), steps + len(pair.backward.steps)
-    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
-    return BenchCell("", title, direction, compiler, "", steps=steps, **known)
+    least: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
+    return BenchCell("", title, direction, compiler, "", steps=steps, **least)
 
 
 def _blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
     """Return the cell of a graph before its trial: its operators and its least work."""
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
     work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
-    known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
-    return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **known)
+    least: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)
+    return BenchCell("", graph.title, graph.direction, compiler, "", steps=graph.steps, **least)
 
 
 # ------------------------------------------------------------------ the verb of a bench run
@@ -585,10 +587,12 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     file = staging / CELLS
     while remaining := [title for title in wanted if title not in outcomes(file)]:
         clock = GraphClock()
-        rest = partial(_try_rest, task, capture, options, file, clock)
+        rest = partial(_try_remaining, task, capture, options, file, clock)
         end = in_child(rest, options["timeout"], task.memory, clock.seconds_of)
         if not end.ended_well:
-            write_ended(file, end, remaining, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
+            write_end_of_process(
+                file, end, remaining, BenchCell(task.id, "", "", options["compiler"], "", family=task.family)
+            )
         elif [title for title in wanted if title not in outcomes(file)] == remaining:  # else this would never end
             return failure("no cells", f"nothing was tried of {remaining[0]}", "bench")
     for place in _caches_of(task, options).parent.glob(f"{_caches_of(task, options).name}_*"):
@@ -633,7 +637,7 @@ ARITHMETIC = ("default_dtype", "flush_denormal")
 """Settings of the capture that its graphs run with, because results depend on them."""
 
 
-def _try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
+def _try_remaining(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
     """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
     import torch
 
@@ -647,14 +651,15 @@ def _try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, 
     turns = Turns(_turns, clock)
 
     def begun(title: str, part: str) -> None:
-        """Note in the file which part of which graph is at work, for `write_ended`; its time counts from now on."""
+        """Note in the file which part of which graph is at work, for `write_end_of_process`; its time counts from now
+        on."""
         if part in (FIRST_PART, DERIVATIVE):
             clock.begin_graph()
         append(file, {BEGUN: title, "stage": part})
 
-    own = dict(capture.environment)
-    with turns.working(), with_settings({name: own[name] for name in ARITHMETIC if name in own}):
-        for cell in tried(capture, plan, outcomes(file), turns, begun):
+    environment = dict(capture.environment)
+    with turns.working(), with_settings({name: environment[name] for name in ARITHMETIC if name in environment}):
+        for cell in try_compiler(capture, plan, outcomes(file), turns, begun):
             named = replace(
                 cell, sample=task.id, family=task.family, compiler=options["compiler"], load=_load_average()
             )
@@ -695,21 +700,21 @@ def outcomes(file: Path) -> dict[str, str]:
     return {cell.graph: cell.outcome for cell in read_cells(file)}
 
 
-def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) -> None:
+def write_end_of_process(file: Path, end: ChildEnd, remaining: list[str], blank: BenchCell) -> None:
     """Write a cell with the outcome of the process that ended: for the graph at work, or, if none was, for all of
-    `left`, because eager itself ended it. A step at work in float64 has its cell, and gets an unknown derivative.
+    `remaining`, because eager itself ended it. A step at work in float64 has its cell, and gets an unknown derivative.
 
     What a compiler raises is in a cell already, so another error is ours (`unjudged`).
     """
-    known = outcomes(file)
-    last = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
-    if last and last[0]["stage"] == DERIVATIVE and last[0][BEGUN] in known:
-        _write_without_derivative(file, last[0][BEGUN], f"in float64: {end}")
+    known_outcomes = outcomes(file)
+    last_begun = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
+    if last_begun and last_begun[0]["stage"] == DERIVATIVE and last_begun[0][BEGUN] in known_outcomes:
+        _write_without_derivative(file, last_begun[0][BEGUN], f"in float64: {end}")
         return
-    begun = [row for row in _rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
-    outcome = {"raised": "unjudged"}.get(end.kind, end.kind) if begun else "eager failed"
-    reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.reason]))
-    for title in [row[BEGUN] for row in begun[-1:]] or left:
+    at_work = [row for row in _rows_of_file(file) if BEGUN in row and row[BEGUN] not in known_outcomes]
+    outcome = {"raised": "unjudged"}.get(end.kind, end.kind) if at_work else "eager failed"
+    reason = one_line(": ".join([*(row["stage"] for row in at_work[-1:]), end.reason]))
+    for title in [row[BEGUN] for row in at_work[-1:]] or remaining:
         direction = title.partition(" ")[2]
         cell = replace(blank, graph=title, direction=direction, outcome=outcome, reason=reason)
         append(file, cell.to_json())

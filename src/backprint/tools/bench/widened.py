@@ -16,13 +16,13 @@ from typing import Any
 from torch import Tensor
 
 from backprint.child.strangers import CompilerFailed, compiler_errors
-from backprint.derive.check import DRAWS
+from backprint.derive.check import MAX_DRAWS
 from backprint.derive.setting import CannotTell, Setting, with_one_name
 from backprint.errors import RefusedError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Pair
 from backprint.graph.verdicts import CANNOT_TELL
-from backprint.tools.bench.calls import CompiledCalls, NoTuple, joined, results_of
+from backprint.tools.bench.calls import CompiledCalls, NoTuple, join_forward_and_backward, results_of
 from backprint.tools.bench.cells import BenchDerivative
 from backprint.tools.bench.compiled import (
     CompiledDerivative,
@@ -36,7 +36,7 @@ from backprint.tools.bench.compilers.table import Compiler
 from backprint.tools.bench.compilers.timed import compiled_now
 from backprint.tools.export.rerun import EagerRun, copies
 from backprint.tools.jobs.task import one_line
-from backprint.tools.lowering.subjects import BenchGraph, BenchStep, random_now
+from backprint.tools.lowering.subjects import BenchGraph, BenchStep, current_random_state
 
 FLOAT64 = ":float64"
 """What the name of a Pair has behind it in titles of its graphs in float64: `pair_0:float64 forward`."""
@@ -68,7 +68,7 @@ def _judged_pair(capture: Capture, name: str, compiler: Compiler, caches: Path) 
     wide = wide_pairs(capture)[number]
     assert wide is not None
     pair, values = with_one_name(capture.pairs[number], capture.signature.same), values_for_pairs(capture)[number]
-    first, *seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(1 + DRAWS)]
+    first, *seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(1 + MAX_DRAWS)]
     compiled = _CompiledStep(wide, f"{name}{FLOAT64}", setting_for(pair, values, first, capture.seed), compiler, caches)
     return derivative_of_compiled(pair, values, capture.seed, capture.opaque, capture.meant, compiled.call, seeds)
 
@@ -85,7 +85,7 @@ class _CompiledStep:
             functions.append(function)
             results.append(results_of(answer)[1])
         with compiler_errors():
-            function = joined(step, *functions)
+            function = join_forward_and_backward(step, *functions)
         self.calls = CompiledCalls(function, copies(step.inputs), [value for both in results for value in both])
 
     def step(self, setting: Setting) -> BenchStep:
@@ -103,14 +103,14 @@ class _CompiledStep:
     def call(self, setting: Setting) -> Returned:
         """Call the compiled step on the inputs and tangents of a Setting; CannotTell for another number of results."""
         assert self.pair.backward is not None
-        results = self.calls.call(self.step(setting).inputs, seed=setting.chance).results
+        results = self.calls.call(self.step(setting).inputs, seed=setting.program_seed).results
         keys = [*(port.key for port in self.pair.forward.outputs), *(port.key for port in self.pair.backward.outputs)]
         if len(results) != len(keys):
             raise CannotTell(f"in float64 it returns {len(results)} results, where the graphs have {len(keys)}")
-        return returned(keys, [value if isinstance(value, Tensor) else None for value in results])
+        return returned_by_port(keys, [value if isinstance(value, Tensor) else None for value in results])
 
 
-def returned(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned:
+def returned_by_port(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned:
     """Return results in the form of `compiled`: gradients by name, all others by port."""
     pairs = list(zip(keys, values, strict=True))
     return Returned(
@@ -122,7 +122,7 @@ def returned(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned:
 def _bench_graph(title: str, graph: Graph, inputs: Sequence[Any]) -> BenchGraph:
     """Return a graph with its inputs, as the compiler's process is told of it; nothing has run."""
     outputs = [(port.role, port.name) for port in graph.outputs]
-    return BenchGraph(title, graph, EagerRun(None, list(inputs), random_now(), outputs, ()))
+    return BenchGraph(title, graph, EagerRun(None, list(inputs), current_random_state(), outputs, ()))
 
 
 def unknown(why: str) -> BenchDerivative:

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from backprint import api
-from backprint.derive.check import CONVENTIONS, DRAWS, LIMIT_BY_DIFFERENCES, described, inputs_of_pairs
+from backprint.derive.check import CONVENTIONS, LIMIT_BY_DIFFERENCES, MAX_DRAWS, describe_place, inputs_of_pairs
 from backprint.derive.locate import NEAR, Search, WrongPlace, locate, locate_formulas
 from backprint.derive.setting import (
     CannotTell,
@@ -33,11 +33,11 @@ from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import GONE, NO_FUNCTIONS, Capture, OpaqueEdge, Pair, Port, Signature, Step, TensorSpec
 from backprint.graph.sizes import unguarded_graph
-from backprint.graph.steps import behind, used
+from backprint.graph.steps import names_behind, used
 from backprint.graph.text import emit_class
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Derivative
 from backprint.judge.closeness import distance
-from backprint.prove.power import widened
+from backprint.prove.power import graph_in_float64
 from backprint.tools.bench.cuts import count_operators, record_values
 from backprint.tools.export.export import write_export
 from backprint.tools.lowering.subjects import BenchGraph
@@ -113,10 +113,10 @@ def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
     api.save(part.capture, folder / name)
     place, recipes = folder / f"{name}.py", part.capture.recipes
     write_export(part.capture, place, recipes, None, "both", part.about)
-    above, main, below = place.read_text("utf-8").rpartition(MAIN)
+    imports_and_graphs, main, rest = place.read_text("utf-8").rpartition(MAIN)
     if part.capture.requires or not _has_dense_tensors(part.pair):
         return place
-    text = f"{above}{_differences_text(part.pair)}{main}    beside_differences()\n{below}"
+    text = f"{imports_and_graphs}{_differences_text(part.pair)}{main}    beside_differences()\n{rest}"
     place.write_text(text, "utf-8")
     return place
 
@@ -146,7 +146,7 @@ def _differences_text(pair: Pair) -> str:
     gradients = [port.name for port in backward.outputs]
     text, classes = "", {}
     for name, graph in (("Forward", pair.forward), ("Backward", backward)):
-        wide = widened(graph)
+        wide = graph_in_float64(graph)
         classes[name] = name if wide.steps == graph.steps else f"{name}InFloat64"
         if wide.steps != graph.steps:
             text += "\n".join(emit_class(wide, classes[name], "")) + "\n\n\n"
@@ -212,26 +212,32 @@ def smallest_part(
         if title == f"pair_{number}":
             recorded = record_values(unguarded_graph(bench.graph), bench.run).values
             values |= {PortKey(direction, local): value for local, value in recorded.items()}
-    known = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
+    smallest = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
     for search, place, before, steps in _places(capture, number, pair):
         cut = _cut_of(search, pair, place, before, steps)
         if cut is None:
             continue
         part, exact = (_capture_of_cut(capture, number, pair, *cut, values, exact) for exact in (False, True))
         derivative = _derivative_of_part(part, capture)
-        known = replace(known, tests=known.tests + 1)
+        smallest = replace(smallest, tests=smallest.tests + 1)
         if has_fault(derivative, whole):
-            drawn = _derivative_of_part(replace(part, origin=GONE), capture)  # with inputs that are drawn anew
+            on_drawn_inputs = _derivative_of_part(
+                replace(part, origin=GONE), capture
+            )  # with inputs that are drawn anew
             # Exact values make a large sample: they are kept only if the fault is not there on drawn ones.
-            return replace(known, capture=part if has_fault(drawn, whole) else exact, derivative=derivative)
+            return replace(
+                smallest, capture=part if has_fault(on_drawn_inputs, whole) else exact, derivative=derivative
+            )
     return None
 
 
 def _derivative_of_part(part: Capture, whole: Capture) -> Derivative:
     """Return whether the backward of a part is the derivative, at the values that it had in the whole, or drawn by its
     recipes where these are gone."""
-    known = {edge.function for edge in part.opaque} | set(NO_FUNCTIONS)
-    (derivative,) = api.derivative(part, meant=tuple(name for name in whole.meant if name in known), hostile=False)
+    functions_of_part = {edge.function for edge in part.opaque} | set(NO_FUNCTIONS)
+    (derivative,) = api.derivative(
+        part, meant=tuple(name for name in whole.meant if name in functions_of_part), hostile=False
+    )
     return derivative
 
 
@@ -253,7 +259,7 @@ def _places(
     functions = [edge.lines for edge in capture.opaque if edge.lines]
     try:
         values = inputs_of_pairs(capture)[number]
-        for seed in range(DRAWS):
+        for seed in range(MAX_DRAWS):
             setting = make_setting(pair, values, seed, capture.seed)
             places, by_formula = locate(setting, functions).places, False
             if not places and gap_of(forward_product(setting)[:2], backward_product(setting)) > LIMIT_BY_DIFFERENCES:
@@ -266,7 +272,7 @@ def _places(
         return
     rows: dict[Any, tuple[bool, int]] = {}
     for place_number, place in enumerate(places):
-        wrong = described(place, setting, capture.opaque, by_formula)
+        wrong = describe_place(place, setting, capture.opaque, by_formula)
         if wrong.function not in (*capture.meant, *CONVENTIONS):
             # Sorted, False comes first: places in a custom Function, then those nearer to the results.
             rows.setdefault((wrong.operators, wrong.at, wrong.function), (not wrong.function, place_number))
@@ -277,13 +283,13 @@ def _places(
         more = {step.name for step in place.steps}
         while not more <= names and len(names) <= MOST_STEPS:
             names |= more
-            steps = tuple(step for name, step in search.step_of.items() if name in names)
+            steps = tuple(step for name, step in search.step_by_name.items() if name in names)
             yield search, place, before, steps
             more = {
                 part.name
                 for step in steps
                 for taker in search.takers_of(step.name)
-                for part in (taker, *search.parts(taker))
+                for part in (taker, *search.result_steps(taker))
             }
 
 
@@ -300,60 +306,78 @@ def _cut_of(
     """Return steps with a wrong place in them as a Pair, and the gradients that it gets for its results; None if the
     backward has the gradients of its inputs nowhere, or computes them from what is outside. A gradient of a result that
     the backward has nowhere is a tangent that the part does not read."""
-    backward, own = pair.backward, {step.name for step in steps}
+    backward, names_of_steps = pair.backward, {step.name for step in steps}
     assert backward is not None
     values = search.backward_values
-    made = [step.name for step in backward.steps if isinstance(values.get(step.name), Tensor)]
+    computed = [step.name for step in backward.steps if isinstance(values.get(step.name), Tensor)]
     # A gradient is what a step computes, rather than an input of the same numbers.
-    candidates = [*made, *(port.local for port in backward.by_role("tangent"))]
+    candidates = [*computed, *(port.local for port in backward.by_role("tangent"))]
 
     def value_with(gradient: Tensor) -> str | None:
         """Return the value of the captured backward that has these numbers."""
-        alike = (n for n in candidates if values[n].shape == gradient.shape and values[n].dtype == gradient.dtype)
-        return next((name for name in alike if distance(values[name], gradient, 0.0) <= NEAR), None)
+        of_same_type = (
+            name for name in candidates if values[name].shape == gradient.shape and values[name].dtype == gradient.dtype
+        )
+        return next((name for name in of_same_type if distance(values[name], gradient, 0.0) <= NEAR), None)
 
     # The tangents: values of the backward with the right gradients of the steps' results, from the steps behind them.
-    right = search.right_gradients(before)
-    results = [step.name for step in steps if step.name in right and search.is_used_elsewhere(step, steps)]
-    given = {name: search.from_others(name, right, steps) for name in results}
-    given = {name: gradient for name, gradient in given.items() if search.is_gradient_left(gradient)}
+    right_gradients = search.right_gradients(before)
+    results = [step.name for step in steps if step.name in right_gradients and search.is_used_elsewhere(step, steps)]
+    gradients_of_results = {name: search.gradient_from_others(name, right_gradients, steps) for name in results}
+    gradients_of_results = {
+        name: gradient for name, gradient in gradients_of_results.items() if search.is_gradient_left(gradient)
+    }
     tangents: dict[str, str] = {}
-    for name, gradient in given.items():
+    for name, gradient in gradients_of_results.items():
         if (value := value_with(gradient)) is not None:
             tangents.setdefault(value, name)
     # The gradients: values with what the wrong place hands on for its inputs, and the shares of the other steps in it.
-    others = tuple(step for step in steps if step not in place.steps)
-    wanted: dict[str, Tensor | None] = dict(zip(place.inputs, place.returned, strict=True))
-    for name, share in search.contributions(others, search.inputs_of(others), right).items():
-        known = wanted.get(name)
-        wanted[name] = share if known is None else known + share
+    other_steps = tuple(step for step in steps if step not in place.steps)
+    gradients_of_inputs: dict[str, Tensor | None] = dict(zip(place.inputs, place.returned, strict=True))
+    for name, share in search.contributions(other_steps, search.inputs_of(other_steps), right_gradients).items():
+        share_so_far = gradients_of_inputs.get(name)
+        gradients_of_inputs[name] = share if share_so_far is None else share_so_far + share
     gradients: dict[str, str | None] = {}
-    for name, returned in wanted.items():
-        value = None if returned is None else value_with(returned)
-        if name not in own and (returned is None or value is not None):
+    for name, gradient in gradients_of_inputs.items():
+        value = None if gradient is None else value_with(gradient)
+        if name not in names_of_steps and (gradient is None or value is not None):
             gradients[name] = value
     # The part's backward: the steps between them, and what they take from elsewhere, which the forward must save.
     makers = {step.name: step for step in backward.steps}
-    reached = set(behind(filter(None, gradients.values()), makers, lambda name: name in tangents)) - tangents.keys()
-    saved = [port for port in backward.inputs if port.local in reached]
-    if not gradients or not given or any(port.role == "tangent" for port in saved):
+    backward_names = (
+        set(names_behind(filter(None, gradients.values()), makers, lambda name: name in tangents)) - tangents.keys()
+    )
+    saved = [port for port in backward.inputs if port.local in backward_names]
+    if not gradients or not gradients_of_results or any(port.role == "tangent" for port in saved):
         return None
     locals_of, ports = saved_values(pair), {port.name: port.local for port in pair.forward.inputs}
     outer = [locals_of[port.name] if port.role == "saved" else ports.get(port.name, "") for port in saved]
-    taken = dict.fromkeys([*(name for step in steps for name in used(step)), *outer, *gradients])
-    takes = tuple(name for name in taken if name and name not in own)
-    names = BorderNames({port.local: port for port in pair.forward.inputs}, {name: name for name in (*takes, *own)})
-    captured = tuple(step for step in pair.forward.steps if step.name in own)  # those of `steps` are in float64
-    part = ForwardPart(0, 0, len(steps), captured, takes, tuple(given), ())
-    kept = tuple(step for step in backward.steps if step.name in reached)
+    names_in_order = dict.fromkeys([*(name for step in steps for name in used(step)), *outer, *gradients])
+    input_names = tuple(name for name in names_in_order if name and name not in names_of_steps)
+    names = BorderNames(
+        {port.local: port for port in pair.forward.inputs}, {name: name for name in (*input_names, *names_of_steps)}
+    )
+    forward_steps = tuple(
+        step for step in pair.forward.steps if step.name in names_of_steps
+    )  # those of `steps` are in float64
+    part = ForwardPart(0, 0, len(steps), forward_steps, input_names, tuple(gradients_of_results), ())
+    backward_steps = tuple(step for step in backward.steps if step.name in backward_names)
     flow = BorderGradients(tangents, gradients)
-    cut = PartBackward(kept, tuple(port.local for port in saved))
-    small = pair_of(pair, part, names, "minified", flow, cut)
-    assert small.backward is not None
-    read = {port.name for port in small.backward.by_role("tangent")}
-    specs = {port.name: dense(port.spec) for port in small.forward.by_role("output")}
-    unread = tuple(Port(name, "tangent", specs[name], f"tangent_{name}") for name in given if name not in read)
-    return Pair(small.name, small.forward, replace(small.backward, inputs=(*small.backward.inputs, *unread))), given
+    cut = PartBackward(backward_steps, tuple(port.local for port in saved))
+    cut_pair = pair_of(pair, part, names, "minified", flow, cut)
+    assert cut_pair.backward is not None
+    read_tangents = {port.name for port in cut_pair.backward.by_role("tangent")}
+    specs = {port.name: dense(port.spec) for port in cut_pair.forward.by_role("output")}
+    unread_tangents = tuple(
+        Port(name, "tangent", specs[name], f"tangent_{name}")
+        for name in gradients_of_results
+        if name not in read_tangents
+    )
+    return Pair(
+        cut_pair.name,
+        cut_pair.forward,
+        replace(cut_pair.backward, inputs=(*cut_pair.backward.inputs, *unread_tangents)),
+    ), gradients_of_results
 
 
 def _capture_of_cut(

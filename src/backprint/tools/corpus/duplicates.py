@@ -27,7 +27,7 @@ from backprint.tools.jobs.find import Job, find
 from backprint.tools.jobs.find import file_digest as sha256
 from backprint.tools.jobs.ledger import NAME, Ledger, place_below, place_of
 from backprint.tools.jobs.parts import all_parts
-from backprint.tools.jobs.places import RESULT, own_files, writable
+from backprint.tools.jobs.places import RESULT, create_writable, own_files
 from backprint.tools.jobs.pool import remove_folder
 from backprint.tools.jobs.task import one_line
 from backprint.tools.jobs.verbs import joined_hash, nbytes
@@ -72,7 +72,7 @@ def key_of(item: Keyed) -> Key:
     return ("source", item.source_hash) if item.source_hash else ("id", item.id)
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key], order: Callable[[Item], Any]) -> list[list[Item]]:
+def group_by_key(items: Iterable[Item], key: Callable[[Item], Key], order: Callable[[Item], Any]) -> list[list[Item]]:
     """Return the groups, each in order, in the order of their first members."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
@@ -144,10 +144,10 @@ class Dedup:
 
 def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> Dedup:
     """Group the samples of a run or of a folder, and write one of each group, or only the lists, to `out`."""
-    check(source, out, by, files)
+    check_arguments(source, out, by, files)
     result = _group_members(os.fspath(source), by, members_of(source, by))
     staging = out.with_name(f".{out.name}.part")
-    with writable(out.parent):
+    with create_writable(out.parent):
         remove_folder(staging)  # of a call that was killed
         staging.mkdir()
         try:
@@ -164,24 +164,24 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
 
 def _group_members(source: str, by: str, members: Iterator[_Member]) -> Dedup:
     """Group members by key; those without a key are left out."""
-    known: list[_Member] = []
-    unknown: list[_Member] = []
+    with_key: list[_Member] = []
+    without_key: list[_Member] = []
     for member in members:
-        (known if member.key else unknown).append(member)
-    groups = grouped(known, lambda member: member.key, lambda member: member.order)
-    lone = sorted(unknown, key=lambda member: member.id)
-    return Dedup(source, by, tuple(map(tuple, groups)), tuple(lone))
+        (with_key if member.key else without_key).append(member)
+    groups = group_by_key(with_key, lambda member: member.key, lambda member: member.order)
+    unmatched = sorted(without_key, key=lambda member: member.id)
+    return Dedup(source, by, tuple(map(tuple, groups)), tuple(unmatched))
 
 
-def check(source: Path, out: Path, by: str, files: str) -> None:
+def check_arguments(source: Path, out: Path, by: str, files: str) -> None:
     """Refuse invalid arguments of `dedup`: an unknown word, no folder, an OUT in the corpus, or one that is there."""
     check_choice("files", files)
     if by not in BY:
         raise UsageError(f"by={by!r} is not one of {', '.join(BY)}")
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
-    here, there = source.resolve(), out.resolve()
-    if here == there or here in there.parents or there in here.parents:
+    corpus, target = source.resolve(), out.resolve()
+    if corpus == target or corpus in target.parents or target in corpus.parents:
         raise UsageError(f"OUT {out} is in the corpus {source}, or contains it: choose a folder beside it")
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UsageError(f"{out} exists: choose another OUT")
@@ -290,8 +290,8 @@ def _graphnet_member(folder: Path, name: str, by: str) -> _Member:
 def _text_key(folder: Path, job: Job, by: str) -> Key:
     """Return the key of code that is refused: its bytes, and for `exact` those of its inputs' metadata too."""
     metas = folder / "weight_meta.py"
-    beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
-    return ("text", sha256(folder / "model.py"), *beside)
+    metas_digest = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
+    return ("text", sha256(folder / "model.py"), *metas_digest)
 
 
 KEYS: Mapping[str, Callable[[Path, str, str], _Member]] = {"backprint": _capture_member, "graphnet": _graphnet_member}

@@ -17,7 +17,7 @@ from backprint.common.formats import GRAPHNET
 from backprint.common.text import encodable, one_line
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, PROVED, has_proof, proofs, rank
 from backprint.table.nouns import Report, Table, date_text, share
-from backprint.tools.corpus.duplicates import grouped, key_of
+from backprint.tools.corpus.duplicates import group_by_key, key_of
 from backprint.tools.jobs.ledger import COLUMNS, Ledger, place_of, source_of
 
 # ------------------------------------------------------------------ a sample as far as the report's tables go
@@ -100,7 +100,7 @@ def report(place: Path, where: tuple[str, ...] = (), base: Path = Path()) -> Rep
         samples = tuple(map(_sample_of, ledger.rows(order="id")))
         about = ledger.facts()
     folder = place if place.is_dir() else place.parent
-    groups = grouped(samples, key_of, lambda sample: sample.id)
+    groups = group_by_key(samples, key_of, lambda sample: sample.id)
     facts = {"where": " and ".join(where), **{name: _fact_text(name, about[name]) for name in sorted(about)}}
     return Report(
         title=f"Corpus report: {folder.resolve().name}",

@@ -373,12 +373,12 @@ def same_memory(source: TensorSpec, result: TensorSpec) -> bool:
     return all(left == right for size, left, right in steps if size != 1) or not result.numel
 
 
-def _unconverted(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
+def _returns_argument(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
     """Whether a conversion has nothing to convert, and was not asked for a copy: then it returns its argument."""
     # 99 is behind all arguments, for an operator that has no `copy`.
-    copies = dict(step.kwargs).get("copy", argument(step, COPY.get(step.target, 99)))
-    alike = (source.dtype, source.device, source.layout) == (result.dtype, result.device, result.layout)
-    return alike and copies is not True and same_memory(source, result)
+    copy_flag = dict(step.kwargs).get("copy", argument(step, COPY.get(step.target, 99)))
+    same_type = (source.dtype, source.device, source.layout) == (result.dtype, result.device, result.layout)
+    return same_type and copy_flag is not True and same_memory(source, result)
 
 
 COPY = {"aten.to.device": 4, "aten.to.dtype": 3, "aten.to.other": 3}
@@ -426,7 +426,7 @@ Decision: TypeAlias = Callable[[Step, TensorSpec, TensorSpec], bool]
 
 SOMETIMES: Mapping[str, Decision] = {
     **dict.fromkeys(
-        "to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split(), _unconverted
+        "to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split(), _returns_argument
     ),
     **dict.fromkeys("reshape reshape_as flatten".split(), lambda step, source, result: _viewable(source, result.shape)),
     "ravel": lambda step, source, result: same_memory(source, replace(source, stride=None)),
@@ -438,7 +438,7 @@ SOMETIMES: Mapping[str, Decision] = {
 # ---- Bytes that a step reads and writes, from the specs of its arguments and results
 
 
-def memory_of(spec: Spec) -> int:
+def distinct_bytes(spec: Spec) -> int:
     """Return the bytes of the elements that lie at different places of memory, 0 for what is no strided tensor. Unlike
     `storage_bytes` it leaves out gaps, which no kernel reads; an expanded dimension (stride 0) counts once."""
     if not isinstance(spec, TensorSpec) or spec.layout != "strided":
@@ -449,9 +449,9 @@ def memory_of(spec: Spec) -> int:
     dims = [(int(size), int(stride)) for size, stride in zip(spec.shape, strides, strict=True) if stride]
     # No more than there are elements, and than there are places from the first to the last: elements of windows that
     # overlap (`unfold`) share places.
-    apart = math.prod(size for size, _ in dims)
-    reach = 1 + sum((size - 1) * stride for size, stride in dims)
-    return min(apart, reach) * ITEMSIZE[spec.dtype]
+    element_count = math.prod(size for size, _ in dims)
+    extent = 1 + sum((size - 1) * stride for size, stride in dims)
+    return min(element_count, extent) * ITEMSIZE[spec.dtype]
 
 
 def values_read(step: Step) -> Iterator[tuple[int | str, str]]:
@@ -466,7 +466,7 @@ def read_at(step: Step, place: int | str, name: str, specs: Specs) -> int:
     """Return the bytes that a step reads of the argument at `place`, a position or a keyword: all, but for operators
     that need only its shape (UNREAD) or some of its elements (PICKED)."""
     operator, spec = operator_name(step.target), specs.get(name)
-    most = memory_of(spec)
+    most = distinct_bytes(spec)
     if place in UNREAD.get(operator, ()):
         return 0
     if operator == "convolution_backward" and place in (
@@ -571,7 +571,7 @@ def _step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> Step
     read: dict[str, int] = {}
     for place, name in values_read(step):
         read[name] = max(read.get(name, 0), read_at(step, place, name, specs))
-    written = 0 if operator_name(step.target) in UNWRITTEN else sum(map(memory_of, tensors_in(step.spec)))
+    written = 0 if operator_name(step.target) in UNWRITTEN else sum(map(distinct_bytes, tensors_in(step.spec)))
     return StepCost(flops, sum(read.values()), written)
 
 
@@ -709,12 +709,12 @@ def _line_of_runs(runs: Sequence[Run], links: Sequence[Link], eager: bool, pairs
     for run in runs:
         lives.follow(run)
     if eager:
-        lives.extend(runs)
-    rows = lives.living.values()
-    own = tuple(span for span in rows if span.role in RANKS and span.bytes)
-    held = tuple(span for span in rows if span.role not in RANKS and span.bytes)
+        lives.extend_lives(runs)
+    spans = lives.living.values()
+    graph_spans = tuple(span for span in spans if span.role in RANKS and span.bytes)
+    caller_spans = tuple(span for span in spans if span.role not in RANKS and span.bytes)
     forward_steps = sum(len(run.graph.steps) for run in runs if run.direction == "forward")
-    return MemoryLine(forward_steps, own, held, *curve(own, end))
+    return MemoryLine(forward_steps, graph_spans, caller_spans, *bytes_over_steps(graph_spans, end))
 
 
 @dataclass(slots=True)
@@ -740,7 +740,7 @@ class Lives:
         """Add the storages of a graph, which runs after those that were followed before, and when each is used."""
         graph, specs = run.graph, _types_with_items(run.graph)
         values = {port.local: self.storages_of_input(run, port) for port in graph.inputs}
-        taken = _memory_taken(graph) if self.eager else {}
+        reused = _reused_memory(graph) if self.eager else {}
         for index, step in enumerate(graph.steps):
             if step.is_guard:
                 continue
@@ -751,15 +751,16 @@ class Lives:
                 sizes = {key: self.living[key].bytes for key in each_storage(values.get(first_of(step)))}
                 rows = _sizes_made(step, values, specs, sizes)
                 like = LiveSpan("", run.direction, 0, time, time, "temporary", run.pair)
-                self.add(((label, size) for label, size in rows if label not in taken), like)
+                self.add(((label, size) for label, size in rows if label not in reused), like)
                 storages = fresh(key_of(like, step.name), specs.get(step.name))
-                if taken:
-                    storages = _with_memory_taken(step.name, specs.get(step.name), storages, taken, values)
+                if reused:
+                    storages = _with_memory_taken(step.name, specs.get(step.name), storages, reused, values)
             values[step.name] = storages
             for name in (*used(step), step.name):
                 self.use(values[name], time, "temporary")
         if self.eager and run.direction == "backward":
-            # With `Pair.lives` it was seen how long Python keeps the values of a custom Function's backward (`extend`).
+            # With `Pair.lives` it was seen how long Python keeps the values of a custom Function's backward
+            # (`extend_lives`).
             for name, last in _kept_by_nodes(graph, bool(self.pairs[run.pair].lives)).items():
                 if name in values:  # a guard has no memory
                     self.use(values[name], run.start + last, "temporary")
@@ -768,7 +769,7 @@ class Lives:
                 self.enter_result(run, port, values[name])
         self.values.update(((run.pair, name), storages) for name, storages in values.items())
 
-    def extend(self, runs: Sequence[Run]) -> None:
+    def extend_lives(self, runs: Sequence[Run]) -> None:
         """Let values live as long as was seen when the program ran: `Pair.lives` has a value, and the step at which it
         still lived."""
         times = {(run.pair, step.name): run.start + i for run in runs for i, step in enumerate(run.graph.steps)}
@@ -782,7 +783,7 @@ class Lives:
         which are added when the first graph takes them."""
         storages: Storages = None
         if run.direction == "forward":
-            storages = self.fed(run.pair, port.name) or self.callers.get(port.name)
+            storages = self.storages_from_link(run.pair, port.name) or self.callers.get(port.name)
         elif port.role == "tangent":
             storages = self.tangent(run, port.name)
         else:
@@ -800,13 +801,13 @@ class Lives:
             self.inputs[run.pair, port.name] = storages
         return storages
 
-    def fed(self, pair: int, name: str) -> Storages:
+    def storages_from_link(self, pair: int, name: str) -> Storages:
         """Return the storages of the result of an earlier Pair that feeds an input; a mutation has been written back,
         and gradients are added to the first."""
         for link in self.links:
             if (link.target, link.name) == (pair, name) and link.source is not None:
-                was = self.inputs.get((link.source, link.port.name)) if link.port.role == "mutation" else None
-                if storages := was or self.results.get((link.source, link.port.role, link.port.name)):
+                written_input = self.inputs.get((link.source, link.port.name)) if link.port.role == "mutation" else None
+                if storages := written_input or self.results.get((link.source, link.port.role, link.port.name)):
                     return storages
         return None
 
@@ -827,17 +828,19 @@ class Lives:
         result of the whole Capture, too."""
         # A link has the Pair and the port that give a value, and the Pair and the name of the port that take it; a
         # `target` of None is the caller. The gradient of an output that was passed goes back along the same link.
-        passed = any(
+        is_passed = any(
             (link.source, *link.port) == (run.pair, "output", port.name)
             if port.role == "output"
             else link.port.role == "output" and (link.target, link.name) == (run.pair, port.name)
             for link in self.links
             if link.target is not None
         )
-        named = any(link.target is None and (link.source, *link.port) == (run.pair, *port.key) for link in self.links)
-        added = port.role == "gradient" and any(key[1:] == ("gradient", port.name) for key in self.results)
-        stays = port.role in ("output", "gradient") and (named or not (passed or added))
-        self.use(storages, self.end if stays else run.stop - 1, port.role)
+        is_returned = any(
+            link.target is None and (link.source, *link.port) == (run.pair, *port.key) for link in self.links
+        )
+        is_added = port.role == "gradient" and any(key[1:] == ("gradient", port.name) for key in self.results)
+        lives_on = port.role in ("output", "gradient") and (is_returned or not (is_passed or is_added))
+        self.use(storages, self.end if lives_on else run.stop - 1, port.role)
         self.results[run.pair, port.role, port.name] = storages
 
     def add(self, sizes: Iterable[tuple[str, int]], like: LiveSpan) -> None:
@@ -872,16 +875,17 @@ def first_of(step: Step) -> str:
 # checkpoint runs again, a step without an echo) a value ends with its last use.
 
 
-def _kept_by_nodes(graph: Graph, seen: bool) -> dict[str, int]:
+def _kept_by_nodes(graph: Graph, lives_known: bool) -> dict[str, int]:
     """Return the values of a backward that nodes of autograd keep, each with the index of the last step meanwhile.
 
-    What the backward of a custom Function computes ends as Python frees it, which may have been `seen` when it ran.
+    What the backward of a custom Function computes ends as Python frees it, which may have been `lives_known` when it
+    ran.
     """
     kept: dict[str, int] = {}
     for node in nodes_of(graph.steps):
         inside = {graph.steps[index].name for index in node}
-        own = seen and any(is_in_own_backward(graph.steps[index]) for index in node)
-        for expression in _expressions_of([graph.steps[index] for index in node]) if not own else ():
+        is_custom = lives_known and any(is_in_own_backward(graph.steps[index]) for index in node)
+        for expression in _expressions_of([graph.steps[index] for index in node]) if not is_custom else ():
             last = max(index for index in node if graph.steps[index].name in expression)
             kept.update(dict.fromkeys(expression, last))
         for name in (name for index in node for name in used(graph.steps[index]) if name not in inside):
@@ -939,7 +943,7 @@ def is_used(name: str, steps: Sequence[Step]) -> bool:
 # its memory, and optimizers update the lists of their tensors in place.
 
 
-def _memory_taken(graph: Graph) -> dict[str, str]:
+def _reused_memory(graph: Graph) -> dict[str, str]:
     """Return the storages that the graph has and eager mode does not, because there a step updates a value in place:
     from the name of the storage (`add_1`, `_foreach_add[2]`) to the name of the value whose memory it is.
 
@@ -948,19 +952,19 @@ def _memory_taken(graph: Graph) -> dict[str, str]:
     """
     steps = {step.name: step for step in graph.steps}
     locals_of_inputs = {port.name: port.local for port in graph.inputs}
-    lasts = {name: index for index, step in enumerate(graph.steps) for name in used(step)}
-    stays = {name for value in graph.results for name in refs(value)}
+    last_uses = {name: index for index, step in enumerate(graph.steps) for name in used(step)}
+    returned = {name for value in graph.results for name in refs(value)}
     taken: dict[str, str] = {}
     for index, step in enumerate(graph.steps):
         name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
         if name.startswith(("_foreach_", "_fused_")):
-            for label, old in _lists_of(step):
-                ended = lasts.get(old) == index and old in steps and old not in stays
-                if name.startswith("_fused_") or (ended and _is_of_list(steps[old], steps)):
-                    taken[label] = old
-        elif name in WHOLE and lasts.get(first_of(step)) == index and first_of(step) not in stays:
+            for label, reused in _lists_of(step):
+                is_last_use = last_uses.get(reused) == index and reused in steps and reused not in returned
+                if name.startswith("_fused_") or (is_last_use and _is_of_list(steps[reused], steps)):
+                    taken[label] = reused
+        elif name in WHOLE and last_uses.get(first_of(step)) == index and first_of(step) not in returned:
             taken[step.name] = first_of(step)
-            taken.update(_part_written(step, steps, lasts, index))
+            taken.update(_part_written(step, steps, last_uses, index))
     for port, result in zip(graph.outputs, graph.results, strict=True):
         if port.role == "mutation" and isinstance(result, Ref) and port.name in locals_of_inputs:
             chain = dict(_updates_back(result.name, locals_of_inputs[port.name], steps))
@@ -1034,16 +1038,16 @@ def _with_memory_taken(
     return values[taken[name]] if name in taken else storages
 
 
-def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def bytes_over_steps(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the bytes that live during each step, and after it. A span counts during its first and its last step, and
     no more after the last."""
-    born, gone = [0] * (end + 1), [0] * (end + 1)
+    allocated_at, freed_at = [0] * (end + 1), [0] * (end + 1)
     for span in spans:
-        born[span.first] += span.bytes
-        gone[span.last] += span.bytes
-    allocated, freed = list(accumulate(born[:end])), list(accumulate(gone[:end]))
-    after = tuple(here - there for here, there in zip(allocated, freed, strict=True))
-    during = tuple(count + gone[index] for index, count in enumerate(after))
+        allocated_at[span.first] += span.bytes
+        freed_at[span.last] += span.bytes
+    allocated, freed = list(accumulate(allocated_at[:end])), list(accumulate(freed_at[:end]))
+    after = tuple(total_allocated - total_freed for total_allocated, total_freed in zip(allocated, freed, strict=True))
+    during = tuple(count + freed_at[index] for index, count in enumerate(after))
     return during, after
 
 
@@ -1127,9 +1131,9 @@ def _cost_by_kind(graph: Graph) -> tuple[_KindCost, ...]:
 def kept_bytes(graph: Graph, saved: Sequence[Value]) -> int:
     """Return the bytes of storages that the caller holds and the backward keeps, also those kept as a view."""
     storages, sizes = storages_of(graph)
-    held = held_storages(graph, storages)
+    held_by_caller = held_storages(graph, storages)
     keys = {key for value in saved for name in refs(value) for key in each_storage(storages[name])}
-    return sum(sizes[key] for key in keys & held)
+    return sum(sizes[key] for key in keys & held_by_caller)
 
 
 def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...]:
@@ -1137,18 +1141,18 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...
     of another saved value is free, and a view of a part saves the whole. What the caller holds is left out."""
     steps = {step.name: step for step in graph.steps}
     storages, sizes = storages_of(graph)
-    held = held_storages(graph, storages)
+    held_by_caller = held_storages(graph, storages)
     counted: set[str] = set()
     lines: dict[str, list[tuple[str, int]]] = {}
     for name in (name for value in saved for name in refs(value)):
         keys = set(each_storage(storages[name])) - counted
         # An input, or only memory that the caller holds. A view of what is counted already stays, with 0 bytes.
-        if name not in steps or (keys and keys <= held):
+        if name not in steps or (keys and keys <= held_by_caller):
             continue
         counted |= keys
         source = steps[name].source
         line = f"{source.at}: {source.code}" if source else "(no line)"
-        lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held)))
+        lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held_by_caller)))
     rows = [
         _SavedLine(line, sum(cost for _, cost in storages_of_line), tuple(name for name, _ in storages_of_line))
         for line, storages_of_line in lines.items()

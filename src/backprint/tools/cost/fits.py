@@ -30,7 +30,7 @@ class _Need:
 
     def by_role(self) -> list[Held]:
         """Return the parts by role alone."""
-        return list(summed(Held(part.role, part.bytes) for part in self.parts))
+        return list(sum_by_role_and_line(Held(part.role, part.bytes) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def need_of(runs: Sequence[Run], line: MemoryLine, optimizer: int) -> _Need:
     parts += [Held(span.role, span.bytes, _line_of_span(span, lines)) for span in living]
     if optimizer:
         parts.append(Held("optimizer", optimizer))
-    rows = tuple(summed(parts))
+    rows = tuple(sum_by_role_and_line(parts))
     return _Need(sum(part.bytes for part in rows), rows, line_of(steps[line.peak][1]) if steps else "")
 
 
@@ -78,12 +78,12 @@ def _line_of_span(span: LiveSpan, lines: Mapping[tuple[int, str, str], str]) -> 
     return lines.get((span.pair, span.direction, span.value.partition("[")[0]), "")
 
 
-def summed(parts: Iterable[Held]) -> list[Held]:
+def sum_by_role_and_line(parts: Iterable[Held]) -> list[Held]:
     """Return parts of one role and line as one, the most first."""
-    total: dict[tuple[str, str], int] = {}
+    size_by_key: dict[tuple[str, str], int] = {}
     for part in parts:
-        total[part.role, part.line] = total.get((part.role, part.line), 0) + part.bytes
-    rows = (Held(role, size, line) for (role, line), size in total.items() if size)
+        size_by_key[part.role, part.line] = size_by_key.get((part.role, part.line), 0) + part.bytes
+    rows = (Held(role, size, line) for (role, line), size in size_by_key.items() if size)
     return sorted(rows, key=lambda part: -part.bytes)
 
 

@@ -99,14 +99,20 @@ def traffic_texts(capture: Capture) -> Iterator[tuple[str, str]]:
     for row in traffic_of(capture):
         groups.setdefault(row.group, []).append(row)
     for group, rows in groups.items():
-        kinds: dict[tuple[str, str], list[float]] = {}
-        lines: dict[str, float] = {}
+        sizes_by_kind: dict[tuple[str, str], list[float]] = {}
+        bytes_by_line: dict[str, float] = {}
         for row in rows:
-            kinds.setdefault((row.side, row.kind), []).append(row.bytes)
-            lines[row.line] = lines.get(row.line, 0.0) + row.bytes
-        parts = [f"{amount(int(sum(sizes)))} {side} in {len(sizes):,} {kind}" for (side, kind), sizes in kinds.items()]
-        line, most = max(lines.items(), key=lambda item: item[1])
-        yield f"over {group}", f"{number_of(rows[0].size, 'rank')}: {', '.join(parts)}; {amount(int(most))} at {line}"
+            sizes_by_kind.setdefault((row.side, row.kind), []).append(row.bytes)
+            bytes_by_line[row.line] = bytes_by_line.get(row.line, 0.0) + row.bytes
+        parts = [
+            f"{amount(int(sum(sizes)))} {side} in {len(sizes):,} {kind}"
+            for (side, kind), sizes in sizes_by_kind.items()
+        ]
+        line, largest = max(bytes_by_line.items(), key=lambda item: item[1])
+        yield (
+            f"over {group}",
+            f"{number_of(rows[0].size, 'rank')}: {', '.join(parts)}; {amount(int(largest))} at {line}",
+        )
 
 
 # ---- A model of the time
@@ -155,7 +161,7 @@ class Timeline:
     on_wire: Mapping[str, float] = field(default_factory=dict)
     waits: tuple[Wait, ...] = ()
 
-    def waited(self) -> dict[str, float]:
+    def seconds_waited(self) -> dict[str, float]:
         """Return how long the computation waits for each link."""
         total: dict[str, float] = {}
         for wait in self.waits:
@@ -236,7 +242,7 @@ class Clocks:
         results = zip(graph.outputs, graph.results, strict=True)
         self.wait_for(name for port, value in results if not roles or port.role in roles for name in refs(value))
 
-    def carry(self, forward: Graph, backward: Graph) -> None:
+    def pass_saved_times(self, forward: Graph, backward: Graph) -> None:
         """Give the inputs of a backward the times of the values that the forward saved. It begins when the outputs are
         there, on which its tangents depend."""
         self.end(forward, ("output",))
@@ -262,7 +268,7 @@ def timeline(pair: Pair, sizes: Mapping[str, int], rates: Rates, early: bool = F
     graphs = dict(sides_of(pair))
     clocks.run(graphs["forward"], "forward", sizes)
     if "backward" in graphs:
-        clocks.carry(graphs["forward"], graphs["backward"])
+        clocks.pass_saved_times(graphs["forward"], graphs["backward"])
         clocks.run(graphs["backward"], "backward", sizes)
     clocks.end(graphs.get("backward", graphs["forward"]))
     return Timeline(clocks.now, clocks.computing, dict(clocks.on_wire), tuple(clocks.waits))

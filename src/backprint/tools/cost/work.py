@@ -25,10 +25,10 @@ from backprint.tools.cost.costs import (
     Specs,
     argument,
     convolution_backward,
+    distinct_bytes,
     flops_of,
     graphs_in,
     is_view,
-    memory_of,
     read_at,
     shape,
     slices_of,
@@ -214,10 +214,10 @@ def read_bytes(flow: _GraphFlow) -> int:
                 # The spec of a view (shape, strides and offset) tells which bytes of its base it covers. All steps that
                 # read the whole of views with one spec read the same bytes, which count once. A step that reads only a
                 # part of a view may read another part than other steps do, so each such step counts.
-                part = flow.specs[name] if count == memory_of(flow.specs[name]) else step.name
+                part = flow.specs[name] if count == distinct_bytes(flow.specs[name]) else step.name
                 parts = reads.setdefault(base, {})
                 parts[part] = max(count, parts.get(part, 0))
-    return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in reads.items())
+    return sum(min(distinct_bytes(flow.specs[base]), sum(parts.values())) for base, parts in reads.items())
 
 
 def written_bytes(flow: _GraphFlow) -> int:
@@ -228,5 +228,5 @@ def written_bytes(flow: _GraphFlow) -> int:
         base = flow.bases.get(name, name)
         if base not in inputs:
             spec = flow.specs[name]  # results with one base and one spec are the same bytes
-            writes.setdefault(base, {})[spec] = memory_of(spec)
-    return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in writes.items())
+            writes.setdefault(base, {})[spec] = distinct_bytes(spec)
+    return sum(min(distinct_bytes(flow.specs[base]), sum(parts.values())) for base, parts in writes.items())

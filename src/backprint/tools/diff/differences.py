@@ -34,9 +34,9 @@ from backprint.tools.diff.matching import (
     match_inputs,
     match_steps,
     matched_outputs,
+    number_graph,
     output_changes,
     subgraphs_of,
-    wired,
 )
 from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, StepChange
 from backprint.tools.diff.words import capture_facts, graph_of, linked_places
@@ -76,7 +76,7 @@ def _value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> 
     rows = []  # what a tensor is called, its values before, and after
     for name in with_parts(before, roles):
         role = roles.get(name, "part")
-        if values := other_values(before, after, name, names.get(name, name)):
+        if values := differing_values(before, after, name, names.get(name, name)):
             rows.append((f"{role} {names.get(name, name)}", *values))
     if len(rows) == 1:
         yield Fact(f"values of {rows[0][0]}", rows[0][1:2], rows[0][2:])
@@ -107,7 +107,7 @@ def with_parts(capture: Capture, names: Mapping[str, str]) -> Iterator[str]:
                 yield from (part for part in parts if isinstance(part, str))
 
 
-def other_values(before: Capture, after: Capture, left: str, right: str) -> tuple[str, str] | None:
+def differing_values(before: Capture, after: Capture, left: str, right: str) -> tuple[str, str] | None:
     """Return the values of a tensor on both sides as texts, if they are known to differ."""
     recipe_a, recipe_b = before.recipes.rows.get(left), after.recipes.rows.get(right)
     if not isinstance(recipe_a, dict) or not isinstance(recipe_b, dict) or recipe_a.get("kind") not in KEPT:
@@ -117,11 +117,15 @@ def other_values(before: Capture, after: Capture, left: str, right: str) -> tupl
     if recipe_a["kind"] != "exact":
         texts = _facts_text(recipe_a.get("facts")), _facts_text(recipe_b.get("facts"))
         return texts if texts[0] != texts[1] else None
-    datas = before.recipes.data(left), after.recipes.data(right)
-    if None in datas or datas[0] == datas[1]:
+    data_of_both = before.recipes.data(left), after.recipes.data(right)
+    if None in data_of_both or data_of_both[0] == data_of_both[1]:
         return None
-    shown = tuple(_data_text(data or b"", recipe_a.get("dtype")) for data in datas)
-    return (shown[0], shown[1]) if shown[0] != shown[1] else (_digest_text(datas[0]), _digest_text(datas[1]))
+    data_texts = tuple(_data_text(data or b"", recipe_a.get("dtype")) for data in data_of_both)
+    return (
+        (data_texts[0], data_texts[1])
+        if data_texts[0] != data_texts[1]
+        else (_digest_text(data_of_both[0]), _digest_text(data_of_both[1]))
+    )
 
 
 def _facts_text(facts: Any) -> str:
@@ -157,28 +161,28 @@ DIRECTIONS = ("forward", "backward")
 def compare_captures(before: Capture, after: Capture) -> Diff:
     """Return what changed between two Captures."""
     pairs = tuple(
-        _compare_pairs(left, right, before, after) for left, right in _paired_pairs(before.pairs, after.pairs)
+        _compare_pairs(left, right, before, after) for left, right in _pair_numbers(before.pairs, after.pairs)
     )
     links = linked_places(before) == linked_places(after)
     facts = (*capture_facts(before, after), *_value_facts(before, after, pairs))
     return Diff(before, after, pairs, links, facts)
 
 
-def _paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
+def _pair_numbers(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
     """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
     them those in the same order, as far as both sides have one. Hashes A B C and A X Y C: (0, 0), (1, 1), (None, 2),
     (2, 3)."""
-    places: list[tuple[int, int]] = []
+    equal_pairs: list[tuple[int, int]] = []
     if len(before) != len(after):
         hashes_a, hashes_b = ([hashes_of(pair) for pair in pairs] for pairs in (before, after))
         blocks = SequenceMatcher(None, hashes_a, hashes_b, autojunk=False).get_matching_blocks()
-        places = [(left + place, right + place) for left, right, size in blocks for place in range(size)]
-    low, start = 0, 0
-    for high, stop in (*places, (len(before), len(after))):
-        yield from zip_longest(range(low, high), range(start, stop))
-        if high < len(before) and stop < len(after):
-            yield high, stop
-        low, start = high + 1, stop + 1
+        equal_pairs = [(left + place, right + place) for left, right, size in blocks for place in range(size)]
+    start_a, start_b = 0, 0
+    for stop_a, stop_b in (*equal_pairs, (len(before), len(after))):
+        yield from zip_longest(range(start_a, stop_a), range(start_b, stop_b))
+        if stop_a < len(before) and stop_b < len(after):
+            yield stop_a, stop_b
+        start_a, start_b = stop_a + 1, stop_b + 1
 
 
 def hashes_of(pair: Pair) -> tuple[str, str]:
@@ -195,12 +199,12 @@ def _compare_pairs(left: int | None, right: int | None, before: Capture, after: 
     for name, graph_a, graph_b in zip(DIRECTIONS, *sides, strict=True):
         if graph_a is None and graph_b is None:
             continue
-        diff, matched = _compare_graphs(name, graph_a or NOTHING, graph_b or NOTHING, forward, numbers)
+        diff, matched_forward = _compare_graphs(name, graph_a or NOTHING, graph_b or NOTHING, forward, numbers)
         if graph_a is None or graph_b is None:  # which has no hash, and whose steps are in no order
             hashes = diff.hashes[0] if graph_a else "", diff.hashes[1] if graph_b else ""
-            diff, matched = replace(diff, hashes=hashes, only_sizes=False, orders=()), forward
+            diff, matched_forward = replace(diff, hashes=hashes, only_sizes=False, orders=()), forward
         graph_diffs.append(diff)
-        forward = matched
+        forward = matched_forward
     costs = [summarize(pair) if pair is not None else None for pair in pairs]
     saved, kept = (
         Costs(*(getattr(cost, name) if cost else 0 for cost in costs)) for name in ("saved_bytes", "kept_bytes")
@@ -217,7 +221,7 @@ def _compare_graphs(
 ) -> tuple[GraphDiff, Forward]:
     """Compare two graphs; return their GraphDiff, and which of their values are matched, for the backward's graphs."""
     (left, numbers_a), (right, numbers_b) = numbered_walk(before), numbered_walk(after)
-    matching = Matching(wired(before, numbers, numbers_a), wired(after, numbers, numbers_b), numbers)
+    matching = Matching(number_graph(before, numbers, numbers_a), number_graph(after, numbers, numbers_b), numbers)
     same, only_sizes = left == right, False
     if not same:
         (small_left, numbers_a), (small_right, numbers_b) = (
@@ -272,13 +276,13 @@ def _subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[in
 
 def _match_by_number(matching: Matching, numbers_a: Mapping[str, str], numbers_b: Mapping[str, str]) -> None:
     """Match values that have one number in the canonical form, and guards in their order."""
-    offered: dict[str, list[int]] = defaultdict(list)
+    values_by_number: dict[str, list[int]] = defaultdict(list)
     # The last value first, so that `pop` gives the first of those with one number.
     for name, value in sorted(matching.b.places.items(), key=lambda row: -row[1]):
-        offered[numbers_b[name]].append(value)
+        values_by_number[numbers_b[name]].append(value)
     for name, value in matching.a.places.items():
-        if offered[numbers_a[name]]:
-            matching.join(value, offered[numbers_a[name]].pop())
+        if values_by_number[numbers_a[name]]:
+            matching.join(value, values_by_number[numbers_a[name]].pop())
     for left, right in zip(guards_of(matching.a), guards_of(matching.b), strict=True):
         matching.join(left, right)
 
@@ -322,13 +326,16 @@ def recomputes(graph: Wired, value: int) -> str | None:
 def _takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> bool:
     """Whether two steps differ only because one takes saved values that the other graph computes again."""
     lefts, rights = matching.a.takes[a], matching.b.takes[b]
-    others = [(left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right]
-    if len(lefts) != len(rights) or not others:
+    unmatched = [(left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right]
+    if len(lefts) != len(rights) or not unmatched:
         return False
-    for left, right in others:
+    for left, right in unmatched:
         before = _value_of_forward(matching.a, forward.echoes[0], forward.items[0], left)
         after = _value_of_forward(matching.b, forward.echoes[1], forward.items[1], right)
-        if before is None or before != after or (left < matching.a.first) == (right < matching.b.first):
+        one_is_input = (left < matching.a.first) != (
+            right < matching.b.first
+        )  # saved; the other graph has it as a step
+        if before is None or before != after or not one_is_input:
             return False
     return True
 

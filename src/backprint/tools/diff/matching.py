@@ -1,8 +1,8 @@
 """Match the values and ports of two graphs: which step of one is which step of the other.
 
 Names of values do not count, and neither does the order of independent steps. The graphs are taken as numbers
-(`Wired`). First the layers are paired, and the modules in them (`_paired`); steps of modules that both graphs have are
-kept apart until the end. Then `match_steps` makes three passes:
+(`Wired`). First the layers are paired, and the modules in them (`_pair_modules`); steps of modules that both graphs
+have are kept apart until the end. Then `match_steps` makes three passes:
 
 1. The same call of the same values, from the inputs down, and the same value for the same users, from the outputs up
    (`_match_identical`). Where one step of a graph was edited, this matches all others.
@@ -89,26 +89,26 @@ class Wired:
         return self.forms.spec(of.spec)
 
 
-def wired(graph: Graph, numbers: Numbers, walk: Iterable[str]) -> Wired:
-    """Return a graph as numbers; `walk` has the names of its values in the order of the canonical form."""
-    first, forms = len(graph.inputs), _NamelessForms(graph)
+def number_graph(graph: Graph, numbers: Numbers, canonical_order: Iterable[str]) -> Wired:
+    """Return a graph as numbers; `canonical_order` has the names of its values in the order of the canonical form."""
+    input_count, forms = len(graph.inputs), _NamelessForms(graph)
     places = {port.local: place for place, port in enumerate(graph.inputs)}
-    places |= {step.name: first + place for place, step in enumerate(graph.steps) if not step.is_guard}
-    takes: list[tuple[int, ...]] = [()] * first
+    places |= {step.name: input_count + place for place, step in enumerate(graph.steps) if not step.is_guard}
+    takes: list[tuple[int, ...]] = [()] * input_count
     takes += [tuple(places[name] for name in used(step)) for step in graph.steps]
     users: list[list[tuple[int, int]]] = [[] for _ in takes]
     for value, arguments in enumerate(takes):
         for count, argument in enumerate(arguments):
             users[argument].append((value, count))
     for port, result in zip(graph.outputs, graph.results, strict=True):
-        end = number_of((port.role, port.name), numbers) if port.role != "saved" else SAVED
+        output_number = number_of((port.role, port.name), numbers) if port.role != "saved" else SAVED
         for name in refs(result):
-            users[places[name]].append((OUT, end))
+            users[places[name]].append((OUT, output_number))
     strict = [number_of((port.role, forms.spec(port.spec)), numbers) for port in graph.inputs]
     strict += [number_of(forms.step(step, place), numbers) for place, step in enumerate(graph.steps)]
     loose = [number_of((port.role,), numbers) for port in graph.inputs]
     loose += [number_of((step.target,), numbers) for step in graph.steps]
-    ranks = {name: place for place, name in enumerate(walk)}
+    ranks = {name: place for place, name in enumerate(canonical_order)}
     rank = [ranks[port.local] for port in graph.inputs] + [ranks.get(step.name, -1) for step in graph.steps]
     return Wired(graph, places, takes, users, strict, loose, rank, forms)
 
@@ -208,10 +208,10 @@ class Matching:
             {layer: sum(modules.values(), Counter()) for layer, modules in places.items()}
             for places in (places_a, places_b)
         ]
-        self.layers = _paired(rows[0], rows[1], forward.layers)
+        self.layers = _pair_modules(rows[0], rows[1], forward.layers)
         modules: dict[str, str] = {}
         for left, right in self.layers.items():
-            modules |= _paired(places_a[left], places_b[right], forward.modules)
+            modules |= _pair_modules(places_a[left], places_b[right], forward.modules)
         shared = set(modules.values())
         self.groups = (
             [modules.get(a.module(value), "") for value in range(len(a.takes))],
@@ -254,12 +254,12 @@ OPEN = -2
 
 def _echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
     """Return the echoes of a graph's steps, those that name only steps which both forwards have."""
-    echoed = {}
+    echo_by_step = {}
     for value in graph.steps:
         echo = graph.step_of(value).echo
         if echo is not None and all(name in echoes for name in echo.names):
-            echoed[value] = echo.kind, frozenset(echoes[name] for name in echo.names)
-    return echoed
+            echo_by_step[value] = echo.kind, frozenset(echoes[name] for name in echo.names)
+    return echo_by_step
 
 
 def match_steps(matching: Matching) -> None:
@@ -332,7 +332,7 @@ def _places_of_modules(graph: Wired) -> dict[str, dict[str, Counter[int]]]:
     return places
 
 
-def _paired(
+def _pair_modules(
     before: Mapping[str, Counter[int]], after: Mapping[str, Counter[int]], known: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the layers or modules of the first graph with those of the second; each is given by how often it has a
@@ -349,16 +349,22 @@ def _paired(
     contents_a = [frozenset(before[name].items()) for name in lefts]
     contents_b = [frozenset(after[name].items()) for name in rights]
     blocks = SequenceMatcher(None, contents_a, contents_b, autojunk=False).get_matching_blocks()
-    ways: list[dict[str, str]] = [
+    candidates: list[dict[str, str]] = [
         {name: name for name in lefts if name in after and name not in taken},
         {lefts[left + place]: rights[right + place] for left, right, size in blocks for place in range(size)},
         dict(zip(lefts, rights, strict=False)),
     ]
-    alike = {row: (before[row[0]] & after[row[1]]).total() for way in ways for row in way.items()}
-    ways.sort(key=lambda way: -sum(alike[row] for row in way.items()))  # of equally good ones, the first
-    for left, right in (row for way in ways for row in way.items()):  # what one way leaves open, another may pair
-        most = max(before[left].total(), after[right].total())
-        if left not in pairs and right not in taken and (left == right or 2 * alike[left, right] >= most):
+    common_steps = {
+        row: (before[row[0]] & after[row[1]]).total() for candidate in candidates for row in candidate.items()
+    }
+    candidates.sort(
+        key=lambda candidate: -sum(common_steps[row] for row in candidate.items())
+    )  # of equally good ones, the first
+    for left, right in (
+        row for candidate in candidates for row in candidate.items()
+    ):  # what one way leaves open, another may pair
+        larger = max(before[left].total(), after[right].total())
+        if left not in pairs and right not in taken and (left == right or 2 * common_steps[left, right] >= larger):
             pairs[left] = right
             taken.add(right)
     return pairs
@@ -372,18 +378,20 @@ def _match_layers(matching: Matching, labels: Labels, everywhere: bool) -> None:
         for value in sorted(values, key=graph.rank.__getitem__):
             if (layer := graph.layer(value)) or everywhere:
                 row[layer].append(value)
-    known: dict[Any, Any] = {}
+    blocks_of_rows: dict[Any, Any] = {}
     for layer, lefts in rows[0].items():
-        other = matching.layers.get(layer)
-        rights = rows[1].get(other, []) if other is not None else []
+        paired_layer = matching.layers.get(layer)
+        rights = rows[1].get(paired_layer, []) if paired_layer is not None else []
         # A module's name behind that of its layer, so that rows of equal layers are equal.
         row_a, row_b = (
-            tuple((labels[side][value], matching.groups[side][value].removeprefix(other or "")) for value in values)
+            tuple(
+                (labels[side][value], matching.groups[side][value].removeprefix(paired_layer or "")) for value in values
+            )
             for side, values in enumerate((lefts, rights))
         )
-        if (row_a, row_b) not in known:
-            known[row_a, row_b] = SequenceMatcher(None, row_a, row_b).get_matching_blocks()
-        for left, right, size in known[row_a, row_b]:
+        if (row_a, row_b) not in blocks_of_rows:
+            blocks_of_rows[row_a, row_b] = SequenceMatcher(None, row_a, row_b).get_matching_blocks()
+        for left, right, size in blocks_of_rows[row_a, row_b]:
             for a, b in zip(lefts[left : left + size], rights[right : right + size], strict=True):
                 if matching.open_both(a, b):
                     matching.join(a, b)
@@ -446,23 +454,23 @@ def _match_replaced(matching: Matching) -> None:
     the same operator and share a matched neighbor."""
     a, b = matching.a, matching.b
     lefts, rights = matching.unmatched()
-    offered = set(rights)
+    unmatched_in_b = set(rights)
     for left in lefts:  # in their order, so that what takes a replaced step is seen after it
-        near: set[int] = set()
+        candidates: set[int] = set()
         for argument in a.takes[left]:
             users = b.users[matching.to_b[argument]] if argument in matching.to_b else ()
-            near.update(user for user, _ in users[:MOST_USERS])
+            candidates.update(user for user, _ in users[:MOST_USERS])
         for user, place in matching.users_in_b(left)[:MOST_USERS]:
-            near.update(b.takes[user][place : place + 1] if user >= 0 else ())
-        rated = []  # what counts first: the same operator, then shared neighbors, then a near place
-        for right in near & offered:
+            candidates.update(b.takes[user][place : place + 1] if user >= 0 else ())
+        ratings = []  # what counts first: the same operator, then shared neighbors, then a near place
+        for right in candidates & unmatched_in_b:
             shared, in_its_place = _shared_neighbors(matching, left, right)
-            alike = a.loose[left] == b.loose[right]
-            if matching.open_both(left, right) and (in_its_place or (alike and shared)):
-                rated.append((alike, shared, -abs(a.rank[left] - b.rank[right]), right))
-        if rated:
-            matching.join(left, max(rated)[-1])
-            offered.discard(max(rated)[-1])
+            same_operator = a.loose[left] == b.loose[right]
+            if matching.open_both(left, right) and (in_its_place or (same_operator and shared)):
+                ratings.append((same_operator, shared, -abs(a.rank[left] - b.rank[right]), right))
+        if ratings:
+            matching.join(left, max(ratings)[-1])
+            unmatched_in_b.discard(max(ratings)[-1])
 
 
 # ---- Ports: inputs are matched before and after the steps, outputs after them
@@ -484,8 +492,8 @@ class Forward:
             return
         self.items = items_of(matching.a.graph), items_of(matching.b.graph)
         steps = [(a, b) for a, b in matching.to_b.items() if a >= matching.a.first and b >= matching.b.first]
-        self.modules = _most_often((matching.a.module(a), matching.b.module(b)) for a, b in steps)
-        self.layers = _most_often((matching.a.layer(a), matching.b.layer(b)) for a, b in steps)
+        self.modules = _most_frequent_pairs((matching.a.module(a), matching.b.module(b)) for a, b in steps)
+        self.layers = _most_frequent_pairs((matching.a.layer(a), matching.b.layer(b)) for a, b in steps)
         names_a, names_b = saved_values(matching.a), saved_values(matching.b)
         for value, names in names_a.items():
             self.saved |= dict(zip(names, names_b.get(matching.to_b.get(value, -1), ()), strict=False))
@@ -512,7 +520,7 @@ def item_of(step: Step) -> tuple[str, int] | None:
     return None
 
 
-def _most_often(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _most_frequent_pairs(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return for each name of the first graph the name of the second that it is paired with most often; each name
     once."""
     pairs: dict[str, str] = {}
@@ -564,10 +572,15 @@ def input_changes(matching: Matching) -> Iterator[PortChange]:
     yield from (PortChange(True, None, b) for b in range(len(after)) if b not in matching.to_a)
 
 
-def _port_parts(before: Port, after: Port, alike: bool, value: bool = True) -> tuple[str, ...]:
+def _port_parts(before: Port, after: Port, same_type: bool, same_value: bool = True) -> tuple[str, ...]:
     """Return what differs between two ports. Saved values are named by their steps, so their names do not count."""
-    named = before.name != after.name and "saved" not in (before.role, after.role)
-    differences = (named, "name"), (before.role != after.role, "role"), (not alike, "type"), (not value, "value")
+    renamed = before.name != after.name and "saved" not in (before.role, after.role)
+    differences = (
+        (renamed, "name"),
+        (before.role != after.role, "role"),
+        (not same_type, "type"),
+        (not same_value, "value"),
+    )
     return tuple(part for differs, part in differences if differs)
 
 
@@ -615,11 +628,13 @@ def output_changes(matching: Matching, outputs: Mapping[int, int]) -> Iterator[P
         if b is None:
             yield PortChange(False, a, None)
             continue
-        other = after.outputs[b]
-        alike = matching.a.forms.spec(port.spec) == matching.b.forms.spec(other.spec)
-        left, right = (show(with_leaves(value, _blank)) for value in (before.results[a], after.results[b]))
-        value = left == right and _mapped_places(matching, a) == places_in(after, b, matching.b)
-        if parts := _port_parts(port, other, alike, value):
+        port_b = after.outputs[b]
+        same_type = matching.a.forms.spec(port.spec) == matching.b.forms.spec(port_b.spec)
+        value_a, value_b = (
+            show(with_leaves(same_value, _blank)) for same_value in (before.results[a], after.results[b])
+        )
+        same_value = value_a == value_b and _mapped_places(matching, a) == places_in(after, b, matching.b)
+        if parts := _port_parts(port, port_b, same_type, same_value):
             yield PortChange(False, a, b, parts)
     used_outputs = set(outputs.values())
     yield from (PortChange(False, None, b) for b in range(len(after.outputs)) if b not in used_outputs)

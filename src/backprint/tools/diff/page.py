@@ -65,7 +65,8 @@ def _marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[tuple
         graphs = graphs_of(diff, pair_diff, graph.direction)
         for change in graph.changes:
             nodes = [
-                node_of(diff, pair_diff, which, graph.direction, getattr(change, which)) for which in (side, other)
+                node_of(diff, pair_diff, each_side, graph.direction, getattr(change, each_side))
+                for each_side in (side, other)
             ]
             if nodes[0] >= 0 and not change.follows:
                 yield nodes[0], change.kind, _change_text(change, graphs), nodes[1]

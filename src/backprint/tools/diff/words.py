@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from backprint.common.text import amount, printable, short
-from backprint.graph.folding.nouns import divided_text
+from backprint.graph.folding.nouns import split_numbers_of_text
 from backprint.graph.keys import number_of
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
@@ -168,12 +168,13 @@ def _new_modules(graph: Graph, other: Graph, diff: GraphDiff, side: int) -> dict
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
     either. A module of which the other graph has a step is there under another name. `side` is that of `graph` in
     `diff.steps`: 0 before, 1 after."""
-    common = (graph.steps[ends[side]] for ends in diff.steps)
-    known = {prefix for step in (*other.steps, *common) for prefix in _prefixes(_module_of(step))}
-    unknown = {
-        name: [prefix for prefix in _prefixes(name) if prefix not in known] for name in map(_module_of, graph.steps)
+    matched_steps = (graph.steps[ends[side]] for ends in diff.steps)
+    prefixes_of_other = {prefix for step in (*other.steps, *matched_steps) for prefix in _prefixes(_module_of(step))}
+    new_prefixes = {
+        name: [prefix for prefix in _prefixes(name) if prefix not in prefixes_of_other]
+        for name in map(_module_of, graph.steps)
     }
-    return {name: prefixes[0] for name, prefixes in unknown.items() if prefixes}
+    return {name: prefixes[0] for name, prefixes in new_prefixes.items() if prefixes}
 
 
 def _prefixes(name: str) -> list[str]:
@@ -198,7 +199,7 @@ def _alike_rows(rows: Iterable[tuple[str, tuple[_ChangeLine, ...]]]) -> tuple[_C
     """Return equal lines with all of their modules or ports, whose names differ in nothing but numbers."""
     groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for name, lines in rows:
-        groups[divided_text(name)[0], lines].append(name)
+        groups[split_numbers_of_text(name)[0], lines].append(name)
     return tuple(_ChangeGroup(tuple(names), lines) for (_, lines), names in groups.items())
 
 
@@ -255,13 +256,13 @@ class _ChangeWriter:
         """Return a change in a line: a call and the type of its result, or what differs between two."""
         before, after = self.sides(change)
         if before is not None and after is not None:
-            return self.changed(before, after, set(change.parts))
+            return self.change_text(before, after, set(change.parts))
         side, step = (0, before) if before is not None else (1, after)
         assert step is not None  # a change has a step on one side
         kind = f": {show_spec(step.spec)}" if step.spec is not None else ""
         return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
 
-    def changed(self, before: Step, after: Step, parts: set[str]) -> str:
+    def change_text(self, before: Step, after: Step, parts: set[str]) -> str:
         """Return what differs between two steps, of which `parts` do: one line for the most that differs, another for
         other subgraphs, and the types."""
         left, right = _short_target(before), _short_target(after)
@@ -273,7 +274,7 @@ class _ChangeWriter:
         elif parts & {"operator", "arguments"}:
             texts = [f"{left}{self.arguments(before, 0)} -> {right}{self.arguments(after, 1)}"]
         elif "inputs" in parts:
-            texts = [f"{right} takes {self.taken(before, after)}"]
+            texts = [f"{right} takes {self.inputs_text(before, after)}"]
         if "subgraphs" in parts:
             bodies = [dict(graph.subgraphs) for graph in self.graphs]
             called = zip(subgraphs_of(before), subgraphs_of(after), strict=False)
@@ -282,21 +283,23 @@ class _ChangeWriter:
         text = "; ".join(texts) or right
         return f"{text}: {_types_text(before.spec, after.spec)}" if "type" in parts else text
 
-    def taken(self, step_a: Step, step_b: Step) -> str:
+    def inputs_text(self, step_a: Step, step_b: Step) -> str:
         """Return which values a step takes, and which it took."""
         lefts, rights = used(step_a), used(step_b)
-        same = [self.same.get(name) for name in lefts]
-        if None not in same and same != [*rights] and Counter(same) == Counter(rights):
+        mapped_names = [self.same.get(name) for name in lefts]
+        if None not in mapped_names and mapped_names != [*rights] and Counter(mapped_names) == Counter(rights):
             return "the same values in another order"
         texts = []
-        for left, known, right in zip(lefts, same, rights, strict=False):
+        for left, mapped_name, right in zip(lefts, mapped_names, rights, strict=False):
             before, after = self.makers[0].get(left, left), self.makers[1].get(right, right)
-            if before != after or known not in (None, right):
+            if before != after or mapped_name not in (None, right):
                 texts.append(_instead(before, after))
         if len(lefts) != len(rights):
             texts.append(f"{number_of(len(rights), 'value')}, not {len(lefts)}")
-        unsure = "another value of the same kind" if None in same else "a value that other steps changed in place"
-        return "; ".join(dict.fromkeys(texts)) or unsure
+        fallback = (
+            "another value of the same kind" if None in mapped_names else "a value that other steps changed in place"
+        )
+        return "; ".join(dict.fromkeys(texts)) or fallback
 
     def arguments(self, step: Step, side: int) -> str:
         """Return the arguments of a call, named by the operators that make them."""
@@ -308,7 +311,7 @@ class _ChangeWriter:
         saved value has the name of the module that makes it."""
         sides = [graph.inputs if change.is_input else graph.outputs for graph in self.graphs]
         places = change.before, change.after
-        port_a, port_b = (side[at] if at is not None else None for side, at in zip(sides, places, strict=True))
+        port_a, port_b = (side[index] if index is not None else None for side, index in zip(sides, places, strict=True))
         port = port_b or port_a
         if port is None or (change.is_input and port.role == "saved"):
             return None
@@ -327,12 +330,12 @@ class _ChangeWriter:
             "type": _types_text(port_a.spec, port_b.spec),
         }
         if "value" in change.parts:  # another step makes the output, or none does, and its type says nothing
-            made = [any(refs(graph.results[at or 0])) for graph, at in zip(self.graphs, places, strict=True)]
+            has_maker = [any(refs(graph.results[index or 0])) for graph, index in zip(self.graphs, places, strict=True)]
             left, right = self.maker(0, change.before), self.maker(1, change.after)
             texts["value"] = f"comes from {_instead(left, right)}"
-            if not all(made):
-                before = f"{show_spec(port_a.spec)} from {left}" if made[0] else left
-                after = f"{show_spec(port_b.spec)} from {right}" if made[1] else right
+            if not all(has_maker):
+                before = f"{show_spec(port_a.spec)} from {left}" if has_maker[0] else left
+                after = f"{show_spec(port_b.spec)} from {right}" if has_maker[1] else right
                 texts |= {"type": "", "value": f"is {after}, before: {before}"}
         return port.name, f"{port.role}, {'; '.join(texts[part] for part in change.parts if texts[part])}"
 
@@ -433,7 +436,7 @@ def answer_line(diff: Diff) -> str:
     costs = (
         ("saved for backward", [pair.saved_bytes for pair in diff.pairs], amount),
         ("FLOPs", [graph.flops for graph in graphs], short),
-        *((f"sent over {group}", [cost], amount) for group, cost in sent(diff).items()),
+        *((f"sent over {group}", [cost], amount) for group, cost in bytes_sent_by_group(diff).items()),
     )
     sums = ((n, Costs(sum(c.before for c in rows), sum(c.after for c in rows)), text) for n, rows, text in costs)
     totals = [f"{name} {_costs_text(cost, text)}" for name, cost, text in sums if cost.before != cost.after]
@@ -448,7 +451,7 @@ def answer_line(diff: Diff) -> str:
     return "; ".join(filter(None, (", ".join(totals), *steps, links)))
 
 
-def sent(diff: Diff) -> dict[str, Costs]:
+def bytes_sent_by_group(diff: Diff) -> dict[str, Costs]:
     """Return the bytes that a rank sends over each group, before and after."""
     before, after = (bytes_by_group(traffic_of(capture)) for capture in (diff.before, diff.after))
     return {group: Costs(before.get(group, 0), after.get(group, 0)) for group in dict.fromkeys((*before, *after))}
@@ -466,7 +469,7 @@ def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
             and len(lines[0].text) <= FEW_WORDS
         ):
             where = f" in {groups[0].name}" if groups[0].name else ""
-            return f"{MARKS[lines[0].kind]} {lines[0].text}{where}{often(len(groups[0].modules) * lines[0].count)}"
+            return f"{MARKS[lines[0].kind]} {lines[0].text}{where}{times_text(len(groups[0].modules) * lines[0].count)}"
     return _counts_text(graph, before, after)
 
 
@@ -584,11 +587,11 @@ def group_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[st
     """Yield the lines of changed steps, below their modules."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
-        where = f"in {group.name}{often(len(group.modules))}" if group.name else "outside of modules"
+        where = f"in {group.name}{times_text(len(group.modules))}" if group.name else "outside of modules"
         yield f"  {where}:"
         shown = group.lines if everything else group.lines[:MOST_LINES]
         for line in shown:
-            yield f"    {MARKS[line.kind]} {shortened(line.text)}{often(line.count)}"
+            yield f"    {MARKS[line.kind]} {shortened(line.text)}{times_text(line.count)}"
         if len(shown) < len(group.lines):
             yield f"    … and {number_of(sum(line.count for line in group.lines[len(shown) :]), 'step')} more"
     if len(groups) > most:
@@ -599,14 +602,14 @@ def port_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str
     """Yield the lines of changed ports."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
-        line, count = group.lines[0], often(len(group.modules))
+        line, count = group.lines[0], times_text(len(group.modules))
         text = f"{group.name}{count}: {shortened(line.text)}" if group.name else f"{shortened(line.text)}{count}"
         yield f"  {MARKS[line.kind]} {text}"
     if len(groups) > most:
         yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'port')} more"
 
 
-def often(count: int) -> str:
+def times_text(count: int) -> str:
     """Return how often something is there, if it is more than once."""
     return f" (× {count})" if count > 1 else ""
 
@@ -620,7 +623,7 @@ def _renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str,
     """Yield renamed modules, those that differ in numbers alone as one."""
     families: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
     for left, right in modules:
-        families.setdefault((divided_text(left)[0], divided_text(right)[0]), []).append((left, right))
+        families.setdefault((split_numbers_of_text(left)[0], split_numbers_of_text(right)[0]), []).append((left, right))
     for rows in families.values():
         yield names_together([left for left, _ in rows]), names_together([right for _, right in rows])
 
@@ -656,7 +659,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "after": {"name": diff.after.name, "engine": diff.after.engine},
         "same_links": diff.links,
         "facts": [asdict(fact) for fact in diff.facts],
-        "sent": {group: asdict(cost) for group, cost in sent(diff).items()},
+        "sent": {group: asdict(cost) for group, cost in bytes_sent_by_group(diff).items()},
         "pairs": [_pair_json(diff, pair) for pair in diff.pairs],
     }
 

@@ -44,8 +44,8 @@ def dot_of(drawn: DrawnPair, opened: Collection[int], title: str = "") -> str:
     """Return the picture of a Pair, in which some frames are open, as the text of a DOT file."""
     lines = [f"digraph {quoted(title or drawn.scene.name)} {{", OPTIONS.rstrip("\n")]
     lines += cluster(drawn, opened, 0, 1)
-    lines += _dot_ports(drawn, set(_nodes_seen(drawn, opened, 0)))
-    lines += edges(drawn, opened)
+    lines += _dot_ports(drawn, set(_shown_nodes(drawn, opened, 0)))
+    lines += edge_statements(drawn, opened)
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -91,7 +91,7 @@ def _folded_line(drawn: DrawnPair, number: int) -> str:
     return f"f{number} [label={quoted(text)}, {LOOK['folded']}];"
 
 
-def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
+def edge_statements(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
     """Yield the edges of the flows between what is seen, each once: with what was measured, or else with the shape of
     the one value, or how many values there are.
 
@@ -99,17 +99,17 @@ def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
     """
     places = places_in(drawn.scene, drawn.frames)
     values_of_edge: dict[tuple[int, str, str], dict[int, None]] = {}
-    shorts: dict[tuple[int, str, str], dict[str, None]] = {}
+    marks_of_edge: dict[tuple[int, str, str], dict[str, None]] = {}
     for kind, value, taker in flows_kinds(drawn.scene):
-        source, target = _seen_as(drawn, opened, places, value), _seen_as(drawn, opened, places, taker)
+        source, target = _shown_name(drawn, opened, places, value), _shown_name(drawn, opened, places, taker)
         if source != target:
             values_of_edge.setdefault((kind, source, target), {})[value] = None
             mark = drawn.marks_of_flows.get((value, taker))
-            shorts.setdefault((kind, source, target), {}).update({mark.short: None} if mark else {})
+            marks_of_edge.setdefault((kind, source, target), {}).update({mark.short: None} if mark else {})
     for (kind, source, target), values in values_of_edge.items():
         spec = drawn.scene.nodes[next(iter(values))].spec
         text = show_spec(spec) if len(values) == 1 and spec is not None else f"{len(values)} values"
-        text = ", ".join(shorts[kind, source, target]) or text
+        text = ", ".join(marks_of_edge[kind, source, target]) or text
         ends = f"{target} -> {source}" if kind == BACKWARD else f"{source} -> {target}"
         yield f"  {ends} [label={quoted(text)}, {EDGES[kind]}];"
 
@@ -122,7 +122,7 @@ EDGES = {
 """How each kind of flow looks. Those of the backward are turned round, so that it runs up beside the forward."""
 
 
-def _seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
+def _shown_name(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
     """Return the DOT name of a step as it is seen: its own, that of the folded frame that hides it, or that of the same
     step in the turn of a loop that is shown."""
     path = [places.of_node[node]]
@@ -138,10 +138,10 @@ def _seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: in
         number = frame_unit(unit)
         if number not in opened:
             return f"f{number}"
-    return _first_seen(drawn, opened, number)
+    return _first_shown_name(drawn, opened, number)
 
 
-def _first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
+def _first_shown_name(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
     """Return the DOT name of the first unit that is seen in an open frame: for a step that is deeper in another turn
     than what the shown turn has at its place."""
     while True:
@@ -153,13 +153,13 @@ def _first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
             return f"f{number}"
 
 
-def _nodes_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterator[int]:
+def _shown_nodes(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterator[int]:
     """Yield the steps that are seen in an open frame."""
     for unit in units_shown(drawn, number):
         if unit >= 0:
             yield unit
         elif frame_unit(unit) in opened:
-            yield from _nodes_seen(drawn, opened, frame_unit(unit))
+            yield from _shown_nodes(drawn, opened, frame_unit(unit))
 
 
 def _dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:

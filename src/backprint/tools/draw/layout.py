@@ -102,17 +102,19 @@ def _layout_of(
     value."""
     blocks = _blocks_of(frame, flows[BACKWARD], scene)
     # Blocks, the row in which each begins, rows, the order in each row.
-    rows = in_order(_frame_rows(blocks, _starts_of(blocks, flows, frame), frame), flows)
+    rows = order_rows(_frame_rows(blocks, _starts_of(blocks, flows, frame), frame), flows)
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
     lines, slots = [], []
     for side in (FORWARD, BACKWARD):
         # The rows that a flow of this side cannot pass in the middle of its lane.
         blocked = {number for number, row in enumerate(rows) if row.frames or (row.right if side else row.left)}
-        placed = slots_of(flows[side], row_of, blocked, len(rows), side)
-        slots.append(max(placed.values(), default=-1) + 1)
+        slot_of_flow = slots_of(flows[side], row_of, blocked, len(rows), side)
+        slots.append(max(slot_of_flow.values(), default=-1) + 1)
         lines.append(
             tuple(
-                FlowLine(*ends, placed[ends], spec_text(next(iter(values))) if len(values) == 1 else "", len(values))
+                FlowLine(
+                    *ends, slot_of_flow[ends], spec_text(next(iter(values))) if len(values) == 1 else "", len(values)
+                )
                 for ends, values in flows[side].items()
             )
         )
@@ -158,12 +160,14 @@ class _RowOccupancy:
     units: Sequence[int]
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
 
-    def has_room(self, block: _LaneBlock, at: int) -> bool:
-        """Whether a block can begin in row `at`. What is wider than WIDE itself may have a row that is empty."""
-        for row, column, count in block.needs(at, self.units):
-            here = self.counts[row, column]
-            others = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
-            if (here and here + count > WIDE) or any(self.counts[row, other] for other in others):
+    def has_room(self, block: _LaneBlock, row: int) -> bool:
+        """Whether a block can begin in row `row`. What is wider than WIDE itself may have a row that is empty."""
+        for needed_row, column, count in block.needs(row, self.units):
+            count_here = self.counts[needed_row, column]
+            other_columns = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
+            if (count_here and count_here + count > WIDE) or any(
+                self.counts[needed_row, other] for other in other_columns
+            ):
                 return False
         return True
 
@@ -176,27 +180,30 @@ class _RowOccupancy:
 def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
     """Return the units of a frame as blocks, in the order of their keys: the place of the forward among the units, and
     half a place after the last that takes its result for a step of the backward that stands alone."""
-    own = {unit: place for place, unit in enumerate(frame.units)}
-    ahead = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
-    order = {place: count for count, place in enumerate(ahead)}
+    place_of_unit = {unit: place for place, unit in enumerate(frame.units)}
+    forward_places = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
+    forward_order = {place: count for count, place in enumerate(forward_places)}
     forwards = {unit for unit in frame.units if 0 <= unit < scene.forward}
-    behind: dict[int, list[int]] = {}
-    loose: list[int] = []
+    backward_places: dict[int, list[int]] = {}
+    without_partner: list[int] = []
     for place, unit in enumerate(frame.units):
         if unit >= scene.forward:  # a step of the backward; steps of the forward, and frames, are smaller numbers
             partner = partner_in(unit, forwards, scene.nodes)
             if partner is None:
-                loose.append(place)
+                without_partner.append(place)
             else:
-                behind.setdefault(own[partner], []).append(place)
+                backward_places.setdefault(place_of_unit[partner], []).append(place)
     takers = _takers_of(backward)
-    blocks = [_LaneBlock(order[place], (place,), _levels_of(behind.get(place, ()), takers)) for place in ahead]
+    blocks = [
+        _LaneBlock(forward_order[place], (place,), _levels_of(backward_places.get(place, ()), takers))
+        for place in forward_places
+    ]
     keys = {place: block.key for block in blocks for place in (*block.ahead, *sum(block.levels, ()))}
     # From the last step on, so that those that take a step's result have their keys before it. What nothing here takes
     # goes to the top, where the backward leaves the frame.
-    for place in sorted(loose, key=lambda place: -frame.units[place]):
-        near = [keys[taker] for taker in takers.get(place, ()) if taker in keys]
-        keys[place] = max(near) + 0.5 if near else -1.0
+    for place in sorted(without_partner, key=lambda place: -frame.units[place]):
+        keys_of_takers = [keys[taker] for taker in takers.get(place, ()) if taker in keys]
+        keys[place] = max(keys_of_takers) + 0.5 if keys_of_takers else -1.0
         blocks.append(_LaneBlock(keys[place], (), ((place,),)))
     return sorted(blocks, key=lambda block: block.key)
 
@@ -227,47 +234,51 @@ def _levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tu
 def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
     """Return the row in which each block begins: the first with room below the blocks from which its forward takes, and
     below those to which its backward gives."""
-    number = {place: count for count, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))}
-    above: list[set[int]] = [set() for _ in blocks]
+    block_of_unit = {
+        place: number for number, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))
+    }
+    blocks_above: list[set[int]] = [set() for _ in blocks]
     for side in (FORWARD, BACKWARD):
         for ends in flows[side]:
-            upper, lower = (number.get(place, OUTSIDE) for place in (ends if side == FORWARD else ends[::-1]))
+            upper, lower = (block_of_unit.get(place, OUTSIDE) for place in (ends if side == FORWARD else ends[::-1]))
             # A flow against the order of the blocks is left out: it would be a cycle. It runs in the channel.
             if OUTSIDE < upper < lower:
-                above[lower].add(upper)
+                blocks_above[lower].add(upper)
     starts: list[int] = []
     occupancy = _RowOccupancy(frame.units)
-    for count, block in enumerate(blocks):
-        at = max((starts[upper] + blocks[upper].height for upper in above[count]), default=0)
-        while not occupancy.has_room(block, at):
-            at += 1
-        occupancy.put(block, at)
-        starts.append(at)
-    return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, occupancy)
+    for number, block in enumerate(blocks):
+        row = max((starts[upper] + blocks[upper].height for upper in blocks_above[number]), default=0)
+        while not occupancy.has_room(block, row):
+            row += 1
+        occupancy.put(block, row)
+        starts.append(row)
+    return move_down_constants(
+        blocks, starts, blocks_above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, occupancy
+    )
 
 
-def lowered(
+def move_down_constants(
     blocks: Sequence[_LaneBlock],
     starts: list[int],
-    above: Sequence[set[int]],
-    taking: set[int],
+    blocks_above: Sequence[set[int]],
+    takers: set[int],
     occupancy: _RowOccupancy,
 ) -> list[int]:
     """Move blocks that take no value, such as a constant, down to just above the first that takes their result, so that
     the lines are short. Change `starts` and `occupancy`, and return `starts`."""
-    below: list[list[int]] = [[] for _ in blocks]
-    for lower, uppers in enumerate(above):
+    blocks_below: list[list[int]] = [[] for _ in blocks]
+    for lower, uppers in enumerate(blocks_above):
         for upper in uppers:
-            below[upper].append(lower)
-    for count in range(len(blocks) - 1, -1, -1):
-        block = blocks[count]
-        if not above[count] and below[count] and taking.isdisjoint(block.ahead):
-            occupancy.put(block, starts[count], -1)
-            at = max(starts[count], min(starts[lower] for lower in below[count]) - block.height)
-            while at > starts[count] and not occupancy.has_room(block, at):
-                at -= 1
-            starts[count] = at
-            occupancy.put(block, at)
+            blocks_below[upper].append(lower)
+    for number in range(len(blocks) - 1, -1, -1):
+        block = blocks[number]
+        if not blocks_above[number] and blocks_below[number] and takers.isdisjoint(block.ahead):
+            occupancy.put(block, starts[number], -1)
+            row = max(starts[number], min(starts[lower] for lower in blocks_below[number]) - block.height)
+            while row > starts[number] and not occupancy.has_room(block, row):
+                row -= 1
+            starts[number] = row
+            occupancy.put(block, row)
     return starts
 
 
@@ -283,34 +294,37 @@ def _frame_rows(blocks: Sequence[_LaneBlock], starts: Sequence[int], frame: Fram
     return tuple(FrameRow(*map(tuple, part)) for part in parts if any(part))
 
 
-def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tuple[FrameRow, ...]:
+def order_rows(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tuple[FrameRow, ...]:
     """Return rows in which each unit stands, as far as it can, straight below a unit of a row above: for steps of the
     forward and frames one whose result it takes, for steps of the backward one that takes its result. What takes from
     outside, or gives there, is at the gutter; what no flow reaches is the farthest from it."""
-    near = _takers_of((target, source) for source, target in flows[FORWARD])
-    behind = _takers_of(flows[BACKWARD])
-    linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
+    makers = _takers_of((target, source) for source, target in flows[FORWARD])
+    takers = _takers_of(flows[BACKWARD])
+    units_with_flows = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
     # How far from the gutter each unit stands, to the right: 0 is next to it, steps of the forward are 0, -1, -2, …
     seat = {OUTSIDE: 0.0}
     ordered = []
     for row in rows:
         columns = []
-        # `first` is the seat of the first unit of a column, `way` the direction in which the next ones stand: steps
-        # from the gutter outwards, frames from the left to the right with their middle at the gutter.
-        for column, uppers, joined, first, way in (
-            (row.left, near, linked[FORWARD], 0.0, -1),
-            (row.frames, near, linked[FORWARD], (1 - len(row.frames)) / 2, 1),
-            (row.right, behind, linked[BACKWARD], 0.0, 1),
+        # `first_seat` is the seat of the first unit of a column, `direction` the direction in which the next ones
+        # stand: steps from the gutter outwards, frames from the left to the right with their middle at the gutter.
+        for column, uppers, with_flows, first_seat, direction in (
+            (row.left, makers, units_with_flows[FORWARD], 0.0, -1),
+            (row.frames, makers, units_with_flows[FORWARD], (1 - len(row.frames)) / 2, 1),
+            (row.right, takers, units_with_flows[BACKWARD], 0.0, 1),
         ):
-            here = {place: first + count for count, place in enumerate(column)}
-            wish = {}
+            initial_seats = {place: first_seat + count for count, place in enumerate(column)}
+            sort_keys = {}
             for place in column:
                 # The median of the seats above, the lower one of two; without one the unit keeps its own.
-                seats = sorted(way * seat[upper] for upper in uppers.get(place, ()) if upper in seat)
-                at = seats[(len(seats) - 1) // 2] if seats else here[place]
-                wish[place] = place not in joined, at, not seats
-            columns.append(tuple(sorted(column, key=wish.__getitem__)))
-            seat |= {place: way * at for place, at in zip(columns[-1], here.values(), strict=True)}
+                seats = sorted(direction * seat[upper] for upper in uppers.get(place, ()) if upper in seat)
+                wanted_seat = seats[(len(seats) - 1) // 2] if seats else initial_seats[place]
+                sort_keys[place] = place not in with_flows, wanted_seat, not seats
+            columns.append(tuple(sorted(column, key=sort_keys.__getitem__)))
+            seat |= {
+                place: direction * wanted_seat
+                for place, wanted_seat in zip(columns[-1], initial_seats.values(), strict=True)
+            }
         ordered.append(FrameRow(*columns))
     return tuple(ordered)
 
@@ -328,26 +342,26 @@ def slots_of(
     put into the first slot that is free, from the top down.
     """
     # The rows before and after all others stand for the border where flows enter, and where they leave.
-    first, last = (-1, count) if side == FORWARD else (count, -1)
-    down = 1 if side == FORWARD else -1
+    entry_row, exit_row = (-1, count) if side == FORWARD else (count, -1)
+    direction = 1 if side == FORWARD else -1
     slots: dict[tuple[int, int], int] = {}
     spans: dict[int, tuple[int, int]] = {}
     for source, target in flows:
-        start = first if source == OUTSIDE else row_of[source]
-        end = last if target == OUTSIDE else row_of[target]
-        low, high = min(start, end), max(start, end)
-        if (end - start) * down > 0 and blocked.isdisjoint(range(low + 1, high)):
+        start = entry_row if source == OUTSIDE else row_of[source]
+        end = exit_row if target == OUTSIDE else row_of[target]
+        top, bottom = min(start, end), max(start, end)
+        if (end - start) * direction > 0 and blocked.isdisjoint(range(top + 1, bottom)):
             slots[source, target] = -1
         else:
-            was = spans.get(source, (low, high))
-            spans[source] = (min(low, was[0]), max(high, was[1]))
-    ends: list[int] = []  # the row in which the last span of each slot ends
+            span = spans.get(source, (top, bottom))
+            spans[source] = (min(top, span[0]), max(bottom, span[1]))
+    slot_ends: list[int] = []  # the row in which the last span of each slot ends
     slot: dict[int, int] = {}
-    for source, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
-        free = next((column for column, end in enumerate(ends) if end <= low), len(ends))
-        ends[free : free + 1] = [high]
-        slot[source] = free
-    return {ends_: slots.get(ends_, slot.get(ends_[0], -1)) for ends_ in flows}
+    for source, (top, bottom) in sorted(spans.items(), key=lambda item: item[1]):
+        free_slot = next((column for column, end in enumerate(slot_ends) if end <= top), len(slot_ends))
+        slot_ends[free_slot : free_slot + 1] = [bottom]
+        slot[source] = free_slot
+    return {flow: slots.get(flow, slot.get(flow[0], -1)) for flow in flows}
 
 
 # ---- A Pair as it is drawn: its scene, its frames, their layouts and their costs
@@ -422,13 +436,13 @@ def drawn_scene(
     """Return a scene as it is drawn, of a Pair or of a pass of a region. `costs` are by node; `marks` are by the step
     that makes a value and the step that takes it."""
     frames = frames_of(scene)
-    own = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
+    saved_bytes = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
     places = places_in(scene, frames)
     flows = flows_in(scene, frames, places)
-    seen = _marks_in_frames(scene, places, marks) if marks else {}
-    layouts, numbers = _layouts_of(scene, frames, flows, lambda value: own.get(value, 0), seen)
-    in_frames = frame_costs(scene, frames, costs, own)
-    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, seen, marks or {})
+    marks_of_lines = _marks_in_frames(scene, places, marks) if marks else {}
+    layouts, numbers = _layouts_of(scene, frames, flows, lambda value: saved_bytes.get(value, 0), marks_of_lines)
+    in_frames = frame_costs(scene, frames, costs, saved_bytes)
+    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, marks_of_lines, marks or {})
 
 
 def _marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
@@ -440,20 +454,20 @@ def _marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int
         if mark is not None:
             for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
                 marks_of_ends.setdefault((frame, kind, source, target), []).append(mark)
-    return {ends: _joined_mark(marks) for ends, marks in marks_of_ends.items()}
+    return {ends: _merge_marks(marks) for ends, marks in marks_of_ends.items()}
 
 
 MOST_NAMED = 3
 """The most flows that are named at one line."""
 
 
-def _joined_mark(marks: Sequence[FlowMark]) -> FlowMark:
+def _merge_marks(marks: Sequence[FlowMark]) -> FlowMark:
     """Return the marks of several flows as one: of those with NaN or Inf where there are such, else of all."""
     shown = [mark for mark in marks if mark.is_bad] or marks
     shorts = list(dict.fromkeys(mark.short for mark in shown))
-    more = [f"+{len(shorts) - MOST_NAMED}"] if len(shorts) > MOST_NAMED else []
+    omitted = [f"+{len(shorts) - MOST_NAMED}"] if len(shorts) > MOST_NAMED else []
     text = "\n\n".join(dict.fromkeys(mark.text for mark in shown))
-    return FlowMark(", ".join([*shorts[:MOST_NAMED], *more]), text, shown[0].is_bad)
+    return FlowMark(", ".join([*shorts[:MOST_NAMED], *omitted]), text, shown[0].is_bad)
 
 
 def _layouts_of(
@@ -472,26 +486,28 @@ def _layouts_of(
         # Strides are left out: there is no room at a line.
         return show_spec(replace(spec, stride=None, offset=0)) if isinstance(spec, TensorSpec) else ""
 
-    known: dict[Layout, int] = {}
+    number_of_layout: dict[Layout, int] = {}
     numbers = []
-    for number, (frame, inside) in enumerate(zip(frames, flows, strict=True)):
+    for number, (frame, flows_of_frame) in enumerate(zip(frames, flows, strict=True)):
         if frame.kind == "loop":
             numbers.append(-1)
         else:
-            layout = _layout_of(frame, inside, scene, spec_text, bytes_of_value)
+            layout = _layout_of(frame, flows_of_frame, scene, spec_text, bytes_of_value)
             if marks:
-                left = _named_lines(layout.left, number, FORWARD, marks)
-                layout = replace(layout, left=left, right=_named_lines(layout.right, number, BACKWARD, marks))
-            numbers.append(known.setdefault(layout, len(known)))
-    return tuple(known), tuple(numbers)
+                left_lines = _lines_with_marks(layout.left, number, FORWARD, marks)
+                layout = replace(
+                    layout, left=left_lines, right=_lines_with_marks(layout.right, number, BACKWARD, marks)
+                )
+            numbers.append(number_of_layout.setdefault(layout, len(number_of_layout)))
+    return tuple(number_of_layout), tuple(numbers)
 
 
-def _named_lines(
+def _lines_with_marks(
     lines: Iterable[FlowLine], frame: int, side: int, marks: Mapping[Ends, FlowMark]
 ) -> tuple[FlowLine, ...]:
     """Return the lines of a side of a frame with what was measured on them."""
-    known = ((line, marks.get((frame, side, line.source, line.target))) for line in lines)
-    return tuple(replace(line, spec=mark.short) if mark else line for line, mark in known)
+    lines_and_marks = ((line, marks.get((frame, side, line.source, line.target))) for line in lines)
+    return tuple(replace(line, spec=mark.short) if mark else line for line, mark in lines_and_marks)
 
 
 def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:

@@ -96,7 +96,7 @@ def _node_columns(
     """Return the steps, a column for each of their fields. Lines of the program are added to `sources`, which numbers
     them."""
     scene, costs, number = drawn.scene, drawn.costs, strings.number
-    home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
+    frame_of_node = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
     saved_nodes = {saved.bridge.made for saved in drawn.saved}
     views = measured.views
     flags = [
@@ -111,7 +111,7 @@ def _node_columns(
         "source": [
             -1 if node.source is None else sources.setdefault(node.source, len(sources)) for node in scene.nodes
         ],
-        "frame": [home[place] for place in range(len(scene.nodes))],
+        "frame": [frame_of_node[place] for place in range(len(scene.nodes))],
         "flops": [cost.flops for cost in costs],
         "read": [cost.read for cost in costs],
         "written": [cost.written for cost in costs],

@@ -215,8 +215,8 @@ def contents_of(drawn: DrawnPair) -> str:
 def frame_title(drawn: DrawnPair, number: int) -> str:
     """Return what stands above a frame: its name, and of a loop how many turns it has, `0…11 × 12`."""
     frame = drawn.frames[number]
-    times = f" × {len(frame.units)}" if frame.kind == "loop" else ""
-    return shortened(frame.name, 48) + times
+    count_text = f" × {len(frame.units)}" if frame.kind == "loop" else ""
+    return shortened(frame.name, 48) + count_text
 
 
 # ---- Curves: a line as straight pieces and smooth ones, and as the path of an SVG
@@ -263,10 +263,10 @@ def turns(start: Point, corner: Point, end: Point) -> bool:
     return _is_straight(corner, end) and _is_upright(start, corner) != _is_upright(corner, end)
 
 
-def point_on(curve: Curve, share: float) -> Point:
+def point_on(curve: Curve, t: float) -> Point:
     """Return the point of a curve at a share of its way, from 0 at its begin to 1 at its end."""
-    rest = 1 - share
-    weights = rest**3, 3 * rest * rest * share, 3 * rest * share * share, share**3
+    one_minus_t = 1 - t
+    weights = one_minus_t**3, 3 * one_minus_t * one_minus_t * t, 3 * one_minus_t * t * t, t**3
     x, y = (sum(weight * point[axis] for weight, point in zip(weights, curve, strict=True)) for axis in (0, 1))
     return x, y
 
@@ -392,13 +392,13 @@ class Lines:
     def channel(self, side: str, top: float, bottom: float, slot: int) -> float:
         """Return the x of a slot of the channel between two heights: outside of all units, with the names of their
         ports, in the rows that it passes."""
-        beside = (place for place, (first, last) in self.bands.items() if first < bottom and last > top)
-        passed = [self.placed[place] for place in beside]
+        places_in_rows = (place for place, (first, last) in self.bands.items() if first < bottom and last > top)
+        boxes = [self.placed[place] for place in places_in_rows]
         if side == "forward":
-            outer = min((min([box.x, *(pill.x for pill in box.pills)]) for box in passed), default=self.box.gutter)
-            return min(outer, _port_x(self.box, side)) - (slot + 1) * SLOT
-        ends = (max([box.x + box.width, *(pill.x + pill.width for pill in box.pills)]) for box in passed)
-        return max(max(ends, default=self.box.gutter), _port_x(self.box, side)) + (slot + 1) * SLOT
+            left_edge = min((min([box.x, *(pill.x for pill in box.pills)]) for box in boxes), default=self.box.gutter)
+            return min(left_edge, _port_x(self.box, side)) - (slot + 1) * SLOT
+        right_edges = (max([box.x + box.width, *(pill.x + pill.width for pill in box.pills)]) for box in boxes)
+        return max(max(right_edges, default=self.box.gutter), _port_x(self.box, side)) + (slot + 1) * SLOT
 
     def end_of(self, place: int, side: str, leaves_below: bool, leaves: bool) -> _LineEnd:
         """Return where a flow begins (`leaves`) or ends at a unit, or at the border for OUTSIDE. It leaves a unit at
@@ -463,9 +463,11 @@ class Lines:
     def is_clear(self, place: int) -> bool:
         """Whether nothing of its row stands between a step and the gutter."""
         box, gutter = self.placed[place], self.box.gutter
-        low, high = sorted((box.x + box.width / 2, gutter))
-        row = (other for unit, other in self.placed.items() if self.bands[unit] == self.bands[place] and unit != place)
-        return not any(low < other.x + other.width / 2 < high for other in row)
+        left, right = sorted((box.x + box.width / 2, gutter))
+        boxes_of_row = (
+            other for unit, other in self.placed.items() if self.bands[unit] == self.bands[place] and unit != place
+        )
+        return not any(left < other.x + other.width / 2 < right for other in boxes_of_row)
 
 
 def _without_repeats(points: Sequence[Point]) -> tuple[Point, ...]:
@@ -489,13 +491,13 @@ def _through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox)
     layout = drawn.layouts[drawn.layout_of_frame[frame_unit(inner.unit)]]
     for kind, lines in (("forward", layout.left), ("backward", layout.right), ("saved", layout.bridges)):
         x = box.gutter if kind == "saved" else _port_x(inner, kind)
-        above, below = ((x, box.y), (x, inner.y)), ((x, inner.bottom), (x, box.bottom))
-        enters, leaves = (below[::-1], above[::-1]) if kind == "backward" else (above, below)
+        top_line, bottom_line = ((x, box.y), (x, inner.y)), ((x, inner.bottom), (x, box.bottom))
+        entering, leaving = (bottom_line[::-1], top_line[::-1]) if kind == "backward" else (top_line, bottom_line)
         size = max((line.bytes for line in layout.bridges), default=0) if kind == "saved" else 0
         if any(line.source == OUTSIDE for line in lines):
-            yield DrawnLine(kind, enters, bytes=size, ends=not inner.is_open)
+            yield DrawnLine(kind, entering, bytes=size, ends=not inner.is_open)
         if any(line.target == OUTSIDE for line in lines):
-            yield DrawnLine(kind, leaves, bytes=size, ends=False)
+            yield DrawnLine(kind, leaving, bytes=size, ends=False)
 
 
 # ---- Labels of lines, placed so that none covers a box, a title or another text
@@ -607,21 +609,21 @@ WIDEST = 1400.0
 """How wide a picture is at most, if it has a choice: a page that shows it at half its size still shows its letters."""
 
 
-def opened_frames(drawn: DrawnPair, most: int = READABLE, widest: float = math.inf) -> frozenset[int]:
+def frames_to_open(drawn: DrawnPair, most: int = READABLE, widest: float = math.inf) -> frozenset[int]:
     """Return the frames to open: the whole program always, and inside it outer frames first, each unless more than
     `most` units would be seen or the picture would be wider than `widest`."""
     opened: set[int] = set()
-    seen = 1  # units that are seen; a frame that opens is no longer one of them: `- 1` below
-    waiting = deque([0])
+    shown_count = 1  # units that are seen; a frame that opens is no longer one of them: `- 1` below
+    queue = deque([0])
     builder = _PictureBuilder(drawn, frozenset())
-    while waiting:
-        number = waiting.popleft()
-        inside = units_shown(drawn, number)
-        if opened and (seen - 1 + len(inside) > most or builder.width_with({*opened, number}) > widest):
+    while queue:
+        number = queue.popleft()
+        inner_units = units_shown(drawn, number)
+        if opened and (shown_count - 1 + len(inner_units) > most or builder.width_with({*opened, number}) > widest):
             continue
         opened.add(number)
-        seen += len(inside) - 1
-        waiting.extend(frame_unit(unit) for unit in inside if unit < 0)
+        shown_count += len(inner_units) - 1
+        queue.extend(frame_unit(unit) for unit in inner_units if unit < 0)
     return frozenset(opened)
 
 
@@ -667,17 +669,17 @@ class _Extent:
         return self.left + self.right
 
 
-def _around_gutter(frames: Sequence[_Extent]) -> tuple[float, float]:
+def _extents_around_gutter(frames: Sequence[_Extent]) -> tuple[float, float]:
     """Return how far frames side by side reach to the left and to the right of the gutter around them. That one runs
     where bridges can pass: in line with the gutter of a frame, or between two frames, and of these places at the one
     nearest to the middle."""
     total = sum(frame.width + ACROSS for frame in frames) - ACROSS
-    places, at = [], 0.0
+    gutter_places, x = [], 0.0
     for frame in frames:
-        places += [at + frame.left, at + frame.width + ACROSS / 2]
-        at += frame.width + ACROSS
+        gutter_places += [x + frame.left, x + frame.width + ACROSS / 2]
+        x += frame.width + ACROSS
     # The last place is behind the last frame, not between two.
-    left = min(places[:-1], key=lambda place: abs(place - total / 2))
+    left = min(gutter_places[:-1], key=lambda place: abs(place - total / 2))
     return left, total - left
 
 
@@ -754,7 +756,7 @@ class _PictureBuilder:
         """Return the extent of a row, which has frames or steps, as `place_row` puts them. Each step's extent begins at
         the middle of the gutter, so half of the gutter is taken off it."""
         frames = [self.extent_of(units[place]) for place in row.frames]
-        left, right = _around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
+        left, right = _extents_around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
         nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
         # One ACROSS for each step is between it and what is nearer to the gutter: nothing is for the first of a row
         # without frames.
@@ -788,14 +790,16 @@ class _PictureBuilder:
     def place_node(self, node: int, gutter: float, top: float) -> DrawnBox:
         """Add the box of a step, centered in its lane, with the names of its ports away from the gutter."""
         width, height = _node_width(self.drawn, node), _node_height(self.drawn, node)
-        left = self.drawn.scene.nodes[node].side == FORWARD
-        aside = GUTTER / 2 + (_cell_width(self.drawn, node) - width) / 2
-        x = gutter - aside - width if left else gutter + aside
+        is_forward = self.drawn.scene.nodes[node].side == FORWARD
+        offset = GUTTER / 2 + (_cell_width(self.drawn, node) - width) / 2
+        x = gutter - offset - width if is_forward else gutter + offset
         pills = []
         for count, port in enumerate(self.ports.get(node, ())):
-            wide = _pill_width(port)
-            at = x - 4 - wide if left else x + width + 4
-            pills.append(_PortPill(port.port.role, pill_text(port), port.port.name, at, top + count * (PILL + 2), wide))
+            pill_width = _pill_width(port)
+            pill_x = x - 4 - pill_width if is_forward else x + width + 4
+            pills.append(
+                _PortPill(port.port.role, pill_text(port), port.port.name, pill_x, top + count * (PILL + 2), pill_width)
+            )
         box = DrawnBox(node, x, top, width, height, gutter, pills=tuple(pills))
         self.boxes.append(box)
         return box
@@ -823,17 +827,17 @@ class _PictureBuilder:
         in the frame."""
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]
-        left, right = gutter - GUTTER / 2, gutter + GUTTER / 2
-        at = gutter - _around_gutter(frames)[0] if frames else gutter
+        left_x, right_x = gutter - GUTTER / 2, gutter + GUTTER / 2
+        x = gutter - _extents_around_gutter(frames)[0] if frames else gutter
         # A row has frames or steps, never both (`_RowOccupancy.has_room`), so steps begin at the gutter.
         for place, extent in zip(row.frames, frames, strict=True):
-            placed[place] = self.place(units[place], at + extent.left, top, depth)
-            at += extent.width + ACROSS
+            placed[place] = self.place(units[place], x + extent.left, top, depth)
+            x += extent.width + ACROSS
         for place in row.left:
             # A step stands half a gutter away from the gutter that it is given.
-            placed[place] = self.place(units[place], left + GUTTER / 2, top)
-            left -= self.extent_of(units[place]).left - GUTTER / 2 + ACROSS
+            placed[place] = self.place(units[place], left_x + GUTTER / 2, top)
+            left_x -= self.extent_of(units[place]).left - GUTTER / 2 + ACROSS
         for place in row.right:
-            placed[place] = self.place(units[place], right - GUTTER / 2, top)
-            right += self.extent_of(units[place]).right - GUTTER / 2 + ACROSS
+            placed[place] = self.place(units[place], right_x - GUTTER / 2, top)
+            right_x += self.extent_of(units[place]).right - GUTTER / 2 + ACROSS
         return placed

@@ -14,7 +14,7 @@ from typing import Any
 
 from backprint.graph.folding.find import Node, Repeat, Steps, loops_of
 from backprint.graph.folding.fold import token_of
-from backprint.graph.folding.nouns import divided_text
+from backprint.graph.folding.nouns import split_numbers_of_text
 from backprint.graph.nouns import Dict, Graph, List, Pair, Port, Ref, Slice, Source, Spec, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.text import show
@@ -107,15 +107,15 @@ def scene_of(pair: Pair) -> Scene:
     ports: list[ScenePort] = []
     nodes: list[SceneNode] = []
     makers: list[dict[str, int]] = []
-    last: list[dict[str, int]] = []
-    entered = total
+    writers_by_graph: list[dict[str, int]] = []
+    next_value = total
     for side, graph in enumerate(graphs):
-        values = {port.local: entered + place for place, port in enumerate(graph.inputs)}
-        ports += [ScenePort(side, True, port, entered + place) for place, port in enumerate(graph.inputs)]
-        entered += len(graph.inputs)
+        values = {port.local: next_value + place for place, port in enumerate(graph.inputs)}
+        ports += [ScenePort(side, True, port, next_value + place) for place, port in enumerate(graph.inputs)]
+        next_value += len(graph.inputs)
         writers = dict(values)  # who wrote each value last
         makers.append(values)
-        last.append(writers)
+        writers_by_graph.append(writers)
         memory = shared_memory(graph)
         for step in graph.steps:
             place = len(nodes)
@@ -126,8 +126,8 @@ def scene_of(pair: Pair) -> Scene:
                 # Only of values that exist already: a view that is made later is its own step's.
                 writers |= {other: place for other in memory[name] if other in writers}
     for side, graph in enumerate(graphs):
-        ports += _ports_out(side, graph, last[side])
-    bridges = tuple(_bridges_of(pair, last)) if len(graphs) == 2 else ()
+        ports += _ports_out(side, graph, writers_by_graph[side])
+    bridges = tuple(_bridges_of(pair, writers_by_graph)) if len(graphs) == 2 else ()
     return Scene(pair.name, tuple(nodes), len(pair.forward.steps), tuple(ports), bridges)
 
 
@@ -295,12 +295,12 @@ def frames_of(scene: Scene) -> tuple[Frame, ...]:
         _fold_box(box, scene.nodes)
     for box in _inner_first(root):
         _cut_box(box, scene.nodes)
-    _put_beside(root, scene)
+    _place_backward_steps(root, scene)
     for box in _inner_first(root):
         _gather_box(box, scene)
     for box in _inner_first(root):
         _merge_box(box)
-    return tuple(numbered(root))
+    return tuple(number_boxes(root))
 
 
 def _inner_first(box: Box) -> list[Box]:
@@ -366,7 +366,7 @@ def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
     steps = _steps_of_units(box.units, nodes)
     repeats = loops_of(steps)
     if any(isinstance(repeat, Repeat) for repeat in repeats):
-        box.units = _joined_alike(list(_units_with_loops(repeats, box.units)), nodes)
+        box.units = _merge_similar_calls(list(_units_with_loops(repeats, box.units)), nodes)
         for loop in box.units:
             if isinstance(loop, Box) and loop.kind == "loop":
                 for turn in loop.units:
@@ -397,7 +397,7 @@ def _token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[Scene
         return nodes[unit].token
     order = {node: count for count, node in enumerate(inside)}
     flow = tuple(tuple(order.get(value, -1) for value in nodes[node].inputs) for node in inside)
-    return divided_text(unit.name)[0], tuple(nodes[node].token for node in inside), flow
+    return split_numbers_of_text(unit.name)[0], tuple(nodes[node].token for node in inside), flow
 
 
 def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
@@ -412,19 +412,19 @@ def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> It
             yield _loop_of_turns([[units[place] for place in sorted(turn)] for turn in turns])
 
 
-def _joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
+def _merge_similar_calls(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
     """Return units in which a loop of calls has also the calls next to it that are nearly the same. A first layer may
     have steps that the others lack, such as a mask that all take from it."""
-    joined: list[Box | int] = []
+    merged: list[Box | int] = []
     for unit in units:
-        before = joined[-1] if joined else None
+        before = merged[-1] if merged else None
         if isinstance(unit, Box) and isinstance(before, Box) and "loop" in (unit.kind, before.kind):
             turns = [member for box in (before, unit) for member in (box.units if box.kind == "loop" else [box])]
             if _are_alike(turns[0], turns[-1], nodes):
-                joined[-1] = _loop_of_turns([[turn] for turn in turns])
+                merged[-1] = _loop_of_turns([[turn] for turn in turns])
                 continue
-        joined.append(unit)
-    return joined
+        merged.append(unit)
+    return merged
 
 
 def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
@@ -443,8 +443,10 @@ def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     them, `0…11`; else each turn gets a box around it."""
     boxes: list[Box | int] = []
     for count, turn in enumerate(turns):
-        alone = turn[0]
-        boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(f"turn {count}", "turn", list(turn)))
+        first_unit = turn[0]
+        boxes.append(
+            first_unit if len(turn) == 1 and isinstance(first_unit, Box) else Box(f"turn {count}", "turn", list(turn))
+        )
     ends = [box.name for box in (boxes[0], boxes[-1]) if isinstance(box, Box) and box.kind != "turn"]
     return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
 
@@ -488,17 +490,19 @@ def _title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> s
 # ---- The backward
 
 
-def _put_beside(root: Box, scene: Scene) -> None:
+def _place_backward_steps(root: Box, scene: Scene) -> None:
     """Add each step of the backward to the box of the step of the forward that its echo names. Without one it goes to
     the box of a step whose result it takes, the last argument first, or else to the whole program."""
-    home: dict[int, Box] = {}
+    box_of_step: dict[int, Box] = {}
     for box in _inner_first(root):
-        home |= {unit: box for unit in box.units if isinstance(unit, int)}
+        box_of_step |= {unit: box for unit in box.units if isinstance(unit, int)}
     for place in range(scene.forward, len(scene.nodes)):
         node = scene.nodes[place]
-        known = [neighbor for neighbor in (*node.partners, *reversed(node.inputs)) if neighbor in home]
-        box = home[known[0]] if known else root
-        home[place] = box
+        placed_neighbors = [
+            neighbor for neighbor in (*node.partners, *reversed(node.inputs)) if neighbor in box_of_step
+        ]
+        box = box_of_step[placed_neighbors[0]] if placed_neighbors else root
+        box_of_step[place] = box
         box.units.append(place)
 
 
@@ -549,7 +553,7 @@ def _merge_box(box: Box) -> None:
         box.units = only.units
 
 
-def numbered(root: Box) -> list[Frame]:
+def number_boxes(root: Box) -> list[Frame]:
     """Return the boxes as frames, outer ones first: a frame's number is higher than that of the one around it."""
     numbers = {id(root): 0}
     order, parents = [root], [-1]

@@ -232,23 +232,23 @@ def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
     tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
     tip = f"<title>{_escaped_lines(tooltip)}</title>"
     if box.is_open:
-        over = frame_title(drawn, number) if number else shortened(title, 60)
-        head = _text_svg(box.x + 8, box.y + 15, over, "bold", "start")
-        beside = box.x + 18 + BOLD * len(over)
-        fits = int((box.x + box.width - beside - PAD) / SMALL)
-        more = contents_of(picture.drawn) if not number else frame.label
-        if more and fits > MINIMUM:
-            head += _text_svg(beside, box.y + 15, shortened(more, fits), "small", "start")
+        title_text = frame_title(drawn, number) if number else shortened(title, 60)
+        heading = _text_svg(box.x + 8, box.y + 15, title_text, "bold", "start")
+        label_x = box.x + 18 + BOLD * len(title_text)
+        letters = int((box.x + box.width - label_x - PAD) / SMALL)
+        label_text = contents_of(picture.drawn) if not number else frame.label
+        if label_text and letters > MINIMUM:
+            heading += _text_svg(label_x, box.y + 15, shortened(label_text, letters), "small", "start")
         # Frames in one another alternate between two grounds.
         kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
-        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}{head}</g>\n"
-    (name, ours), (back, theirs) = folded_texts(drawn, number)
+        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}{heading}</g>\n"
+    (name, forward_text), (backward_name, backward_text) = folded_texts(drawn, number)
     left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
     inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
     inside += _rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", 6)
     middle = (box.x + left) / 2, (right + box.x + box.width) / 2
-    inside += _text_svg(middle[0], box.y + 16, name, "bold") + _text_svg(middle[0], box.y + 30, ours, "small")
-    inside += _text_svg(middle[1], box.y + 16, back) + _text_svg(middle[1], box.y + 30, theirs, "small")
+    inside += _text_svg(middle[0], box.y + 16, name, "bold") + _text_svg(middle[0], box.y + 30, forward_text, "small")
+    inside += _text_svg(middle[1], box.y + 16, backward_name) + _text_svg(middle[1], box.y + 30, backward_text, "small")
     return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
 
 

@@ -12,7 +12,7 @@ from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.tools.draw.dot import dot_of
 from backprint.tools.draw.layout import DrawnPair, drawn_pair
-from backprint.tools.draw.picture import READABLE, WIDEST, PairPicture, opened_frames, picture_of
+from backprint.tools.draw.picture import READABLE, WIDEST, PairPicture, frames_to_open, picture_of
 from backprint.tools.draw.svg import svg_of
 
 MOST_SCALE = 10
@@ -69,12 +69,12 @@ def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> byte
 def _readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
     """Return a picture of at most `nodes` steps and folded frames, and no wider than WIDEST; whoever asks for more than
     READABLE nodes gets any width."""
-    return picture_of(drawn, opened_frames(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
+    return picture_of(drawn, frames_to_open(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
 
 
 def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
     """Return a picture as DOT, for Graphviz, which lays it out itself. `scale` is for PNG."""
-    return dot_of(drawn, opened_frames(drawn, nodes), title).encode()
+    return dot_of(drawn, frames_to_open(drawn, nodes), title).encode()
 
 
 def _as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:

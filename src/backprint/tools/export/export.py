@@ -26,7 +26,7 @@ from torch import Tensor
 
 from backprint.errors import PlaceError, RefusedError, UsageError
 from backprint.graph.keys import is_tangent, tangent_name
-from backprint.graph.links import feeds, held_exact, results
+from backprint.graph.links import feeds, names_held_exact, result_links
 from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, refuse_collectives
 from backprint.graph.sizes import at_example_sizes, unguarded_graph
 from backprint.graph.text import emit_class, title_text
@@ -35,7 +35,7 @@ from backprint.sample.inputs import Inputs, fitted_facts, geometry
 from backprint.sample.recipes import bases_of, derive, to_json
 from backprint.sample.save import write_tensors
 
-TEXTS = (
+MODULES = (
     "run_sample.py",
     "judge/closeness.py",
     "values/rounding.py",
@@ -49,10 +49,10 @@ an earlier one."""
 MOST_INSIDE = 64 * 1024
 """The largest exact data, in characters of base64, that is written into the file itself."""
 
-FEW = 32
+MOST_WRITTEN_NUMBERS = 32
 """Exact numbers of so many elements are written as numbers."""
 
-NUMBERS = {torch.float64: 17, **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), 9)}
+DIGITS = {torch.float64: 17, **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), 9)}
 """How many digits tell the numbers of a dtype apart."""
 
 Graphs: TypeAlias = Mapping[str, tuple[int, Graph]]
@@ -60,7 +60,9 @@ Graphs: TypeAlias = Mapping[str, tuple[int, Graph]]
 
 SIDES = ("forward", "backward")
 
-BELOW = "# --- Below: makes the inputs, runs the graphs and compares them, with torch and nothing else ".ljust(118, "-")
+SEPARATOR = "# --- Below: makes the inputs, runs the graphs and compares them, with torch and nothing else ".ljust(
+    118, "-"
+)
 
 
 def write_export(
@@ -84,14 +86,14 @@ def write_export(
     recipes = recipes_needed(capture, graphs, inputs.recipes)
     exact = {name: inputs.exact[name] for name, recipe in recipes.items() if recipe.kind == "exact"}
     # Base64 writes three bytes as four characters.
-    inside = 4 * sum(tensor.nbytes for tensor in exact.values()) <= 3 * MOST_INSIDE
-    beside = data_beside(place)
-    text = file_text(capture, graphs, shown, recipes, exact, "" if inside else beside.name, backend, about)
+    fits_inside = 4 * sum(tensor.nbytes for tensor in exact.values()) <= 3 * MOST_INSIDE
+    data_file = data_beside(place)
+    text = file_text(capture, graphs, shown, recipes, exact, "" if fits_inside else data_file.name, backend, about)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        if not inside:
-            write_tensors(beside, exact)
-        _put_text(place, text)
+        if not fits_inside:
+            write_tensors(data_file, exact)
+        _write_atomically(place, text)
     except OSError as error:
         raise PlaceError(f"{place}: the file could not be written: {error}") from error
     return place
@@ -112,7 +114,7 @@ def data_beside(place: Path) -> Path:
     return place.with_suffix(".safetensors")
 
 
-def _put_text(place: Path, text: str) -> None:
+def _write_atomically(place: Path, text: str) -> None:
     """Write a file completely or not at all: it gets its name by one rename."""
     handle, staging = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
     try:
@@ -130,35 +132,35 @@ def _put_text(place: Path, text: str) -> None:
 
 def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Graph]]:
     """Return title -> (number of the Pair, Graph). Forwards alone need backwards if a link passes a gradient."""
-    both = direction != "forward" or any(
+    needs_backwards = direction != "forward" or any(
         link.port.role == "gradient" and link.target is not None for link in capture.links
     )
     graphs: dict[str, tuple[int, Graph]] = {}
     for index, pair in enumerate(capture.pairs):
         for side, graph in zip(SIDES, (pair.forward, pair.backward), strict=True):
-            if graph is not None and (both or side == "forward"):
+            if graph is not None and (needs_backwards or side == "forward"):
                 graphs[f"pair_{index} {side}"] = index, graph
     return graphs
 
 
 def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """Return the recipes of free inputs and of the tangents of results; refuse an input without one."""
-    wanted: list[str] = []
+    names: list[str] = []
     for index, graph in graphs.values():
-        fed = {link.name for link in feeds(capture, index)}
+        linked = {link.name for link in feeds(capture, index)}
         own = [port.name for port in graph.inputs if port.role not in ("saved", "tangent")]
-        wanted += [name for name in own if name not in fed]
+        names += [name for name in own if name not in linked]
     if any(title.endswith("backward") for title in graphs):
-        wanted += map(tangent_name, capture.signature.differentiable)
+        names += map(tangent_name, capture.signature.differentiable)
     recipes: dict[str, Recipe] = {}
-    for name in wanted:  # grows by what recipes are made of
+    for name in names:  # grows by what recipes are made of
         if name not in known or known[name].kind == "none":
             why = f" ({dict(known[name].facts).get('why', 'saved without data')})" if name in known else ""
             raise RefusedError(
                 f"no recipe makes {name!r}{why}, so no file can run {capture.name} alone: save it with data='seed' or "
                 "data='exact', and export that"
             )
-        wanted += [base for base in bases_of(known[name]) if base not in recipes and base not in wanted]
+        names += [base for base in bases_of(known[name]) if base not in recipes and base not in names]
         recipes[name] = known[name]
     return {name: known[name] for name in known if name in recipes}
 
@@ -166,7 +168,7 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
 def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
     """Return what the file contains besides its graphs and its exact data. `rerun.Program` reads it: a link is source,
     role, port, target and name; the key of a stride is `INDEX NAME` of a tangent."""
-    links = [*(link for link in capture.links if link.target is not None), *results(capture)]
+    links = [*(link for link in capture.links if link.target is not None), *result_links(capture)]
     environment = dict(capture.environment)
     return {
         "name": title_text(capture.name),
@@ -200,16 +202,16 @@ def file_text(
     shown: Sequence[str],
     recipes: Mapping[str, Recipe],
     exact: Mapping[str, Tensor],
-    beside: str,
+    data_file: str,
     backend: str | None,
     about: Sequence[str],
 ) -> str:
-    """Return the text of the file. `beside` names the file that has the exact data; '' if this one has them."""
+    """Return the text of the file. `data_file` names the file that has the exact data; '' if this one has them."""
     environment = dict(capture.environment)
     linked = len(capture.pairs) > 1
     names = {title: class_name(title, linked) for title in graphs}
     program = "".join("\n\n" + _class_text(graph, names[title]) + "\n" for title, (_, graph) in graphs.items())
-    inputs = "".join(f"    {line}\n" for line in _input_lines(capture, graphs, recipes, exact, beside))
+    inputs = "".join(f"    {line}\n" for line in _input_lines(capture, graphs, recipes, exact, data_file))
     title = f"{title_text(capture.name)}: captured with torch {title_text(str(environment.get('torch', '')))}"
     facts = {
         "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}",
@@ -220,13 +222,13 @@ def file_text(
         "BACKEND": repr(backend),
     }
     settings = "".join(f"    {line}\n" for line in _prepare_lines(capture, recipes)) or "    pass\n"
-    own = f"\n\ndef make_inputs():\n{inputs}\n\ndef prepare():\n{settings}\n\n"
-    own += "\n".join(f"{name} = {text}" for name, text in facts.items())
-    kinds = {recipe.kind for recipe in recipes.values()}
+    own_text = f"\n\ndef make_inputs():\n{inputs}\n\ndef prepare():\n{settings}\n\n"
+    own_text += "\n".join(f"{name} = {text}" for name, text in facts.items())
+    recipe_kinds = {recipe.kind for recipe in recipes.values()}
     start = "main(run_linked_graphs)" if linked else "main(run_graphs)"
-    parts = _parts_needed(f"{own}\n{start}", kinds)
-    body = f'{program}{own}\n\n{BELOW}\n\n\n{parts}\n\nif __name__ == "__main__":\n    {start}\n'
-    return docstring(capture, backend, about) + imports(body) + body
+    definitions = _needed_definitions(f"{own_text}\n{start}", recipe_kinds)
+    body = f'{program}{own_text}\n\n{SEPARATOR}\n\n\n{definitions}\n\nif __name__ == "__main__":\n    {start}\n'
+    return docstring(capture, backend, about) + import_text(body) + body
 
 
 def class_name(title: str, linked: bool) -> str:
@@ -238,8 +240,8 @@ def class_name(title: str, linked: bool) -> str:
 def _links_text(capture: Capture, graphs: Graphs) -> str:
     """Return what joins the graphs of several Pairs, as Python."""
     content = content_of(capture, graphs, {})
-    joined = {name: content[name] for name in ("pairs", "links", "differentiable", "strides")}
-    return pprint.pformat(joined, width=118, compact=True, sort_dicts=False)
+    links = {name: content[name] for name in ("pairs", "links", "differentiable", "strides")}
+    return pprint.pformat(links, width=118, compact=True, sort_dicts=False)
 
 
 def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
@@ -316,71 +318,75 @@ def _setting_lines(environment: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _input_lines(
-    capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor], beside: str
+    capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor], data_file: str
 ) -> Iterator[str]:
     """Yield the statements that make the inputs by name; what is made of others is made after them."""
     yield "made = {}"
-    if beside:
-        yield f"data = data_beside({beside!r})"
+    if data_file:
+        yield f"data = data_beside({data_file!r})"
     for name in sorted(recipes, key=lambda name: RANKS.get(recipes[name].kind, 0)):
-        given = ""
+        data_argument = ""
         if recipes[name].kind == "exact":
-            given = f"data[{name!r}]" if beside else _tensor_text(exact[name])
+            data_argument = f"data[{name!r}]" if data_file else _tensor_text(exact[name])
         elif recipes[name].kind in RANKS:
-            given = "bases=made"
-        yield f"made[{name!r}] = make({_recipe_text(recipes[name])}{', ' * bool(given)}{given})"
-    tangents = {} if len(capture.pairs) > 1 else _tangents_laid(capture, graphs, recipes)
+            data_argument = "bases=made"
+        yield f"made[{name!r}] = make({_recipe_text(recipes[name])}{', ' * bool(data_argument)}{data_argument})"
+    tangents = {} if len(capture.pairs) > 1 else _tangent_expressions(capture, graphs, recipes)
     if tangents:
         yield f"made.update({{{', '.join(f'{name!r}: {text}' for name, text in tangents.items())}}})"
     yield "return made"
 
 
-def _tangents_laid(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, str]:
+def _tangent_expressions(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, str]:
     """Return, by name, the Python of each tangent that is not the one of a result as it is: the sum of those of the
     results that the output is, with the strides that the backward expects."""
-    strides, laid = dict(_tangent_strides(graphs)), {}
+    strides, expressions = dict(_tangent_strides(graphs)), {}
     for port in (port for _, graph in graphs.values() for port in graph.by_role("tangent")):
-        ends = [link.name for link in results(capture) if (link.port.role, link.port.name) == ("output", port.name)]
-        names = [tangent_name(name) for name in ends if name in capture.signature.differentiable]
+        result_names = [
+            link.name for link in result_links(capture) if (link.port.role, link.port.name) == ("output", port.name)
+        ]
+        names = [tangent_name(name) for name in result_names if name in capture.signature.differentiable]
         assert isinstance(port.spec, TensorSpec)
         text = " + ".join(f"made[{name!r}]" for name in names)
         if not names:
             text = f"torch.zeros({list(port.spec.shape)}, dtype=torch.{port.spec.dtype}, device={port.spec.device!r})"
         stride = strides.get(f"0 {port.name}")  # of the only Pair
-        as_made = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
-        if port.spec.layout == "strided" and stride is not None and not as_made:
+        has_strides = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
+        if port.spec.layout == "strided" and stride is not None and not has_strides:
             text = f"laid({text}, {stride})"
         if text != f"made[{tangent_name(port.name)!r}]":
-            laid[tangent_name(port.name)] = text
-    return laid
+            expressions[tangent_name(port.name)] = text
+    return expressions
 
 
 def _recipe_text(recipe: Recipe) -> str:
     """Return a recipe as Python, without what is as usual."""
-    given = []
+    arguments = []
     for field in fields(recipe):
         value = getattr(recipe, field.name)
         if field.default is MISSING:
-            given.append(repr(value))
+            arguments.append(repr(value))
         elif value != field.default:
-            given.append(f"{field.name}={value!r}")
-    return f"Recipe({', '.join(given)})"
+            arguments.append(f"{field.name}={value!r}")
+    return f"Recipe({', '.join(arguments)})"
 
 
 def _tensor_text(tensor: Tensor) -> str:
     """Return exact data as Python: as numbers where these are few and have its bits, else as bytes in base64."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     raw = raw_bytes(tensor)
-    if 0 < tensor.numel() <= FEW and (tensor.dtype in NUMBERS or tensor.dtype in (torch.int64, torch.bool)):
-        numbers = shortest(tensor.tolist(), NUMBERS.get(tensor.dtype, 0))
+    if 0 < tensor.numel() <= MOST_WRITTEN_NUMBERS and (
+        tensor.dtype in DIGITS or tensor.dtype in (torch.int64, torch.bool)
+    ):
+        numbers = round_floats(tensor.tolist(), DIGITS.get(tensor.dtype, 0))
         if raw_bytes(torch.tensor(numbers, dtype=tensor.dtype)) == raw:
             return f"torch.tensor({numbers!r}, dtype={tensor.dtype})"
     text = base64.b64encode(raw).decode("ascii")
     lines = [f'        "{text[start : start + 100]}"\n' for start in range(0, len(text), 100)]
-    return f"tensor_of({tensor.dtype}, {list(tensor.shape)}, (\n{''.join(lines) or EMPTY}    ))"
+    return f"tensor_of({tensor.dtype}, {list(tensor.shape)}, (\n{''.join(lines) or EMPTY_DATA}    ))"
 
 
-EMPTY = '        ""\n'
+EMPTY_DATA = '        ""\n'
 
 
 def raw_bytes(tensor: Tensor) -> bytes:
@@ -388,10 +394,10 @@ def raw_bytes(tensor: Tensor) -> bytes:
     return bytes(tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).tolist())
 
 
-def shortest(values: Any, digits: int) -> Any:
+def round_floats(values: Any, digits: int) -> Any:
     """Return floats, in lists, with no more digits than they need."""
     if isinstance(values, list):
-        return [shortest(value, digits) for value in values]
+        return [round_floats(value, digits) for value in values]
     return float(f"{values:.{digits}g}") if isinstance(values, float) else values
 
 
@@ -399,7 +405,7 @@ def shortest(values: Any, digits: int) -> Any:
 
 
 @functools.cache
-def text_of(module: str) -> str:
+def module_text(module: str) -> str:
     """Return the text of a module."""
     return files("backprint").joinpath(module).read_text(encoding="utf-8")
 
@@ -408,7 +414,7 @@ def text_of(module: str) -> str:
 def imported() -> Mapping[str, str]:
     """Return the names that the modules import from elsewhere, and the statement that imports each."""
     statements = {"math": "import math", "operator": "import operator"}
-    for node in (node for module in TEXTS for node in ast.parse(text_of(module)).body):
+    for node in (node for module in MODULES for node in ast.parse(module_text(module)).body):
         match node:
             case ast.Import(names=names):
                 statements |= {alias.name.partition(".")[0]: f"import {alias.name}" for alias in names}
@@ -417,24 +423,25 @@ def imported() -> Mapping[str, str]:
     return statements
 
 
-def _parts_needed(calling: str, kinds: Collection[str]) -> str:
-    """Return the functions that a text needs, and the constants and functions that these need, as in the modules; of
-    the draws those of these kinds."""
-    parts: dict[str, str] = {}
-    for module in TEXTS:
-        lines = text_of(module).splitlines()
-        for node in ast.parse(text_of(module)).body:
-            parts.pop(name_of(node), None)  # so that a later module's stands in its own place
-            parts[name_of(node)] = "\n".join(lines_of(node, lines))
+def _needed_definitions(caller: str, kinds: Collection[str]) -> str:
+    """Return the functions that the text `caller` needs, and the constants and functions that these need, as in the
+    modules; of the draws those of these kinds."""
+    definitions: dict[str, str] = {}
+    for module in MODULES:
+        lines = module_text(module).splitlines()
+        for node in ast.parse(module_text(module)).body:
+            definitions.pop(defined_name(node), None)  # so that a later module's stands in its own place
+            definitions[defined_name(node)] = "\n".join(lines_of(node, lines))
     draws = "".join(f"    {kind!r}: {draw.__name__},\n" for kind, draw in DRAWS.items() if kind in kinds)
-    parts["DRAWS"] = f"DRAWS = {{\n{draws}}}"
-    own = {name_of(node) for node in ast.parse(calling).body}
-    wanted = [name for name in _globals_read(calling) if name in parts and name not in own]
-    for name in wanted:  # grows
-        wanted += [other for other in _globals_read(parts[name]) if other in parts and other not in (*wanted, *own)]
-    texts = [text for name, text in parts.items() if name in wanted]
-    apart = ["\n\n" * text.startswith(("def ", "class ", "@")) for text in texts]
-    return "\n".join(map("".join, zip(apart, texts, strict=True))).strip() + "\n"
+    definitions["DRAWS"] = f"DRAWS = {{\n{draws}}}"
+    own_names = {defined_name(node) for node in ast.parse(caller).body}
+    needed = [name for name in _globals_read(caller) if name in definitions and name not in own_names]
+    for name in needed:  # grows
+        others = [other for other in _globals_read(definitions[name]) if other in definitions]
+        needed += [other for other in others if other not in (*needed, *own_names)]
+    texts = [text for name, text in definitions.items() if name in needed]
+    blank_lines = ["\n\n" * text.startswith(("def ", "class ", "@")) for text in texts]
+    return "\n".join(map("".join, zip(blank_lines, texts, strict=True))).strip() + "\n"
 
 
 def _globals_read(text: str) -> list[str]:
@@ -462,7 +469,7 @@ def first_line(node: ast.stmt) -> int:
     return decorators[0].lineno if decorators else node.lineno
 
 
-def name_of(node: ast.stmt) -> str:
+def defined_name(node: ast.stmt) -> str:
     """Return the name that a function, a class or a constant has; '' for any other statement."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
@@ -477,40 +484,46 @@ def names_read(text: str) -> list[str]:
     return list(dict.fromkeys(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)))
 
 
-def imports(body: str) -> str:
+def import_text(body: str) -> str:
     """Return the imports that a file's body needs, and the line that names `aten` and `prims`, if it uses them."""
     names = names_read(body)
     lines = {line for name, line in imported().items() if name in names}
-    plain = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
-    plain += sorted(line for line in lines if line.startswith("from ") and not line.startswith("from torch"))
-    ours = [name for name in ("inf", "nan") if name in names]
-    torchs = [f"from torch import {', '.join(ours)}"] * bool(ours)
-    torchs += sorted(line for line in lines if line.startswith("from torch") and line.split()[-1] not in ours)
-    spaces = [name for name in ("aten", "prims") if name in names]
-    spaces_line = f"\n{', '.join(spaces)} = {', '.join(f'torch.ops.{name}' for name in spaces)}\n" if spaces else ""
-    return "\n".join([*plain, "", "import torch", *torchs]) + f"\n{spaces_line}"
+    other_lines = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
+    other_lines += sorted(line for line in lines if line.startswith("from ") and not line.startswith("from torch"))
+    from_torch = [name for name in ("inf", "nan") if name in names]
+    torch_lines = [f"from torch import {', '.join(from_torch)}"] * bool(from_torch)
+    torch_lines += sorted(
+        line for line in lines if line.startswith("from torch") and line.split()[-1] not in from_torch
+    )
+    namespaces = [name for name in ("aten", "prims") if name in names]
+    namespaces_line = (
+        f"\n{', '.join(namespaces)} = {', '.join(f'torch.ops.{name}' for name in namespaces)}\n" if namespaces else ""
+    )
+    return "\n".join([*other_lines, "", "import torch", *torch_lines]) + f"\n{namespaces_line}"
 
 
 # ---- Less of it
 
 
-def without_exact(capture: Capture) -> Inputs:
+def fit_exact_inputs(capture: Capture) -> Inputs:
     """Return a sample's inputs with recipes fitted to exact data, except constants, indices and inputs of guards."""
     recipes, exact = capture.recipes.recipes, capture.recipes.exact
-    held = held_exact(capture) | {port.name for pair in capture.pairs for port in pair.forward.by_role("constant")}
-    held |= {base for name in held & set(recipes) for base in bases_of(recipes[name])}
-    # The indices of sparse tensors: the values are the last part.
-    held |= {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)[:-1]}
-    drawn = {
-        name: described(recipe, exact[name], derive(capture.seed, name))
-        for name, recipe in recipes.items()
-        if recipe.kind == "exact" and name not in held and not is_tangent(name)
+    kept_exact = names_held_exact(capture) | {
+        port.name for pair in capture.pairs for port in pair.forward.by_role("constant")
     }
-    all_recipes = {**recipes, **drawn}
+    kept_exact |= {base for name in kept_exact & set(recipes) for base in bases_of(recipes[name])}
+    # The indices of sparse tensors: the values are the last part.
+    kept_exact |= {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)[:-1]}
+    fitted = {
+        name: fit_recipe(recipe, exact[name], derive(capture.seed, name))
+        for name, recipe in recipes.items()
+        if recipe.kind == "exact" and name not in kept_exact and not is_tangent(name)
+    }
+    all_recipes = {**recipes, **fitted}
     return Inputs(all_recipes, {name: exact[name] for name in exact if all_recipes[name].kind == "exact"}, capture.seed)
 
 
-def described(recipe: Recipe, data: Tensor, seed: int) -> Recipe:
+def fit_recipe(recipe: Recipe, data: Tensor, seed: int) -> Recipe:
     """Return a recipe that draws values like those of an exact one, fitted to its data."""
     flat = restore(recipe, data)
     kind, facts = fitted_facts(flat)

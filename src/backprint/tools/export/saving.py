@@ -30,10 +30,10 @@ from backprint.sample.inputs import Inputs, fit_inputs, without_data
 from backprint.sample.load import load
 from backprint.sample.place import check_place
 from backprint.sample.save import check_custom, write_staged
-from backprint.tools.export.export import check_export, without_exact, write_export
+from backprint.tools.export.export import check_export, fit_exact_inputs, write_export
 from backprint.tools.graphnet.write import graphnet_writer, write_trees
 from backprint.values import settings
-from backprint.values.exchanges import alike
+from backprint.values.exchanges import answer_as_if_equal
 
 __all__ = ["check_custom", "write_file", "write_layout", "write_sample"]
 
@@ -54,17 +54,17 @@ def write_sample(
     check_custom(capture, allow)
     no_values: tuple[PortValues, ...] = ({},) * len(capture.pairs)
     if capture.fake:
-        witness_and_verdict = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
+        proof_json = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
         return write_staged(
-            capture, path, _recipes_of_fake(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+            capture, path, _recipes_of_fake(capture, data), proof_json, no_values, graphnet_writer(None)
         )
     if data == "none":
         verdict = with_worst_derivative(capture, verify_capture(capture, ("captured",))[-1])
-        witness_and_verdict = {"witness": None, "verdict": _kept_verdict(verdict, capture)}
+        proof_json = {"witness": None, "verdict": _verdict_row(verdict, capture)}
         return write_staged(
-            capture, path, _recipes_by_data(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+            capture, path, _recipes_for_data(capture, data), proof_json, no_values, graphnet_writer(None)
         )
-    inputs, proof = _with_proof_on_recipes(capture, data, power)
+    inputs, proof = _prove_on_recipes(capture, data, power)
     measured_power = proof.power if power != "none" else None
     verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, RECIPE_FIRST)
     if capture.origin.alive and data != "exact":  # what is wrong at the captured values stays so in the sample
@@ -72,8 +72,8 @@ def write_sample(
         verdict = on_own_values if is_wrong(on_own_values) and not is_wrong(verdict) else verdict
     if capture.origin.traced_here and proof.notes is not None:
         capture = with_found_annotations(capture, proof.notes)
-    witness_and_verdict = {"witness": proof.witness, "verdict": _kept_verdict(verdict, capture, measured_power)}
-    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(_loose_run(capture)))
+    proof_json = {"witness": proof.witness, "verdict": _verdict_row(verdict, capture, measured_power)}
+    return write_staged(capture, path, inputs, proof_json, proof.values, graphnet_writer(_graph_runner(capture)))
 
 
 def is_wrong(verdict: Verdict) -> bool:
@@ -81,7 +81,7 @@ def is_wrong(verdict: Verdict) -> bool:
     return verdict.derivative is not None and verdict.derivative.word == NOT_THE_DERIVATIVE
 
 
-def _kept_verdict(verdict: Verdict, capture: Capture, power: Power | None = None) -> dict[str, Any]:
+def _verdict_row(verdict: Verdict, capture: Capture, power: Power | None = None) -> dict[str, Any]:
     """Return a Verdict in a sample's form, with a digest of the graphs that its Derivative is about."""
     row = verdict_json(verdict, power)
     if verdict.derivative is not None:
@@ -96,7 +96,7 @@ def _recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
     return capture.recipes if data == "seed" else without_data(capture.recipes)
 
 
-def _recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
+def _recipes_for_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
     """Return recipes as `data` requires, these `exact` names as they are. They are fitted anew to the program's values
     while it is alive; without it, those that the Capture has are taken, and exact values that it lacks are refused."""
     if data == "seed" and not exact and capture.recipes.recipes:
@@ -139,23 +139,27 @@ def _inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
     if capture.fake:
         return _recipes_of_fake(capture, data or "seed")
     if capture.origin.alive:
-        return _with_proof_on_recipes(capture, data or "seed", "none")[0]
+        return _prove_on_recipes(capture, data or "seed", "none")[0]
     if data == "seed":
-        return without_exact(capture)
-    return capture.recipes if data is None else _recipes_by_data(capture, data)
+        return fit_exact_inputs(capture)
+    return capture.recipes if data is None else _recipes_for_data(capture, data)
 
 
-def _with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
+def _prove_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
     """Return recipes on which the program runs, and its proof on them. If it does not run on redrawn inputs, those of
     the call are kept exact, then parameters and buffers too; SampleError if that does not help, or cannot be done,
     because the program is gone."""
-    roles = [(port.name, port.role) for port in free_ports(capture)]
+    names_and_roles = [(port.name, port.role) for port in free_ports(capture)]
     duplicates = {right for _, right in capture.signature.same}  # second names of one tensor
-    names = [name for name, _ in roles if name not in duplicates]
-    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in duplicates], names]
+    names = [name for name, _ in names_and_roles if name not in duplicates]
+    exact_names_to_try: list[list[str]] = [
+        [],
+        [name for name, role in names_and_roles if role == "input" and name not in duplicates],
+        names,
+    ]
     causes = []
-    for exact in tries:
-        inputs = _recipes_by_data(capture, data, exact)
+    for exact in exact_names_to_try:
+        inputs = _recipes_for_data(capture, data, exact)
         try:
             return inputs, attest(replace(capture, recipes=inputs), power)
         except Exception as error:  # the user's program may raise anything on redrawn inputs
@@ -196,7 +200,7 @@ def write_layout(
         _values_on_recipes(capture_),
         evaluation=evaluation_and_values,
         source=source,
-        run=None if capture_.fake else _loose_run(capture_),
+        run=None if capture_.fake else _graph_runner(capture_),
         overwrite=overwrite,
     )
 
@@ -209,13 +213,13 @@ def _values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
         return port_values(capture, checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed)
 
 
-def _loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:
+def _graph_runner(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:
     """Return a function that runs one direction of a Capture on values that may not match it, and restores random
     states. Its collectives are answered as if the other ranks sent the same."""
     sizes = {label: len(members) for label, members in capture.rank.groups} if capture.rank is not None else {}
 
     def run(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
         with settings.ONE_AT_A_TIME, settings.preserving_random_states():
-            return run_graph(graph, values, strict=False, options=RunOptions(answer=alike(sizes)))
+            return run_graph(graph, values, strict=False, options=RunOptions(answer=answer_as_if_equal(sizes)))
 
     return run

@@ -36,9 +36,9 @@ from backprint.run_sample import Recipe
 from backprint.sample.inputs import Inputs, fit, recipe_at
 from backprint.sample.recipes import FLOATS, INTEGERS, derive
 from backprint.tools.graphnet import emit
-from backprint.tools.graphnet.code import ForwardArgument, ModelProgram, call_node, count_calls, name_node, placed
+from backprint.tools.graphnet.code import ForwardArgument, ModelProgram, call_node, count_calls, name_node, set_line
 from backprint.tools.graphnet.emit import NORMS, compile_program
-from backprint.tools.graphnet.metas import Known, Meta, Use, read_sample_text, read_symbol_examples
+from backprint.tools.graphnet.metas import KnownInput, Meta, Use, read_sample_text, read_symbol_examples
 from backprint.tools.graphnet.read import GraphNetSample, NamedInput, SamplePlan, plan_of
 from backprint.values.bounds import storage_nbytes, why_outgrown
 from backprint.values.geometry import span
@@ -69,17 +69,17 @@ def _choose_numbers(
     choices = [number_candidates(argument, program.arguments, metas, examples, parameter_sizes) for argument in numbers]
     names = [argument.name for argument in numbers]
     best = _likeliest_numbers(numbers, choices, program.arguments, metas)
-    first = dict(zip(names, best, strict=True))
+    likeliest = dict(zip(names, best, strict=True))
     if not _uses_values_of(program, names):
-        return first, _numbers_note(first, numbers, "nothing in the graph reads them")
-    cause = ""
-    for tried in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
-        numbers_by_name = dict(zip(names, tried, strict=True))
+        return likeliest, _numbers_note(likeliest, numbers, "nothing in the graph reads them")
+    first_error = ""
+    for candidate in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
+        numbers_by_name = dict(zip(names, candidate, strict=True))
         error = _run_on_shapes(program, metas, numbers_by_name).error
         if error is None:
             return numbers_by_name, _numbers_note(numbers_by_name, numbers, "the graph runs on meta tensors with them")
-        cause = cause or error
-    return first, _numbers_note(first, numbers, f"the graph does not run on meta tensors: {cause}")
+        first_error = first_error or error
+    return likeliest, _numbers_note(likeliest, numbers, f"the graph does not run on meta tensors: {first_error}")
 
 
 def _numbers_note(chosen: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
@@ -190,12 +190,12 @@ def _run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Ma
         return torch.empty_like(x)
 
     unchanged_names = {argument.name: argument.name for argument in program.arguments}
-    replaced_functions = dict.fromkeys(NORMS, batch_norm)
+    replacements = dict.fromkeys(NORMS, batch_norm)
     try:
         values = [shape_argument(argument, metas, numbers) for argument in program.arguments]
         with torch.no_grad(), preserving_random_states(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            function = compile_program(program, unchanged_names, {}, SHAPES, "meta", replaced_functions)
+            function = compile_program(program, unchanged_names, {}, SHAPES, "meta", replacements)
             with _ResultSizes():
                 function(None, *values)
     except _TooLargeResult as error:
@@ -240,7 +240,7 @@ def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers
     return torch.empty(meta.shape, dtype=dtype, device="meta")
 
 
-def _find_untrainable(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
+def _find_untrainable_norms(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
     """Find the lines whose batch norm cannot run in training mode, because it has only one value per channel."""
     return _run_on_shapes(program, metas, numbers) if count_calls(program).keys() & set(NORMS) else _ShapeRun(None)
 
@@ -279,10 +279,10 @@ def _batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Te
 RecipeFacts = dict[str, Any]
 """The facts of a recipe, such as the mean of a normal distribution, by name; which there are depends on its kind."""
 
-KEPT = ("constant", "values", "arange", "tril")
+EXACT_KINDS = ("constant", "values", "arange", "tril")
 """Kinds of recipes without random numbers, which give the elements of `data` exactly."""
 
-QUANTILES, FLOOR = 64, 0.2
+QUANTILES, LEAST_SHARE = 64, 0.2
 """The number of values of a positive tensor, and their least value as a share of its mean."""
 
 DEVIATION_IN_ROUNDING = 0.9
@@ -301,12 +301,12 @@ _EPSILON = re.compile(r"(?:^|[._])(?:\w+_)?eps(?:ilon)?_?$", re.IGNORECASE)
 _VARIANCE = re.compile(r"running_var|(?:^|[._])var(?:iance)?_?$", re.IGNORECASE)
 
 
-def recipes_from_metas(inputs: Sequence[Known], seed: int, device: str) -> Inputs:
+def recipes_from_metas(inputs: Sequence[KnownInput], seed: int, device: str) -> Inputs:
     """Return a recipe for each input, by port name; for inputs whose `data` no recipe can make, also the tensors."""
     recipes: dict[str, Recipe] = {}
     exact: dict[str, Tensor] = {}
     for known in inputs:
-        name, _, meta, _ = known
+        name, meta = known.name, known.meta
         own_seed = derive(seed, name)
         if _has_data(meta):
             recipe, tensor = _recipe_from_data(meta, own_seed)
@@ -317,20 +317,27 @@ def recipes_from_metas(inputs: Sequence[Known], seed: int, device: str) -> Input
     return Inputs(recipes, exact, seed)
 
 
-def recipe_notes(inputs: Sequence[Known]) -> tuple[str, ...]:
+def recipe_notes(inputs: Sequence[KnownInput]) -> tuple[str, ...]:
     """Return notes about inputs whose metadata is printed as 0 because it was rounded, for a report."""
-    zeros = [name for name, _, meta, _ in inputs if meta.data is not None and meta.dtype in FLOATS and 0 in meta.data]
-    widened: list[str] = []
+    zeros = [
+        known.name
+        for known in inputs
+        if known.meta.data is not None and known.meta.dtype in FLOATS and 0 in known.meta.data
+    ]
+    rounded_deviations: list[str] = []
     epsilons: list[str] = []
     for known in inputs:
-        name, _, meta, _ = known
+        name, meta = known.name, known.meta
         if not _has_data(meta):
-            widened += [name] if _is_widened(known) else []
-            epsilons += [name] if _is_lost_epsilon(known) else []
+            rounded_deviations += [name] if _has_rounded_deviation(known) else []
+            epsilons += [name] if _is_rounded_epsilon(known) else []
     rows = (
         (epsilons, f"are epsilons that are printed as 0, for which {EPSILON} is used"),
         (zeros, "have elements that are printed as 0.000000, and are 0 here, whatever they were"),
-        (widened, "have a deviation that is printed as 0, and are drawn with a small one, which is printed as 0 too"),
+        (
+            rounded_deviations,
+            "have a deviation that is printed as 0, and are drawn with a small one, which is printed as 0 too",
+        ),
     )
     return tuple(
         f"{len(names)} floating-point inputs {words}: {', '.join(names[:3])}" + (", …" if len(names) > 3 else "")
@@ -349,21 +356,21 @@ def _recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
     bytes describe it, else None."""
     tensor = torch.tensor(meta.data, dtype=getattr(torch, meta.dtype)).reshape(meta.shape)
     recipe = fit(tensor, seed)
-    return (recipe, None) if recipe.kind in KEPT else (recipe_at(tensor, "exact", {}, seed), tensor)
+    return (recipe, None) if recipe.kind in EXACT_KINDS else (recipe_at(tensor, "exact", {}, seed), tensor)
 
 
-def _recipe_from_statistics(known: Known, seed: int) -> Recipe:
+def _recipe_from_statistics(known: KnownInput, seed: int) -> Recipe:
     """Return the recipe of a tensor of which at most statistics are known."""
-    _, _, meta, _ = known
+    meta = known.meta
     stride = torch.empty(meta.shape, device="meta").stride()
     extent = span(meta.shape, stride)
     kind, facts = ("constant", {"value": 0}) if not extent else _kind_and_facts(known)
     return Recipe(kind, meta.dtype, meta.shape, stride, "cpu", extent, 0, seed, tuple(sorted(facts.items())))
 
 
-def _kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
+def _kind_and_facts(known: KnownInput) -> tuple[str, RecipeFacts]:
     """Choose the kind and the facts of a recipe by the dtype of the tensor."""
-    _, _, meta, _ = known
+    meta = known.meta
     dtype = meta.dtype
     if dtype == "bool":
         return _mask_recipe(known, 0, 1)
@@ -372,7 +379,7 @@ def _kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
     if dtype in FLOATS:
         return _float_recipe(known)
     if dtype.startswith("complex"):
-        mean, std = _finite_or(meta.mean, 0.0), _finite_or(meta.std, 1.0)
+        mean, std = _finite_or_default(meta.mean, 0.0), _finite_or_default(meta.std, 1.0)
         # The real and the imaginary part are drawn alone: each has half of the variance.
         return "normal", _normal_facts(mean, std / math.sqrt(2), None, None)
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
@@ -381,16 +388,16 @@ def _kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
 # ---- Whole numbers
 
 
-def _integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
+def _integer_recipe(known: KnownInput) -> tuple[str, RecipeFacts]:
     """Return the recipe of integers: positions count up, a mask is a mask, all others are in the range that the
     metadata and the uses allow."""
-    name, _, meta, use = known
+    name, meta, use = known.name, known.meta, known.use
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)
     # Without `max_val`: 1 for masks, flags, and integers whose use has no bound; else the largest allowed index.
     highest = 1 if _is_mask_input(name, use) or "flag" in use.kinds or use.below is None else limit
-    low = int(_finite_or(meta.min_val, 0))
-    high = max(low, min(limit, int(_finite_or(meta.max_val, highest))))
+    low = int(_finite_or_default(meta.min_val, 0))
+    high = max(low, min(limit, int(_finite_or_default(meta.max_val, highest))))
     low = max(info.min, min(low, high))
     period = meta.shape[-1] if meta.shape else 1
     if _POSITIONS.search(name) and (meta.max_val is None or high - low == period - 1) and period <= limit - low + 1:
@@ -410,28 +417,28 @@ def _is_mask_input(name: str, use: Use) -> bool:
     return "mask" in use.kinds or _MASK.search(name) is not None
 
 
-def _mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFacts]:
+def _mask_recipe(known: KnownInput, masked_value: Any, passed_value: Any) -> tuple[str, RecipeFacts]:
     """Return the recipe of a mask: triangular if its name is that of a causal mask and its last two dimensions are
-    equal; else three of four elements are `opened`, and the others `closed`."""
-    name, _, meta, _ = known
+    equal; else three of four elements are `passed_value`, and the others `masked_value`."""
+    name, meta = known.name, known.meta
     if len(meta.shape) >= 2 and meta.shape[-1] == meta.shape[-2] > 1 and _CAUSAL.search(name):
         rows, cols = meta.shape[-2:]
-        return "tril", {"rows": rows, "cols": cols, "diagonal": 0, "inside": opened, "outside": closed}
-    return "choice", {"values": (closed, opened), "weights": (1, 3)}
+        return "tril", {"rows": rows, "cols": cols, "diagonal": 0, "inside": passed_value, "outside": masked_value}
+    return "choice", {"values": (masked_value, passed_value), "weights": (1, 3)}
 
 
 # ---- Floats
 
 
-def _float_recipe(known: Known) -> tuple[str, RecipeFacts]:
+def _float_recipe(known: KnownInput) -> tuple[str, RecipeFacts]:
     """Return the recipe of a floating-point tensor: a mask, a single number, a positive or a normal distribution."""
-    name, role, meta, use = known
-    mean, std = _finite_or(meta.mean, 0.0), _finite_or(meta.std, 1.0)
+    name, role, meta, use = known.name, known.role, known.meta, known.use
+    mean, std = _finite_or_default(meta.mean, 0.0), _finite_or_default(meta.std, 1.0)
     low, high = meta.min_val, meta.max_val
     if _is_float_mask(meta, use):
         floor = -math.inf if meta.mean == -math.inf else torch.finfo(getattr(torch, meta.dtype)).min
         return _mask_recipe(known, floor, 0.0)
-    if _is_lost_epsilon(known):
+    if _is_rounded_epsilon(known):
         return "constant", {"value": EPSILON}
     if math.prod(meta.shape) == 1:
         # One number is its mean. A parameter is drawn within the rounding error of it, so that a redraw changes
@@ -444,17 +451,17 @@ def _float_recipe(known: Known) -> tuple[str, RecipeFacts]:
         return _evenly_spread(math.prod(meta.shape), mean, std)
     # A lower bound of 0 without an upper bound is how the metadata marks a variance.
     if "variance" in use.kinds or (role == "buffer" and _VARIANCE.search(name)) or (low == 0 and high is None):
-        return "choice", _lognormal_facts(meta, _finite_or(meta.mean, 1.0), _finite_or(meta.std, 0.25))
+        return "choice", _lognormal_facts(meta, _finite_or_default(meta.mean, 1.0), _finite_or_default(meta.std, 0.25))
     if "positive" in use.kinds and mean > _rounding_slack(meta):
         return "choice", _lognormal_facts(meta, mean, std)
-    if _is_widened(known):
+    if _has_rounded_deviation(known):
         std = DEVIATION_IN_ROUNDING * _rounding_slack(meta)
     return "normal", _normal_facts(mean, std, low, high)
 
 
-def _is_lost_epsilon(known: Known) -> bool:
+def _is_rounded_epsilon(known: KnownInput) -> bool:
     """Whether an input is an epsilon, such as that of a norm, which is printed as 0 because it is so small."""
-    name, _, meta, _ = known
+    name, meta = known.name, known.meta
     small = meta.mean is not None and abs(meta.mean) < _rounding_slack(meta) and not meta.min_val
     return small and math.prod(meta.shape) == 1 and meta.dtype in FLOATS and _EPSILON.search(name) is not None
 
@@ -482,9 +489,9 @@ def _is_float_mask(meta: Meta, use: Use) -> bool:
     return mean == -math.inf or (math.isnan(mean) and "additive" in use.kinds)
 
 
-def _is_widened(known: Known) -> bool:
+def _has_rounded_deviation(known: KnownInput) -> bool:
     """Whether the deviation of a weight or buffer is printed as 0, and is set to nearly the largest rounding error."""
-    name, role, meta, use = known
+    name, role, meta, use = known.name, known.role, known.meta, known.use
     has_other_recipe = {"mask", "additive", "read", "positive", "variance"} & use.kinds or _VARIANCE.search(name)
     weights = role in ("parameter", "buffer") or "average" in use.kinds
     return bool(
@@ -503,7 +510,7 @@ def _rounding_slack(meta: Meta) -> float:
     return float(0.5 * 10.0**-meta.digits)
 
 
-def _finite_or(value: float | None, default: float) -> float:
+def _finite_or_default(value: float | None, default: float) -> float:
     """Return a statistic if it is finite, else the default."""
     return default if value is None or not math.isfinite(value) else float(value)
 
@@ -518,24 +525,24 @@ def _normal_facts(mean: float, std: float, low: float | None, high: float | None
 def _lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
     """Return the facts of a positive tensor with this mean and deviation.
 
-    Its values are FLOOR times the mean, plus the quantiles of a log-normal distribution with the rest of the mean. The
-    deviation is limited to what QUANTILES values with this mean can have, and to at least the rounding error, or a
-    fifth of the mean if that is less.
+    Its values are LEAST_SHARE times the mean, plus the quantiles of a log-normal distribution with the rest of the
+    mean. The deviation is limited to what QUANTILES values with this mean can have, and to at least the rounding error,
+    or a fifth of the mean if that is less.
     """
     slack = DEVIATION_IN_ROUNDING * _rounding_slack(meta)
     mean = max(mean, slack)
-    above = mean * (1 - FLOOR)
-    std = min(max(std, min(slack, 0.2 * mean)), above * 0.9 * math.sqrt(QUANTILES - 1))
+    mean_above_floor = mean * (1 - LEAST_SHARE)
+    std = min(max(std, min(slack, 0.2 * mean)), mean_above_floor * 0.9 * math.sqrt(QUANTILES - 1))
     normal_quantiles = [NormalDist().inv_cdf((index + 0.5) / QUANTILES) for index in range(QUANTILES)]
     sigma = _solve_increasing(
         lambda sigma: _relative_deviation([math.exp(sigma * quantile) for quantile in normal_quantiles]),
-        std / above,
+        std / mean_above_floor,
         0.0,
         16.0,
     )
     values = [math.exp(sigma * quantile) for quantile in normal_quantiles]
-    scale = above * QUANTILES / sum(values)
-    rounded = tuple(float(f"{FLOOR * mean + scale * value:.7g}") for value in values)
+    scale = mean_above_floor * QUANTILES / sum(values)
+    rounded = tuple(float(f"{LEAST_SHARE * mean + scale * value:.7g}") for value in values)
     return {"values": rounded, "weights": (1,) * QUANTILES}
 
 
@@ -599,8 +606,8 @@ def build_sample(
     check_choice("mode", mode, optional=True)
     plan = plan_of(sample)
     # `raw` is the name of an input in the code of the sample, and `name` its name in the original model.
-    known: list[Known] = [
-        (named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
+    known = [
+        KnownInput(named.name, named.role, plan.metas[named.raw], plan.uses.get(named.raw, Use()))
         for named in plan.inputs
         if named.raw in plan.metas
     ]
@@ -608,7 +615,7 @@ def build_sample(
     forward, numbers, notes = _forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
         _check_result_sizes(sample, numbers)
-    tensors = recipes.make() if fake is None else _unallocated_tensors(known, recipes, device, fake)
+    tensors = recipes.make() if fake is None else _make_fake_tensors(known, recipes, device, fake)
     names_with_grad = {name for name, _ in plan.with_grad}
     with nullcontext() if fake is None else fake():
         module = module_with_state(sample.name, forward, plan.inputs, tensors, names_with_grad)
@@ -651,41 +658,41 @@ def _forward_in_mode(
     """Return the module's forward in train or eval mode, the values of inputs that are numbers, and notes about
     both."""
     program, notes = sample.program, list[str]()
-    extra: dict[str, Any] = {}
+    extra_functions: dict[str, Any] = {}
     if sample.graph is not None:
         assert run is not None
-        program, extra = program_that_calls(sample, run(sample.graph))
+        program, extra_functions = program_that_calls(sample, run(sample.graph))
     elif program is None:
-        program, extra = program_that_calls(sample, _execute_model(sample.path / "model.py", fake))
+        program, extra_functions = program_that_calls(sample, _execute_model(sample.path / "model.py", fake))
         notes.append(f"executed, because it is trusted: {sample.refused}")
     numbers, notes_on_numbers = _choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
     notes += notes_on_numbers
     if mode is not None and sample.program is not None:
-        probe = _find_untrainable(program, sample.metas, numbers) if mode == "train" else _ShapeRun(None)
-        program, notes_on_mode = emit.rewrite_mode(program, mode, probe.single_value_norms)
-        notes += [*notes_on_mode, *_batch_norm_notes(probe)]
-        if probe.error is not None:
+        shape_run = _find_untrainable_norms(program, sample.metas, numbers) if mode == "train" else _ShapeRun(None)
+        program, notes_on_mode = emit.rewrite_mode(program, mode, shape_run.single_value_norms)
+        notes += [*notes_on_mode, *_batch_norm_notes(shape_run)]
+        if shape_run.error is not None:
             # `F.batch_norm` alone: the arguments of `torch.batch_norm` are in another order.
-            extra = dict.fromkeys(emit.NORMS[:1], _batch_norm_in_train_if_possible)
+            extra_functions = dict.fromkeys(emit.NORMS[:1], _batch_norm_in_train_if_possible)
     elif mode is not None:
         why = "its file is executed as it is" if sample.graph is None else "the operators of a graph have their mode"
         notes.append(f"mode {mode}: nothing is changed, because {why}")
     names = {named.raw: named.name for named in plan.inputs if named.role == "input"}
     state = {named.raw: named.name for named in plan.inputs if named.role != "input"}
-    function = compile_program(program, names, state, str(sample.path / "model.py"), device, extra)
+    function = compile_program(program, names, state, str(sample.path / "model.py"), device, extra_functions)
     return function, numbers, tuple(notes)
 
 
-def _batch_norm_notes(probe: _ShapeRun) -> list[str]:
+def _batch_norm_notes(shape_run: _ShapeRun) -> list[str]:
     """Return notes about batch norms that stay in eval mode in a capture in training mode."""
-    if probe.error is not None:
+    if shape_run.error is not None:
         rule = "a batch_norm with one value per channel stays in eval mode; this is decided when the graph runs"
-        return [f"{rule}, because it does not run on meta tensors ({probe.error})"]
-    if not probe.single_value_norms:
+        return [f"{rule}, because it does not run on meta tensors ({shape_run.error})"]
+    if not shape_run.single_value_norms:
         return []
-    lines = ", ".join(f"model.py:{line}" for line in probe.single_value_norms[:3])
-    more = f" and {len(probe.single_value_norms) - 3} more" if len(probe.single_value_norms) > 3 else ""
-    return [f"{len(probe.single_value_norms)} batch_norm stay in eval mode (one value per channel): {lines}{more}"]
+    lines = ", ".join(f"model.py:{line}" for line in shape_run.single_value_norms[:3])
+    more = f" and {len(shape_run.single_value_norms) - 3} more" if len(shape_run.single_value_norms) > 3 else ""
+    return [f"{len(shape_run.single_value_norms)} batch_norm stay in eval mode (one value per channel): {lines}{more}"]
 
 
 EXECUTED = "torch.executed"
@@ -697,7 +704,7 @@ def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> 
     function runs a Graph, or is the module of a file that was executed."""
     arguments = sample.arguments
     call = call_node(EXECUTED, **{argument.name: name_node(argument.name) for argument in arguments})
-    return ModelProgram(arguments, (placed(ast.Return(call), 1),)), {EXECUTED: function}
+    return ModelProgram(arguments, (set_line(ast.Return(call), 1),)), {EXECUTED: function}
 
 
 def _execute_model(path: Path, fake: MakeFakeMode | None = None) -> nn.Module:
@@ -744,15 +751,18 @@ def module_with_state(
     return module
 
 
-def _unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fake: MakeFakeMode) -> dict[str, Tensor]:
+def _make_fake_tensors(
+    inputs: Iterable[KnownInput], recipes: Inputs, device: str, fake: MakeFakeMode
+) -> dict[str, Tensor]:
     """Return fake tensors. Small ones are made of the values of their recipe, which the FakeTensorMode remembers,
     because code may read them."""
-    small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}
+    small = {known.name for known in inputs if known.meta.data is not None or math.prod(known.meta.shape) <= SMALL}
     on_cpu = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
     values = {name: tensor.flatten().tolist() for name, tensor in on_cpu.make().items()}
     tensors: dict[str, Tensor] = {}
     with fake():
-        for name, _, meta, _ in known:
+        for known in inputs:
+            name, meta = known.name, known.meta
             dtype = getattr(torch, meta.dtype)
             if name in values:
                 tensors[name] = torch.tensor(values[name], dtype=dtype, device=device).reshape(meta.shape)

@@ -86,7 +86,7 @@ def callables() -> frozenset[str]:
 SLICE, DEVICE, DEVICE_TEXT, META = "builtins.slice", "torch.device", "torch.device.type", "torch.device.meta"
 """The names by which programs have slices and devices; META is the device `meta`, which no other replaces."""
 
-NOISE = frozenset(
+NO_OPS = frozenset(
     {
         "torch._C._log_api_usage_once",
         "torch._check_is_size",
@@ -108,8 +108,8 @@ CONSTANTS: dict[str, Any] = {
     "math.pi": math.pi,
 }
 CONSTANTS |= {"torch.inf": math.inf, "torch.nan": math.nan, "torch.pi": math.pi, "torch.e": math.e}
-SPELLED = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
-SPELLED |= {"nan": math.nan, "-nan": math.nan}
+FLOAT_TEXTS = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
+FLOAT_TEXTS |= {"nan": math.nan, "-nan": math.nan}
 IMPORTS = frozenset(
     {
         "import torch",
@@ -127,7 +127,7 @@ RESERVED = frozenset({"self", "torch"})
 BINARY = frozenset("Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift".split())
 COMPARE = frozenset("Eq NotEq Lt LtE Gt GtE Is IsNot".split())
 UNARY = frozenset("USub UAdd Invert Not".split())
-KINDS = {
+KIND_BY_ANNOTATION = {
     "torch.Tensor": "Tensor",
     "torch.nn.parameter.Parameter": "Parameter",
     "torch.nn.Parameter": "Parameter",
@@ -161,7 +161,7 @@ def method_node(of: ast.expr, name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(of, name, ast.Load()), list(args), [])
 
 
-def placed(statement: Any, line: int) -> Any:
+def set_line(statement: Any, line: int) -> Any:
     """Give all nodes of a statement this line as their place, which tracebacks show, and return the statement."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.stmt, ast.expr, ast.keyword)):
@@ -223,7 +223,7 @@ class _CodeReader:
         """Return the refusal of a node, with its line, for the caller to raise."""
         return RefusedError(f"line {node.lineno}: {why}")
 
-    def odd(self, node: Any, why: str) -> RefusedError:
+    def refused_quoting(self, node: Any, why: str) -> RefusedError:
         """Return the refusal of a node that quotes its source text."""
         return self.refused(node, f"{self.source_of(node)!r}: {why}")
 
@@ -239,10 +239,10 @@ class _CodeReader:
                 case ast.Expr(value=ast.Constant(value=str())) if node is tree.body[0]:
                     pass
                 case ast.ClassDef(name="GraphModule") if program is None:
-                    program = self.forward_of(node)
+                    program = self.forward_function(node)
                 case _:
-                    odd = f"{self.source_of(node)!r} is outside the class"
-                    raise self.refused(node, f"{odd}: a GraphNet model is imports and one class GraphModule")
+                    quoted = f"{self.source_of(node)!r} is outside the class"
+                    raise self.refused(node, f"{quoted}: a GraphNet model is imports and one class GraphModule")
         if program is None:
             raise GraphError("the text holds no class GraphModule")
         return self.function(program)
@@ -256,24 +256,28 @@ class _CodeReader:
             if statement not in IMPORTS or alias.asname:
                 raise self.refused(node, f"{statement!r:.100}: a graph imports {', '.join(sorted(IMPORTS))} alone")
 
-    def forward_of(self, cls: ast.ClassDef) -> ast.FunctionDef:
+    def forward_function(self, cls: ast.ClassDef) -> ast.FunctionDef:
         """Return the class's only function, forward; refuse a class that has anything else."""
-        plain = not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
-        if not plain or _dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
+        is_plain_class = (
+            not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
+        )
+        if not is_plain_class or _dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
             raise self.refused(cls, "a graph's class has one base, torch.nn.Module, and no decorators or keywords")
         match cls.body:
             case [ast.FunctionDef(name="forward") as function]:
                 return function
-        odd = next((n for n in cls.body if not (isinstance(n, ast.FunctionDef) and n.name == "forward")), cls.body[-1])
+        other = next(
+            (n for n in cls.body if not (isinstance(n, ast.FunctionDef) and n.name == "forward")), cls.body[-1]
+        )
         raise self.refused(
-            odd, f"{self.source_of(odd)!r} in the class: it holds one function, forward, and nothing else"
+            other, f"{self.source_of(other)!r} in the class: it holds one function, forward, and nothing else"
         )
 
     def function(self, node: ast.FunctionDef) -> ModelProgram:
         """Return the program of the function `forward`, and note all names that it binds (`locals`)."""
         spec = node.args
-        stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
-        if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
+        has_star_parameters = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
+        if node.decorator_list or spec.defaults or has_star_parameters or getattr(node, "type_params", None):
             raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
         if not spec.args or spec.args[0].arg != "self":
             raise self.refused(node, "forward takes self first")
@@ -281,7 +285,7 @@ class _CodeReader:
         self.locals = {child.arg for child in spec.args[1:]} | {child.id for child in stored}
         arguments = tuple(self.argument(arg) for arg in spec.args[1:])
         last = node.body[-1]
-        lines: tuple[Statement, ...] = tuple(placed(self.line(line, line is last), line.lineno) for line in node.body)
+        lines: tuple[Statement, ...] = tuple(set_line(self.line(line, line is last), line.lineno) for line in node.body)
         if not isinstance(lines[-1], ast.Return):
             raise GraphError(f"line {node.lineno}: forward does not return")
         return ModelProgram(arguments, lines)
@@ -292,10 +296,12 @@ class _CodeReader:
             case None | ast.Constant(value=str()):
                 kind = ""
             case ast.expr() as annotation:
-                words = _dotted(annotation) or self.source_of(annotation)
-                if words not in KINDS:
-                    raise self.refused(node, f"the annotation {words!r:.80} is not one of {', '.join(KINDS)}")
-                kind = KINDS[words]
+                annotation_text = _dotted(annotation) or self.source_of(annotation)
+                if annotation_text not in KIND_BY_ANNOTATION:
+                    raise self.refused(
+                        node, f"the annotation {annotation_text!r:.80} is not one of {', '.join(KIND_BY_ANNOTATION)}"
+                    )
+                kind = KIND_BY_ANNOTATION[annotation_text]
         if node.arg in self.bound:
             raise self.refused(node, f"forward takes {node.arg!r:.80} twice")
         self.bind(node, node.arg)
@@ -314,8 +320,8 @@ class _CodeReader:
         match node:
             case ast.Assign(targets=targets, value=value):
                 expression = self.expr(value)
-                if _holds_text(expression):
-                    raise self.odd(node, "a text is an argument or a key in a graph, not a value")
+                if _contains_text(expression):
+                    raise self.refused_quoting(node, "a text is an argument or a key in a graph, not a value")
                 return ast.Assign([self.target(target) for target in targets], expression)
             case ast.AugAssign(target=target, op=op, value=value):
                 if type(op).__name__ not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
@@ -332,7 +338,7 @@ class _CodeReader:
             case ast.Return(value=value) if last:
                 return ast.Return(ast.Constant(None) if value is None else self.expr(value))
         kind = type(node).__name__
-        raise self.odd(node, f"a graph is straight-line code, and a {kind} is not allowed in it")
+        raise self.refused_quoting(node, f"a graph is straight-line code, and a {kind} is not allowed in it")
 
     def target(self, node: ast.expr) -> ast.Name | ast.Subscript | ast.Tuple:
         """Return what a line assigns to, and bind its names."""
@@ -346,7 +352,7 @@ class _CodeReader:
                 return item
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 return ast.Tuple([self.target(item) for item in items], ast.Store())
-        raise self.odd(node, "a line binds names and items of values alone")
+        raise self.refused_quoting(node, "a line binds names and items of values alone")
 
     # ---- expressions
 
@@ -354,7 +360,7 @@ class _CodeReader:
         """Return an expression, by the table EXPRESSIONS."""
         read = EXPRESSIONS.get(type(node))
         if read is None:
-            raise self.odd(node, f"a {type(node).__name__} is not part of a graph")
+            raise self.refused_quoting(node, f"a {type(node).__name__} is not part of a graph")
         self.depth += 1
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise self.refused(node, f"an expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
@@ -408,7 +414,7 @@ class _CodeReader:
         if self.is_global(node, dotted := _dotted(node.func)):
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
-            raise self.odd(node, "only functions of torch and methods of tensors are called")
+            raise self.refused_quoting(node, "only functions of torch and methods of tensors are called")
         name = node.func.attr
         if f"Tensor.{name}" not in callables():
             raise self.refused(node, f"the method .{name:.80}() is not a known tensor method")
@@ -416,20 +422,20 @@ class _CodeReader:
         if name in ("cuda", "cpu") and not keywords and len(args) < 2:  # `x.cuda(0)` is `x.to(DEVICE)`
             return method_node(of, "to", name_node(DEVICE_TEXT))
         if name == "to":
-            args[:1] = map(_without_device, args[:1])
+            args[:1] = map(_without_device_text, args[:1])
         return ast.Call(ast.Attribute(of, name, ast.Load()), args, keywords)
 
     def function_call(self, node: ast.Call, dotted: str) -> ast.expr:
-        """Return a call of a function by its dotted name: of the table, of NOISE, or of a form of its own."""
-        if dotted in NOISE:
+        """Return a call of a function by its dotted name: of the table, of NO_OPS, or of a form of its own."""
+        if dotted in NO_OPS:
             return ast.Constant(None)
-        if dotted in OWN_FORMS:
-            return OWN_FORMS[dotted](self, node)
+        if dotted in SPECIAL_CALLS:
+            return SPECIAL_CALLS[dotted](self, node)
         if dotted not in callables():
             raise self.refused(node, f"{dotted!r:.120} is not a known tensor function")
         args, keywords = self.arguments(node)
         if dotted == AUTOCAST:
-            args[:1] = map(_without_device, args[:1])
+            args[:1] = map(_without_device_text, args[:1])
         return ast.Call(name_node(dotted), args, keywords)
 
     def arguments(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
@@ -438,14 +444,14 @@ class _CodeReader:
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise self.odd(node, "** is not part of a graph")
+                raise self.refused_quoting(node, "** is not part of a graph")
             if keyword.arg.startswith("__"):  # the compiler refuses `__debug__`, as no other name
                 raise self.refused(node, f"{keyword.arg!r:.80} is reserved and cannot name an argument")
             if any(keyword.arg == other.arg for other in keywords):
-                raise self.odd(node, "a keyword stands twice")
+                raise self.refused_quoting(node, "a keyword stands twice")
             argument = self.expr(keyword.value)
             keywords.append(
-                ast.keyword(keyword.arg, _without_device(argument) if keyword.arg == "device" else argument)
+                ast.keyword(keyword.arg, _without_device_text(argument) if keyword.arg == "device" else argument)
             )
         return self.exprs(node.args), keywords
 
@@ -471,16 +477,16 @@ class _CodeReader:
         """Return `slice(stop)`, or one with two or three values, with all three."""
         args, keywords = self.arguments(node)
         if keywords or not 1 <= len(args) <= 3:
-            raise self.odd(node, "slice takes one to three values")
+            raise self.refused_quoting(node, "slice takes one to three values")
         bounds = [ast.Constant(None), *args] if len(args) == 1 else args
         return call_node(SLICE, *bounds, *(ast.Constant(None) for _ in range(3 - len(bounds))))
 
-    def spelled(self, node: ast.Call) -> ast.expr:
+    def float_call(self, node: ast.Call) -> ast.expr:
         """Return the number of `float("inf")` and its like as a constant; refuse other calls of `float`."""
         match node:
-            case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in SPELLED:
-                return ast.Constant(SPELLED[text.strip().lower()])
-        raise self.odd(node, "float() spells inf and nan alone, as float('-inf')")
+            case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in FLOAT_TEXTS:
+                return ast.Constant(FLOAT_TEXTS[text.strip().lower()])
+        raise self.refused_quoting(node, "float() spells inf and nan alone, as float('-inf')")
 
     def binary(self, node: ast.BinOp) -> ast.expr:
         """Copy arithmetic. A text could grow to any size; `growth` bounds numbers and lists when the line runs."""
@@ -488,8 +494,8 @@ class _CodeReader:
         if kind not in BINARY:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
         left, right = self.expr(node.left), self.expr(node.right)
-        if _holds_text(left) or _holds_text(right):
-            raise self.odd(node, "texts are not added, multiplied or filled in, in a graph")
+        if _contains_text(left) or _contains_text(right):
+            raise self.refused_quoting(node, "texts are not added, multiplied or filled in, in a graph")
         return ast.BinOp(left, node.op, right)
 
     def unary(self, node: ast.UnaryOp) -> ast.expr:
@@ -507,7 +513,7 @@ class _CodeReader:
 
     def compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) > 1 or type(node.ops[0]).__name__ not in COMPARE:
-            raise self.odd(node, "a graph compares two values by ==, !=, <, <=, >, >=, is")
+            raise self.refused_quoting(node, "a graph compares two values by ==, !=, <, <=, >, >=, is")
         return ast.Compare(self.expr(node.left), node.ops, self.exprs(node.comparators))
 
     def subscript(self, node: ast.Subscript) -> ast.Subscript:
@@ -538,17 +544,17 @@ def _dotted(node: ast.expr) -> str:
     return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
 
 
-def _holds_text(node: ast.expr) -> bool:
+def _contains_text(node: ast.expr) -> bool:
     """Whether an expression is a text, or a tuple or list that holds one."""
     match node:
         case ast.Constant(value=str()):
             return True
         case ast.Tuple(elts=items) | ast.List(elts=items):
-            return any(map(_holds_text, items))
+            return any(map(_contains_text, items))
     return False
 
 
-def _without_device(node: ast.expr) -> ast.expr:
+def _without_device_text(node: ast.expr) -> ast.expr:
     """Return DEVICE_TEXT for a text that names a device, as in `x.to("cuda:0")`; any other expression as it is."""
     match node:
         case ast.Constant(value=str(text)) if _DEVICE.fullmatch(text):
@@ -572,10 +578,10 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[_CodeReader, Any], ast.expr]] = {
 }
 """The expressions of a graph, and what checks and copies each."""
 
-OWN_FORMS: Mapping[str, Callable[[_CodeReader, ast.Call], ast.expr]] = {
+SPECIAL_CALLS: Mapping[str, Callable[[_CodeReader, ast.Call], ast.expr]] = {
     "device": _CodeReader.device,
     "torch.device": _CodeReader.device,
     "slice": _CodeReader.slice_call,
-    "float": _CodeReader.spelled,
+    "float": _CodeReader.float_call,
 }
 """Calls that a program has in another form."""

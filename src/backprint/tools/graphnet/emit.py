@@ -31,20 +31,21 @@ from backprint.tools.graphnet.code import (
     count_calls,
     method_node,
     name_node,
-    placed,
+    set_line,
 )
 from backprint.tools.graphnet.growth import BOUNDED, bounded_lines
 
 # ---- Modes: GraphNet's graphs were traced in inference
-# Dropout, batch norm and multi-head attention take their mode as an argument; TRAINING says where. In training mode a
-# batch norm updates its running mean and variance in place, so these become mutations. `scaled_dot_product_attention`
-# has no such argument: in eval mode its `dropout_p` was traced as 0.0, and the program's own is lost. Instance norm
-# stays as it is: its argument says whether it has statistics, which is not a mode. The fused attention that modules
-# call in inference alone has no derivative, and is replaced in training mode by the calls that modules make then.
+# Dropout, batch norm and multi-head attention take their mode as an argument; MODE_ARGUMENTS says where. In training
+# mode a batch norm updates its running mean and variance in place, so these become mutations.
+# `scaled_dot_product_attention` has no such argument: in eval mode its `dropout_p` was traced as 0.0, and the program's
+# own is lost. Instance norm stays as it is: its argument says whether it has statistics, which is not a mode. The fused
+# attention that modules call in inference alone has no derivative, and is replaced in training mode by the calls that
+# modules make then.
 
 
 FUNCTIONAL = "torch.nn.functional."
-TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
+MODE_ARGUMENTS: Mapping[str, tuple[int, str, bool | None]] = {
     f"{FUNCTIONAL}dropout": (2, "training", True),
     f"{FUNCTIONAL}dropout1d": (2, "training", True),
     f"{FUNCTIONAL}dropout2d": (2, "training", True),
@@ -67,7 +68,7 @@ TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
 }
 """Where each function takes its mode: the position, the keyword, and the default."""
 
-FUSED = "torch._native_multi_head_attention"
+FUSED_ATTENTION = "torch._native_multi_head_attention"
 
 NORMS = (f"{FUNCTIONAL}batch_norm", "torch.batch_norm")
 ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_dot_product_attention")
@@ -84,13 +85,13 @@ class _ModeRewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         match node.func:
-            case ast.Name(id=target) if target == FUSED:
-                return self.attention(node)
-            case ast.Name(id=target) if target in TRAINING:
+            case ast.Name(id=target) if target == FUSED_ATTENTION:
+                return self.unfuse_attention(node)
+            case ast.Name(id=target) if target in MODE_ARGUMENTS:
                 self.set_mode(node, target)
         return node
 
-    def attention(self, node: ast.Call) -> ast.expr:
+    def unfuse_attention(self, node: ast.Call) -> ast.expr:
         """Replace inference's fused attention, which has no derivative, by the function that modules train with.
 
         Its arguments are query, key, value, width, heads, in-weight, in-bias, out-weight, out-bias, mask, need_weights;
@@ -101,55 +102,58 @@ class _ModeRewriter(ast.NodeTransformer):
                 pass
             case _:
                 return node
-        self.changed[FUSED] += 1
+        self.changed[FUSED_ATTENTION] += 1
         none, false = ast.Constant(None), ast.Constant(False)
         *tensors, width, heads, in_weight, in_bias, out_weight, out_bias = node.args[:9]
-        turned = (method_node(tensor, "transpose", ast.Constant(0), ast.Constant(1)) for tensor in tensors)
-        arguments = (*turned, width, heads, in_weight, in_bias, none, none, false, ast.Constant(0.0))
-        attended = call_node(
+        transposed = (method_node(tensor, "transpose", ast.Constant(0), ast.Constant(1)) for tensor in tensors)
+        arguments = (*transposed, width, heads, in_weight, in_bias, none, none, false, ast.Constant(0.0))
+        attention = call_node(
             f"{FUNCTIONAL}multi_head_attention_forward",
             *(*arguments, out_weight, out_bias),
             training=ast.Constant(True),
             need_weights=false,
         )
-        result = ast.Subscript(attended, ast.Constant(0), ast.Load())
-        turned_back = method_node(result, "transpose", ast.Constant(0), ast.Constant(1))
-        return ast.Tuple([turned_back, none], ast.Load())
+        result = ast.Subscript(attention, ast.Constant(0), ast.Load())
+        transposed_back = method_node(result, "transpose", ast.Constant(0), ast.Constant(1))
+        return ast.Tuple([transposed_back, none], ast.Load())
 
     def set_mode(self, node: ast.Call, target: str) -> None:
         """Set the mode of a call; a mode that the program computes stays."""
-        place, keyword, default = TRAINING[target]
-        by_name = next((word for word in node.keywords if word.arg == keyword), None)
-        by_place = node.args[place] if place < len(node.args) else None
-        match by_name.value if by_name else by_place or ast.Constant(default):
-            case ast.Constant(value=before) if bool(before) is not self.train:
-                if before is None and len(node.args) < place:
+        position, keyword, default = MODE_ARGUMENTS[target]
+        keyword_argument = next((word for word in node.keywords if word.arg == keyword), None)
+        positional_argument = node.args[position] if position < len(node.args) else None
+        match keyword_argument.value if keyword_argument else positional_argument or ast.Constant(default):
+            case ast.Constant(value=mode_before) if bool(mode_before) is not self.train:
+                if mode_before is None and len(node.args) < position:
                     return  # without a default, and with other arguments missing: no call that torch takes
             case _:
                 return
         self.changed[target] += 1
-        if by_place is not None:
-            node.args[place] = ast.Constant(self.train)
+        if positional_argument is not None:
+            node.args[position] = ast.Constant(self.train)
         else:
-            others = [word for word in node.keywords if word is not by_name]
+            others = [word for word in node.keywords if word is not keyword_argument]
             node.keywords = [*others, ast.keyword(keyword, ast.Constant(self.train))]
 
 
 def rewrite_mode(
-    program: ModelProgram, mode: str | None, stay: Collection[int] = ()
+    program: ModelProgram, mode: str | None, lines_to_keep: Collection[int] = ()
 ) -> tuple[ModelProgram, tuple[str, ...]]:
-    """Rewrite a program to a mode; returns notes on the changes too. Calls in the lines of `stay` keep their mode."""
+    """Rewrite a program to a mode; returns notes on the changes too. Calls in the lines of `lines_to_keep` keep their
+    mode."""
     if mode is None:
         return program, ()
-    work, lines = _ModeRewriter(mode == "train"), program.copied_lines()
+    rewriter, lines = _ModeRewriter(mode == "train"), program.copied_lines()
     for line in lines:
-        if line.lineno not in stay:
-            placed(work.visit(line), line.lineno)
-    changes = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(work.changed.items()))
+        if line.lineno not in lines_to_keep:
+            set_line(rewriter.visit(line), line.lineno)
+    changes = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(rewriter.changed.items()))
     notes = [f"mode {mode}: {changes} changed" if changes else f"mode {mode}: no call to change"]
     calls = count_calls(program)
-    if mode == "train" and (lost := sum(calls[name] for name in ATTENTION)):
-        notes.append(f"{lost} scaled_dot_product_attention keep dropout_p as traced: what it was in training is lost")
+    if mode == "train" and (lost_dropouts := sum(calls[name] for name in ATTENTION)):
+        notes.append(
+            f"{lost_dropouts} scaled_dot_product_attention keep dropout_p as traced: what it was in training is lost"
+        )
     return replace(program, lines=lines), tuple(notes)
 
 
@@ -159,7 +163,7 @@ def rewrite_mode(
 # is a global, whose value `_globals` looks up: the table's functions, torch's constants, devices, functions of ours.
 # Tracebacks and torch.compile's front end see `model.py` and its lines, because the calls are there.
 
-PRESSING = frozenset(
+MODE_CHANGING = frozenset(
     {
         "torch._C._set_grad_enabled",
         "torch.amp.autocast_mode._enter_autocast",
@@ -177,16 +181,16 @@ def compile_program(
     state: Mapping[str, str],
     file: str,
     device: str,
-    extra: Mapping[str, Any] | None = None,
+    extra_functions: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a program to `forward(self, ...)`.
 
     `state` has the FQNs of the arguments that are parameters and buffers, by the names in the code; `names` the
-    names of the other arguments in the signature. Devices in the code become `device`. `extra` are functions that the
-    program may call besides the table's.
+    names of the other arguments in the signature. Devices in the code become `device`. `extra_functions` are functions
+    that the program may call besides the table's.
     """
-    body: list[ast.stmt] = [*_bound_arguments(program.arguments, names, state), *bounded_lines(program)]
-    if count_calls(program).keys() & PRESSING:
+    body: list[ast.stmt] = [*_bind_arguments(program.arguments, names, state), *bounded_lines(program)]
+    if count_calls(program).keys() & MODE_CHANGING:
         body = [ast.With([ast.withitem(call_node(RESTORED_MODES))], body)]
     parameters = ["self", *(names[argument.name] for argument in program.arguments if argument.name in names)]
     signature = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
@@ -197,32 +201,42 @@ def compile_program(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # of `(1, 2)[x]`, say: a stranger's, with no effect here
         compiled = compile(tree, file, "exec")
-    inner = next(part for part in compiled.co_consts if isinstance(part, CodeType))
+    code = next(part for part in compiled.co_consts if isinstance(part, CodeType))
     # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
-    space = {"__name__": "graphnet", "__builtins__": vars(builtins), **_globals(tree, device, extra or {})}
-    return FunctionType(inner, space)
+    namespace = {
+        "__name__": "graphnet",
+        "__builtins__": vars(builtins),
+        **_globals(tree, device, extra_functions or {}),
+    }
+    return FunctionType(code, namespace)
 
 
-def _bound_arguments(
+def _bind_arguments(
     arguments: tuple[ForwardArgument, ...], names: Mapping[str, str], state: Mapping[str, str]
 ) -> Iterator[ast.stmt]:
     """Yield the lines that bind every argument: a parameter by its FQN, an input by its own name.
 
     All inputs are bound at once, because one may have the name that another has in the code.
     """
-    if other := [argument.name for argument in arguments if names.get(argument.name, argument.name) != argument.name]:
-        left = ast.Tuple([ast.Name(name, ast.Store()) for name in other], ast.Store())
-        right = ast.Tuple([name_node(names[name]) for name in other], ast.Load())
+    if renamed := [argument.name for argument in arguments if names.get(argument.name, argument.name) != argument.name]:
+        left = ast.Tuple([ast.Name(name, ast.Store()) for name in renamed], ast.Store())
+        right = ast.Tuple([name_node(names[name]) for name in renamed], ast.Load())
         yield ast.Assign([left], right)
     for argument in arguments:
         if argument.name in state:
             tensor = call_node(MODULE_TENSOR, name_node("self"), ast.Constant(state[argument.name]))
-            yield placed(ast.Assign([ast.Name(argument.name, ast.Store())], tensor), argument.line)
+            yield set_line(ast.Assign([ast.Name(argument.name, ast.Store())], tensor), argument.line)
 
 
-def _globals(tree: ast.Module, device: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+def _globals(tree: ast.Module, device: str, extra_functions: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all names with dots in a tree."""
-    values = {**OWN_FUNCTIONS, DEVICE: torch.device(device), DEVICE_TEXT: device, META: torch.device("meta"), **extra}
+    values = {
+        **OWN_FUNCTIONS,
+        DEVICE: torch.device(device),
+        DEVICE_TEXT: device,
+        META: torch.device("meta"),
+        **extra_functions,
+    }
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and "." in node.id}
     return {name: values[name] if name in values else _torch_value(name) for name in names}
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from backprint.errors import ReplayError
-from backprint.tools.graphnet.code import ModelProgram, Statement, call_node, is_slice, placed
+from backprint.tools.graphnet.code import ModelProgram, Statement, call_node, is_slice, set_line
 from backprint.values.bounds import MOST_ITEMS, growth_complaint, tree_size
 
 # ---- Where a program is changed
@@ -25,15 +25,15 @@ from backprint.values.bounds import MOST_ITEMS, growth_complaint, tree_size
 OPERATORS = {ast.Add: "add", ast.Mult: "mul", ast.Pow: "pow", ast.LShift: "lshift", ast.Mod: "mod"}
 """Arithmetic that may grow without end; `%` also formats texts."""
 
-BOUNDED_BY = {kind: f"bounded.{name}" for kind, name in OPERATORS.items()}
-IN_PLACE = {kind: f"bounded.i{name}" for kind, name in OPERATORS.items()}
-TIMES, ITEMS, REQUIRED, TOLIST = "bounded.times", "bounded.items", "bounded.tensor", "bounded.tolist"
+BOUNDED_OPERATORS = {kind: f"bounded.{name}" for kind, name in OPERATORS.items()}
+BOUNDED_IN_PLACE = {kind: f"bounded.i{name}" for kind, name in OPERATORS.items()}
+TIMES, ITEMS, REQUIRE_TENSOR, TOLIST = "bounded.times", "bounded.items", "bounded.tensor", "bounded.tolist"
 FLAT_SLICE = "bounded.slice"
 
 
 def bounded_lines(program: ModelProgram) -> list[Statement]:
     """Return a copy of a program's lines in which what may grow without end is a call of a function of BOUNDED."""
-    return [placed(_BoundCalls().visit(line), line.lineno) for line in program.copied_lines()]
+    return [set_line(_BoundCalls().visit(line), line.lineno) for line in program.copied_lines()]
 
 
 class _BoundCalls(ast.NodeTransformer):
@@ -42,36 +42,36 @@ class _BoundCalls(ast.NodeTransformer):
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Dict) -> ast.expr:
         """Bound a list where it is made, if an item may itself be a list; the targets of an assignment make none."""
         items = node.values if isinstance(node, ast.Dict) else node.elts
-        target = not isinstance(node, ast.Dict) and isinstance(node.ctx, ast.Store)
-        flat = all(isinstance(item, ast.Constant) or is_slice(item) for item in items)
+        is_target = not isinstance(node, ast.Dict) and isinstance(node.ctx, ast.Store)
+        is_flat = all(isinstance(item, ast.Constant) or is_slice(item) for item in items)
         self.generic_visit(node)
-        return node if target or flat else call_node(ITEMS, node)
+        return node if is_target or is_flat else call_node(ITEMS, node)
 
     visit_List = visit_Dict = visit_Tuple
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         """Turn `target += value`, where it may grow without end, into `target = bounded.iadd(target, value)`."""
-        if type(node.op) not in IN_PLACE:
+        if type(node.op) not in BOUNDED_IN_PLACE:
             self.generic_visit(node)
             return node
         before = copy.deepcopy(node.target)
         before.ctx = ast.Load()
-        assignment = ast.Assign([node.target], call_node(IN_PLACE[type(node.op)], before, node.value))
+        assignment = ast.Assign([node.target], call_node(BOUNDED_IN_PLACE[type(node.op)], before, node.value))
         self.generic_visit(assignment)
         return assignment
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """Turn `left + right`, where it may grow without end, into `bounded.add(left, right)`."""
         self.generic_visit(node)
-        if type(node.op) not in BOUNDED_BY:
+        if type(node.op) not in BOUNDED_OPERATORS:
             return node
-        by_constant = isinstance(node.op, ast.Mult) and any(map(_is_small, (node.left, node.right)))
-        return call_node(TIMES if by_constant else BOUNDED_BY[type(node.op)], node.left, node.right)
+        by_constant = isinstance(node.op, ast.Mult) and any(map(_is_small_number, (node.left, node.right)))
+        return call_node(TIMES if by_constant else BOUNDED_OPERATORS[type(node.op)], node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """Require a tensor where an item is written to, because a list could come to hold itself."""
         self.generic_visit(node)
-        node.value = call_node(REQUIRED, node.value) if isinstance(node.ctx, ast.Store) else node.value
+        node.value = call_node(REQUIRE_TENSOR, node.value) if isinstance(node.ctx, ast.Store) else node.value
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -85,11 +85,11 @@ class _BoundCalls(ast.NodeTransformer):
                 return call_node(TOLIST, of)
             case ast.Call(func=ast.Attribute(value=of, attr=name) as method):
                 if name.startswith("__") and name != "__getitem__":
-                    method.value = call_node(REQUIRED, of)
+                    method.value = call_node(REQUIRE_TENSOR, of)
         return node
 
 
-def _is_small(node: ast.expr) -> bool:
+def _is_small_number(node: ast.expr) -> bool:
     """Whether a node is a number of up to 64: a product with it has few more bits, which need no bound."""
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and abs(node.value) <= 64
 
@@ -98,18 +98,19 @@ def _is_small(node: ast.expr) -> bool:
 # Dynamo reads these functions as it reads the program: on a symbolic size they must ask for nothing that would fix it.
 
 
-PLAIN = (str, list, tuple)
+SEQUENCES = (str, list, tuple)
 """What `+` and `*` make longer."""
 
 
-def _bounded(name: str) -> Callable[[Any, Any], Any]:
+def _bounded_operator(name: str) -> Callable[[Any, Any], Any]:
     """Return the function of this name of the module `operator`, which refuses a result that would pass a limit."""
     function: Callable[[Any, Any], Any] = getattr(operator, name)
     target = f"operator.{name.removeprefix('i')}"  # `iadd` has the limit of `add`
 
     def call(left: Any, right: Any) -> Any:
         if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-            if isinstance(left, PLAIN) or isinstance(right, PLAIN):  # Python repeats a list as often as a tensor says
+            # Python repeats a list as often as a tensor says
+            if isinstance(left, SEQUENCES) or isinstance(right, SEQUENCES):
                 raise ReplayError(f"a list or a text and a tensor are operands of {target}; no graph needs that")
             return function(left, right)
         if complaint := growth_complaint(target, (left, right)):
@@ -119,12 +120,12 @@ def _bounded(name: str) -> Callable[[Any, Any], Any]:
     return call
 
 
-_product = _bounded("mul")
+_product = _bounded_operator("mul")
 
 
 def _bounded_times(left: Any, right: Any) -> Any:
     """Return `left * right`, of which one is a small constant: only a list or a text needs a bound."""
-    return _product(left, right) if isinstance(left, PLAIN) or isinstance(right, PLAIN) else left * right
+    return _product(left, right) if isinstance(left, SEQUENCES) or isinstance(right, SEQUENCES) else left * right
 
 
 def _bounded_items(items: Any) -> Any:
@@ -137,7 +138,7 @@ def _bounded_items(items: Any) -> Any:
 def _flat_slice(start: Any, stop: Any, step: Any) -> slice:
     """Return a slice; refuse a bound that could hold others: two slices of slices are compared bound by bound."""
     for bound in (start, stop, step):
-        if isinstance(bound, (slice, dict, *PLAIN)):
+        if isinstance(bound, (slice, dict, *SEQUENCES)):
             raise ReplayError(f"a {type(bound).__name__} is a bound of a slice; no graph needs that")
     return slice(start, stop, step)
 
@@ -159,9 +160,12 @@ def _bounded_tolist(tensor: Any) -> Any:
 BOUNDED: Mapping[str, Callable[..., Any]] = {
     TIMES: _bounded_times,
     ITEMS: _bounded_items,
-    REQUIRED: _require_tensor,
+    REQUIRE_TENSOR: _require_tensor,
     TOLIST: _bounded_tolist,
     FLAT_SLICE: _flat_slice,
-    **{name: _bounded(name.removeprefix("bounded.")) for name in (*BOUNDED_BY.values(), *IN_PLACE.values())},
+    **{
+        name: _bounded_operator(name.removeprefix("bounded."))
+        for name in (*BOUNDED_OPERATORS.values(), *BOUNDED_IN_PLACE.values())
+    },
 }
 """The functions that the changed lines call, by their names there."""

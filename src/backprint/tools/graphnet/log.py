@@ -64,7 +64,7 @@ PATTERNS = {
 }
 """By kind of line: its key and its value. Of two lines of one kind and key, the later counts."""
 
-LEADING = re.compile(r"^.*?(model execution failed:|model run failed with an Error:)")
+WORDS_BEFORE_REASON = re.compile(r"^.*?(model execution failed:|model run failed with an Error:)")
 """The words before a reason."""
 
 MOST_LOG = 256 << 20
@@ -97,10 +97,10 @@ def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
     """Return the samples of a log's text. Messages name the `place` and the line."""
     lines = tuple(enumerate(text.split("\n"), 1))
     starts = [number for number, line in lines if "[Processing]" in line]
-    unmeasured = (_unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
+    unmeasured = (_parse_unmeasured(line) for _, line in lines if "[Unmeasured] " in line)
     ends = [start - 1 for start in starts[1:]] + [len(lines)] * bool(starts)
     blocks = (_LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
-    return (*unmeasured, *map(sample_of, blocks))
+    return (*unmeasured, *map(parse_sample, blocks))
 
 
 def write_log(samples: Iterable[ScoredSample], path: Path | str) -> None:
@@ -110,7 +110,7 @@ def write_log(samples: Iterable[ScoredSample], path: Path | str) -> None:
 def log_text(samples: Iterable[ScoredSample]) -> str:
     """Return the text of a log; each line begins with GraphNet's prompt, and unmeasured samples stand first."""
     ordered = sorted(samples, key=lambda sample: sample.outcome != UNMEASURED)
-    return "".join(f"{PROMPT} {line}\n" for sample in ordered for line in lines_of(sample))
+    return "".join(f"{PROMPT} {line}\n" for sample in ordered for line in sample_lines(sample))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -145,18 +145,18 @@ class _LoggedLines:
         return values_by_key
 
 
-def sample_of(block: _LoggedLines) -> ScoredSample:
-    """Return the sample of its lines; `lines_of` is the reverse."""
+def parse_sample(block: _LoggedLines) -> ScoredSample:
+    """Return the sample of its lines; `sample_lines` is the reverse."""
     dtypes = block.values("datatype", str.split)
     sides = block.values("compared", lambda text: text)
-    closeness = block.values("correctness", flags)
-    eager = forms(block, dtypes, sides, "eager")
-    compiled = forms(block, dtypes, sides, "compiled")
-    outputs = tuple(output_of(form, index, closeness) for index, form in enumerate(eager))
-    speedups = block.values("speedup", ratio)
-    outcome, reason = outcome_of(block, outputs, compiled)
+    closeness = block.values("correctness", parse_flags)
+    eager = output_forms(block, dtypes, sides, "eager")
+    compiled = output_forms(block, dtypes, sides, "compiled")
+    outputs = tuple(scored_output(form, index, closeness) for index, form in enumerate(eager))
+    speedups = block.values("speedup", parse_speedup)
+    outcome, reason = parse_outcome(block, outputs, compiled)
     if outcome in COMPARED:
-        outcome, reason = _told_by_outputs(block, outputs, closeness, "e2e" in speedups)
+        outcome, reason = _outcome_by_outputs(block, outputs, closeness, "e2e" in speedups)
     return ScoredSample(
         name=_unescaped(block.lines[0][1].partition("[Processing]")[2].strip()),
         outcome=outcome,
@@ -170,12 +170,12 @@ def sample_of(block: _LoggedLines) -> ScoredSample:
     )
 
 
-def flags(text: str) -> tuple[bool, ...]:
+def parse_flags(text: str) -> tuple[bool, ...]:
     """Read the value of a correctness line, `1 0 1`: whether each output is within the tolerance."""
     return tuple(bool(float(word)) for word in text.split())
 
 
-def ratio(text: str) -> float:
+def parse_speedup(text: str) -> float:
     """Read a speedup."""
     value = float(text)
     if not 0 <= value < math.inf:
@@ -183,21 +183,25 @@ def ratio(text: str) -> float:
     return value
 
 
-def forms(
+def output_forms(
     block: _LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
 ) -> tuple[OutputForm, ...]:
     """Return the forms of one side's outputs; without shapes where the log has not one for each dtype. The words of a
     `[DataType]` line may end with `:nan` or `:inf`, which `_form_lines` writes."""
-    known = dtypes.get(side, ())
-    shapes = listed(sides.get("Shape", ""), side)
-    spelled = listed(sides.get("DataType", ""), side)
-    values = [str(word).partition(":")[2] for word in spelled] if len(spelled) == len(known) else [""] * len(known)
+    side_dtypes = dtypes.get(side, ())
+    shapes = parse_side(sides.get("Shape", ""), side)
+    dtype_words = parse_side(sides.get("DataType", ""), side)
+    values = (
+        [str(word).partition(":")[2] for word in dtype_words]
+        if len(dtype_words) == len(side_dtypes)
+        else [""] * len(side_dtypes)
+    )
     sizes = [tuple(shape) if isinstance(shape, list) else None for shape in shapes]
-    fitting = sizes if len(sizes) == len(known) else [None] * len(known)
-    return tuple(map(OutputForm, known, fitting, values))
+    shape_by_output = sizes if len(sizes) == len(side_dtypes) else [None] * len(side_dtypes)
+    return tuple(map(OutputForm, side_dtypes, shape_by_output, values))
 
 
-def listed(text: str, side: str) -> list[object]:
+def parse_side(text: str, side: str) -> list[object]:
     """Return the list that stands for a side in `eager:[…] compiled:[…] match:…`; empty where there is none to read."""
     match = BOTH_SIDES.fullmatch(text)
     if match is None:
@@ -210,25 +214,29 @@ def listed(text: str, side: str) -> list[object]:
     return values if isinstance(values, list) else []
 
 
-def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
+def scored_output(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
     """Return an output with the tolerances that it is within; a correctness line with too few values says nothing good
     of the rest."""
-    good = [name for name, values in closeness.items() if values[index : index + 1] == (True,)]
-    close = (tolerance_named(name) for name in good)
-    return ScoredOutput(form, EQUAL in good, frozenset(tolerance for tolerance in close if tolerance is not None))
+    names_within = [name for name, values in closeness.items() if values[index : index + 1] == (True,)]
+    tolerances = (tolerance_named(name) for name in names_within)
+    return ScoredOutput(
+        form, EQUAL in names_within, frozenset(tolerance for tolerance in tolerances if tolerance is not None)
+    )
 
 
-def outcome_of(block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
+def parse_outcome(
+    block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]
+) -> tuple[str, str]:
     """Return how the sample ended, and why, by the words that GraphNet looks for, in its order."""
-    compared = block.matches("all_close")  # then both sides ran, whatever other lines are missing
+    is_compared = block.matches("all_close")  # then both sides ran, whatever other lines are missing
     if line := block.first_with(FLUCTUATION):
         return UNMEASURED, _reason_in(line)
-    if not (compared or block.matches("[Datatype][eager]")):
-        return _failed_unseen(block)
-    if not (compared or block.matches("[Datatype][compiled]")):
+    if not (is_compared or block.matches("[Datatype][eager]")):
+        return _failure_without_dtypes(block)
+    if not (is_compared or block.matches("[Datatype][compiled]")):
         return "compile_fail", _reason_in(block.first_with(f"{SIDES['compiled']} model execution failed:", *ERRORS))
     types_match = block.matches("[DataType]", "match:True")
-    if not (compared or block.matches("[Shape]", "match:True")):
+    if not (is_compared or block.matches("[Shape]", "match:True")):
         return _mismatch_without_shapes(block), ""
     if not types_match:
         return _mismatch_of_types([output.form for output in outputs], compiled), ""
@@ -237,8 +245,8 @@ def outcome_of(block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: S
     return "correct", ""
 
 
-def _told_by_outputs(
-    block: _LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], timed: bool
+def _outcome_by_outputs(
+    block: _LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], is_timed: bool
 ) -> tuple[str, str]:
     """Return the outcome where nothing failed, and its reason, from the outputs that were compared. Refuse lines that
     contradict each other."""
@@ -252,13 +260,13 @@ def _told_by_outputs(
     if not outputs or EQUAL not in closeness:
         return UNMEASURED, "no output was compared"
     outcome = compared_outcome(outputs)
-    return (UNMEASURED, "not timed") if outcome == "correct" and not timed else (outcome, "")
+    return (UNMEASURED, "not timed") if outcome == "correct" and not is_timed else (outcome, "")
 
 
 ERRORS = ("Exception:", "Error:")
 
 
-def _failed_unseen(block: _LoggedLines) -> tuple[str, str]:
+def _failure_without_dtypes(block: _LoggedLines) -> tuple[str, str]:
     """Return how a sample failed of which no dtype is known, and why."""
     side = "compiled" if block.matches("Fail due to compiled model execution error") else "eager"
     line = block.first_with(f"{SIDES[side]} model execution failed:", *ERRORS)
@@ -268,8 +276,8 @@ def _failed_unseen(block: _LoggedLines) -> tuple[str, str]:
 def _mismatch_without_shapes(block: _LoggedLines) -> str:
     """Return which mismatch a sample has without a line that shapes match: they differ, or were not compared because
     the dtypes differ."""
-    unsaid = not block.matches("[Shape]", "match:")
-    return "type_mismatch" if unsaid and block.matches("[DataType]", "match:False") else "shape_mismatch"
+    has_no_shape_line = not block.matches("[Shape]", "match:")
+    return "type_mismatch" if has_no_shape_line and block.matches("[DataType]", "match:False") else "shape_mismatch"
 
 
 def _mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
@@ -281,10 +289,10 @@ def _mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputFor
 
 def _reason_in(line: str | None) -> str:
     """Return the reason that a line gives, without the words before it."""
-    return _unescaped(LEADING.sub("", line).strip()) if line else ""
+    return _unescaped(WORDS_BEFORE_REASON.sub("", line).strip()) if line else ""
 
 
-def _unmeasured_of(line: str) -> ScoredSample:
+def _parse_unmeasured(line: str) -> ScoredSample:
     """Return the sample of a line `[Unmeasured] NAME REASON`."""
     name, _, reason = line.partition("[Unmeasured] ")[2].partition(" ")
     return ScoredSample(_unescaped(name), UNMEASURED, reason=_unescaped(reason.strip()))
@@ -293,7 +301,7 @@ def _unmeasured_of(line: str) -> ScoredSample:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def lines_of(sample: ScoredSample) -> Iterator[str]:
+def sample_lines(sample: ScoredSample) -> Iterator[str]:
     """Yield a sample's lines, in GraphNet's order, without its prompt."""
     name = _escaped_word(sample.name)
     if sample.outcome == UNMEASURED:
@@ -302,7 +310,7 @@ def lines_of(sample: ScoredSample) -> Iterator[str]:
     yield f"[Processing] {name}"
     yield from (f"[Config] {_escaped_word(key)}: {escaped(value)}" for key, value in sample.config if value)
     yield from _form_lines(sample)
-    if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(_closeness_known, sample.outputs))):
+    if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(_has_closeness, sample.outputs))):
         yield from _closeness_lines(sample.outputs)
     yield from REASONS.get(sample.outcome, _no_reason)(escaped(sample.reason))
     yield f"[Result] status: {'success' if sample.outcome in COMPARED else 'failed'}"
@@ -322,14 +330,14 @@ def _form_lines(sample: ScoredSample) -> Iterator[str]:
     compiled = eager if sample.compiled is None else sample.compiled
     yield f"[Datatype][compiled]: {' '.join(form.dtype for form in compiled)}"
     # `float32`, or `float32:nan` and `float32:inf`
-    spelled = [[f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)]
+    dtype_words = [[f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)]
     differ = sample.outcome in ("type_mismatch", "value_mismatch")
-    yield f"[DataType] eager:{spelled[0]} compiled:{spelled[1]} match:{not differ}"
+    yield f"[DataType] eager:{dtype_words[0]} compiled:{dtype_words[1]} match:{not differ}"
     shapes = [[list(form.shape or ()) for form in side if form.shape is not None] for side in (eager, compiled)]
     yield f"[Shape] eager:{shapes[0]} compiled:{shapes[1]} match:{sample.outcome != 'shape_mismatch'}"
 
 
-def _closeness_known(output: ScoredOutput) -> bool:
+def _has_closeness(output: ScoredOutput) -> bool:
     return output.equal or bool(output.close)
 
 
@@ -339,11 +347,11 @@ def _closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
         return
     yield f"[Correctness][{EQUAL}]: {' '.join(str(int(output.equal)) for output in outputs)}"
     for tolerance in TOLERANCES:
-        yield f"[Correctness][{tolerance.line_name}]: {' '.join(bit(output, tolerance) for output in outputs)}"
+        yield f"[Correctness][{tolerance.line_name}]: {' '.join(flag_text(output, tolerance) for output in outputs)}"
 
 
-def bit(output: ScoredOutput, tolerance: Tolerance) -> str:
-    """Return `1` if an output is within a tolerance, else `0`; `flags` reads it."""
+def flag_text(output: ScoredOutput, tolerance: Tolerance) -> str:
+    """Return `1` if an output is within a tolerance, else `0`; `parse_flags` reads it."""
     return str(int(tolerance in output.close))
 
 

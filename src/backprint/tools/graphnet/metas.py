@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from backprint.common.files import read_text
 from backprint.common.text import parse_json
@@ -57,19 +57,25 @@ class Use:
     below: int | None = None
 
 
-Known: TypeAlias = "tuple[str, str, Meta, Use]"
-"""The name and role of an input port, its metadata, and what the program does with it."""
+@dataclass(frozen=True, slots=True)
+class KnownInput:
+    """The name and role of an input port, its metadata, and what the program does with it."""
+
+    name: str
+    role: str
+    meta: Meta
+    use: Use
 
 
 # ---- Reading
 
-MOST = 64
+MAX_DIMENSIONS = 64
 """The most dimensions of a tensor."""
 
-LARGEST = 2**48
+MAX_ELEMENTS = 2**48
 """The most elements of a tensor."""
 
-MOST_DATA = 2**20
+MAX_DATA = 2**20
 """The most elements of `data`."""
 
 MAX_BYTES = 64 * 2**20
@@ -180,10 +186,10 @@ def _meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
     """Make a Meta of a class's fields; refuse those that no tensor can have."""
     name = _required_field(fields, "name", str, "a text")
     shape = _required_field(fields, "shape", list, "a list of sizes")
-    if len(shape) > MOST or not all(type(size) is int and 0 <= size <= LARGEST for size in shape):
+    if len(shape) > MAX_DIMENSIONS or not all(type(size) is int and 0 <= size <= MAX_ELEMENTS for size in shape):
         raise SampleError(f"{name!r:.100}: {shape!r:.100} is not the shape of a tensor")
-    if math.prod(shape) > LARGEST:
-        raise SampleError(f"{name!r:.100}: a tensor of {math.prod(shape):.3g} elements is more than {LARGEST:.3g}")
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise SampleError(f"{name!r:.100}: a tensor of {math.prod(shape):.3g} elements is more than {MAX_ELEMENTS:.3g}")
     dtype = str(fields.get("dtype") or "torch.float32").removeprefix("torch.")
     dtype = ALIASES.get(dtype, dtype)
     if dtype not in DTYPES:
@@ -224,21 +230,21 @@ def _data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
     """Return the elements of `data`, flat and in index order; each must fit the dtype."""
     if value is None:
         return None
-    flat = tuple(flattened(value)) if isinstance(value, list) else (value,)
-    if len(flat) > MOST_DATA or not all(type(number) in (int, float, bool) for number in flat):
-        raise SampleError(f"{name!r:.100}: data is at most {MOST_DATA:,} numbers")
+    flat = tuple(flatten(value)) if isinstance(value, list) else (value,)
+    if len(flat) > MAX_DATA or not all(type(number) in (int, float, bool) for number in flat):
+        raise SampleError(f"{name!r:.100}: data is at most {MAX_DATA:,} numbers")
     for number in flat:
-        if not _dtype_holds(dtype, number):
+        if not _fits_dtype(dtype, number):
             raise SampleError(f"{name!r:.100}: data has {number!r:.80}, which {dtype} cannot hold")
     return flat
 
 
-_WHOLE = re.compile(r"(u?)int(\d+)")
+_INTEGER_DTYPE = re.compile(r"(u?)int(\d+)")
 
 
-def _dtype_holds(dtype: str, number: float) -> bool:
+def _fits_dtype(dtype: str, number: float) -> bool:
     """Whether `torch.tensor` can make a tensor of this dtype with a number; integers truncate floats."""
-    match = _WHOLE.fullmatch(dtype)
+    match = _INTEGER_DTYPE.fullmatch(dtype)
     if match is None:
         return type(number) is float or abs(number) < 2**1023
     bits = int(match[2])
@@ -246,11 +252,11 @@ def _dtype_holds(dtype: str, number: float) -> bool:
     return low <= number < high and (type(number) is not float or dtype != "uint64")
 
 
-def flattened(value: Any) -> Iterator[Any]:
+def flatten(value: Any) -> Iterator[Any]:
     """Yield the items of nested lists."""
     for item in value:
         if isinstance(item, list):
-            yield from flattened(item)
+            yield from flatten(item)
         else:
             yield item
 

@@ -18,8 +18,8 @@ from typing import Any
 from backprint.common.formats import is_direction
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import Graph, TensorSpec, custom_operators
-from backprint.graph.sizes import at_capture, contiguous_inputs, tensors_alone
-from backprint.graph.steps import live
+from backprint.graph.sizes import contiguous_inputs, with_constant_sizes, with_tensor_results_only
+from backprint.graph.steps import without_dead_code
 from backprint.graph.text import HEADER, parse
 from backprint.sample.ending import MARKER, ending
 from backprint.tools.graphnet.code import DEVICE, DEVICE_TEXT, META, ForwardArgument, ModelProgram, is_slice, read_code
@@ -109,15 +109,15 @@ def name_inputs(
     GraphNet's renamer calls arguments `in_0` and `w_0`, and keeps the name from the trace in the metadata.
     """
     originals = {name: meta.original_name for name, meta in metas.items() if meta.original_name}
-    traced = [
+    traced_arguments = [
         replace(argument, name=original) if _is_traced_name(original := originals.get(argument.name, "")) else argument
         for argument in arguments
     ]
-    children = _modules_in_names([argument.name for argument in traced])
+    children = _modules_in_names([argument.name for argument in traced_arguments])
     named: list[NamedInput] = []
     used_names: dict[str, bool] = {}
-    inner: set[str] = set()
-    for argument, traced_argument in zip(arguments, traced, strict=True):
+    module_paths: set[str] = set()
+    for argument, traced_argument in zip(arguments, traced_arguments, strict=True):
         name, role, why = _name_and_role(traced_argument, children)
         role, why = (roles or {}).get(argument.name, (role, why))
         # The original name is no name of Dynamo's, so it is taken as it is.
@@ -127,15 +127,15 @@ def name_inputs(
         if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
             name = re.sub(r"\W", "_", name)
             name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
-        state = role != "input"
-        if not is_free(name, state, used_names, inner):
+        is_state = role != "input"
+        if not is_free(name, is_state, used_names, module_paths):
             name = (
                 argument.name
-                if is_free(argument.name, state, used_names, inner)
+                if is_free(argument.name, is_state, used_names, module_paths)
                 else f"{argument.name}_{len(used_names)}"
             )
-        used_names[name] = state
-        inner |= set(_enclosing_modules(name)) if state else set()
+        used_names[name] = is_state
+        module_paths |= set(_enclosing_modules(name)) if is_state else set()
         named.append(NamedInput(argument.name, name, role, why))
     return tuple(named)
 
@@ -145,18 +145,20 @@ def _is_traced_name(name: str) -> bool:
     return _PREFIX.sub("", name)[:2] in ("L_", "l_", "G_")
 
 
-def is_free(name: str, state: bool, used_names: Mapping[str, bool], inner: Collection[str]) -> bool:
-    """Whether a name is free for a tensor. The name of a module's tensor (`state`) must not be that of a module
-    (`inner`), of a member of all modules, nor have a tensor's name as a module in its path. `used_names` says of each
-    name whether it is a module's tensor."""
+def is_free(name: str, is_state: bool, used_names: Mapping[str, bool], module_paths: Collection[str]) -> bool:
+    """Whether a name is free for a tensor. The name of a module's tensor (`is_state`) must not be that of a module
+    (`module_paths`), of a member of all modules, nor have a tensor's name as a module in its path. `used_names` says of
+    each name whether it is a module's tensor."""
     steps = name.split(".")
     if (
         not all(steps)
         or name in used_names
-        or (state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
+        or (is_state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
     ):
         return False
-    return not state or (name not in inner and not any(used_names.get(module) for module in _enclosing_modules(name)))
+    return not is_state or (
+        name not in module_paths and not any(used_names.get(module) for module in _enclosing_modules(name))
+    )
 
 
 def _enclosing_modules(name: str) -> list[str]:
@@ -170,18 +172,18 @@ def _name_and_role(
 ) -> tuple[str, str, str]:
     """Return the own name of an argument, its role, and why."""
     raw = _PREFIX.sub("", argument.name)
-    number = argument.kind.startswith("Sym")
-    state = _STATE.match(raw)
-    if state is None or number:
+    is_number = argument.kind.startswith("Sym")
+    state_match = _STATE.match(raw)
+    if state_match is None or is_number:
         role, why = ("parameter", "a Parameter by its annotation") if argument.kind == "Parameter" else ("input", "")
         if raw.startswith("G_"):
             role, why = "buffer", "a global of the program"
-        return _call_argument_name(raw, state), role, why
-    *path, last = _module_path(state[1])
-    end = _END.match(last)
-    if end is not None:
-        name = ".".join([*path, *([end[1]] if end[1] else []), end[3]])
-        if end[2] == "parameters" or argument.kind == "Parameter":
+        return _call_argument_name(raw, state_match), role, why
+    *path, last = _module_path(state_match[1])
+    end_match = _END.match(last)
+    if end_match is not None:
+        name = ".".join([*path, *([end_match[1]] if end_match[1] else []), end_match[3]])
+        if end_match[2] == "parameters" or argument.kind == "Parameter":
             return name, "parameter", "a parameter by its name"
         return name, "buffer", "a buffer by its name"
     if argument.kind == "Parameter":
@@ -246,7 +248,7 @@ def _name_meaning(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _ShownInput:
+class _ValueSource:
     """An input whose values an expression has. `added` is the number that was added to them; `own_shape` says that the
     expression has the input's shape, `summed` that other values were added."""
 
@@ -256,7 +258,7 @@ class _ShownInput:
     summed: bool = False
 
 
-KEEPS = frozenset(
+VALUE_PRESERVING = frozenset(
     "view reshape to long int float double half bfloat16 type type_as contiguous expand expand_as unsqueeze squeeze "
     "flatten transpose permute t clone detach repeat view_as reshape_as narrow chunk split unbind tensor_split "
     "swapaxes movedim ravel unflatten cpu requires_grad_ repeat_interleave tile select index_select "
@@ -264,14 +266,14 @@ KEEPS = frozenset(
 )
 """Methods whose results have only values of their first argument; likewise functions of these names."""
 
-OWN_SHAPE = frozenset("to long int float double half bfloat16 type type_as contiguous clone detach cpu".split())
-"""Methods of KEEPS that keep the shape as well."""
+SHAPE_PRESERVING = frozenset("to long int float double half bfloat16 type type_as contiguous clone detach cpu".split())
+"""Methods of VALUE_PRESERVING that keep the shape as well."""
 
 UseRule = tuple[tuple[int | str, ...], str, int | None]
 """The positions and keywords of an argument, its use (a word of USES in metas.py), and the position of the argument
 that it indexes, if it indexes one."""
 
-INDEXED: Mapping[str, tuple[int, int]] = {
+INDEXING_CALLS: Mapping[str, tuple[int, int]] = {
     "index_select": (2, 1),
     "gather": (2, 1),
     "take_along_dim": (1, 2),
@@ -288,7 +290,7 @@ INDEXED: Mapping[str, tuple[int, int]] = {
 }
 """Calls that index their first argument: the position of the index, and of the dimension."""
 
-TAKES: Mapping[str, tuple[UseRule, ...]] = {
+USES_OF_ARGUMENTS: Mapping[str, tuple[UseRule, ...]] = {
     "embedding": (((0, "input"), "index", 1),),
     "torch.embedding": (((1, "indices"), "index", 0),),
     "embedding_bag": (((0, "input"), "index", 1),),
@@ -328,48 +330,48 @@ SOFTMAX = ("softmax", "log_softmax", "_softmax")
 
 def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
     """Find what the program does with each argument, by its name in the code."""
-    walk = _UseWalk([argument.name for argument in program.arguments], metas)
+    walk = _UseFinder([argument.name for argument in program.arguments], metas)
     for line in program.lines:
-        seen = walk.visit(line.value) if line.value is not None else ()
+        sources = walk.visit(line.value) if line.value is not None else ()
         match line:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
-                    walk.bind(target, value, seen)
+                    walk.bind(target, value, sources)
             case ast.AugAssign(target=target, op=op, value=value):
                 operation = ast.BinOp(target, op, value)
-                walk.take(operation)
+                walk.note_uses(operation)
                 if isinstance(target, ast.Name):
-                    walk.env[target.id] = walk.result(operation)
+                    walk.env[target.id] = walk.sources_of(operation)
     return {argument.name: walk.use(argument.name) for argument in program.arguments}
 
 
-MOST_SEEN = 64
-"""The most ShownInputs of one value; beyond it, equal ones are merged, with the largest `added`."""
+MAX_INPUTS_OF_VALUE = 64
+"""The most ValueSources of one value; beyond it, equal ones are merged, with the largest `added`."""
 
 MOST_STEPS = 5_000_000
-"""The most ShownInputs of all expressions of a program together."""
+"""The most ValueSources of all expressions of a program together."""
 
 
-def _merge_shown(seen: Iterable[_ShownInput]) -> tuple[_ShownInput, ...]:
-    """Return ShownInputs without duplicates; of more than MOST_SEEN, those that differ in `added` alone become one. So
-    a value that is joined to itself again and again does not grow."""
-    merged = dict.fromkeys(seen)
-    if len(merged) <= MOST_SEEN:
+def _merge_sources(sources: Iterable[_ValueSource]) -> tuple[_ValueSource, ...]:
+    """Return ValueSources without duplicates; of more than MAX_INPUTS_OF_VALUE, those that differ in `added` alone
+    become one. So a value that is joined to itself again and again does not grow."""
+    merged = dict.fromkeys(sources)
+    if len(merged) <= MAX_INPUTS_OF_VALUE:
         return tuple(merged)
-    most: dict[tuple[str, bool, bool], _ShownInput] = {}
-    for shown in merged:
-        key = (shown.name, shown.own_shape, shown.summed)
-        if key not in most or most[key].added < shown.added:
-            most[key] = shown
+    most: dict[tuple[str, bool, bool], _ValueSource] = {}
+    for source in merged:
+        key = (source.name, source.own_shape, source.summed)
+        if key not in most or most[key].added < source.added:
+            most[key] = source
     return tuple(most.values())
 
 
-class _UseWalk:
+class _UseFinder:
     """The state of one walk through a program's lines: `env` has the inputs that each variable shows, `kinds` and
     `below` what was noted of each input (`Use`), `steps` how much was looked at."""
 
     def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
-        self.env: dict[str, tuple[_ShownInput, ...]] = {name: (_ShownInput(name),) for name in names}
+        self.env: dict[str, tuple[_ValueSource, ...]] = {name: (_ValueSource(name),) for name in names}
         self.metas = metas
         self.kinds: dict[str, set[str]] = {}
         self.below: dict[str, int] = {}
@@ -379,145 +381,149 @@ class _UseWalk:
         """Return the Use found for an input."""
         return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
 
-    def bind(self, target: ast.expr, value: ast.expr, seen: tuple[_ShownInput, ...]) -> None:
-        """Let the variables of a target show the inputs that a value shows (`seen`)."""
+    def bind(self, target: ast.expr, value: ast.expr, sources: tuple[_ValueSource, ...]) -> None:
+        """Let the variables of a target show the inputs that a value shows (`sources`)."""
         match target, value:
             case ast.Name(id=name), _:
-                self.env[name] = seen
+                self.env[name] = sources
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) | ast.List(elts=values) if len(targets) == len(values):
                 for element, other in zip(targets, values, strict=True):
-                    self.bind(element, other, self.result(other))
+                    self.bind(element, other, self.sources_of(other))
             case ast.Tuple(elts=targets), _:
                 for element in targets:
-                    self.bind(element, value, tuple(replace(shown, own_shape=False) for shown in seen))
+                    self.bind(element, value, tuple(replace(source, own_shape=False) for source in sources))
             case ast.Subscript(), _:
-                self.take(target)
+                self.note_uses(target)
 
-    def visit(self, value: ast.expr) -> tuple[_ShownInput, ...]:
+    def visit(self, value: ast.expr) -> tuple[_ValueSource, ...]:
         """Note what an expression does with inputs, inner expressions first; returns the inputs that it shows."""
         for part in ast.iter_child_nodes(value):
             inner = part.value if isinstance(part, ast.keyword) else part
             if isinstance(inner, ast.expr):
                 self.visit(inner)
-        self.take(value)
-        return self.result(value)
+        self.note_uses(value)
+        return self.sources_of(value)
 
     # ---- The inputs whose values an expression has
 
-    def result(self, value: ast.expr) -> tuple[_ShownInput, ...]:
+    def sources_of(self, value: ast.expr) -> tuple[_ValueSource, ...]:
         """Return the inputs whose values an expression has, merged and counted."""
-        shown = self.shown(value)
-        if len(shown) > 1:
-            shown = _merge_shown(shown)
-        self.steps += 1 + len(shown)
+        sources = self._unmerged_sources(value)
+        if len(sources) > 1:
+            sources = _merge_sources(sources)
+        self.steps += 1 + len(sources)
         if self.steps > MOST_STEPS:
             raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
-        return shown
+        return sources
 
-    def shown(self, value: ast.expr) -> tuple[_ShownInput, ...]:
+    def _unmerged_sources(self, value: ast.expr) -> tuple[_ValueSource, ...]:
         """Return the inputs whose values an expression has, as often as they occur in it."""
         match value:
             case ast.Name(id=name):
                 return self.env.get(name, ())
-            case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in KEEPS:
-                return self.kept(of, name)
-            case ast.Call(func=ast.Name(id=target), args=[of, *_]) if _last_name(target) in KEEPS:
-                return self.kept(of, _last_name(target))
+            case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in VALUE_PRESERVING:
+                return self._rearranged_sources(of, name)
+            case ast.Call(func=ast.Name(id=target), args=[of, *_]) if _last_name(target) in VALUE_PRESERVING:
+                return self._rearranged_sources(of, _last_name(target))
             case (
                 ast.Subscript(value=of)
                 | ast.Call(func=ast.Name(id="torch.nn.functional.pad" | "torch._C._nn.pad"), args=[of, *_])
             ):
-                return tuple(replace(shown, own_shape=False) for shown in self.result(of))
+                return tuple(replace(source, own_shape=False) for source in self.sources_of(of))
             case ast.Call(
                 func=ast.Name(id="torch.cat" | "torch.stack" | "torch.concat"),
                 args=[ast.Tuple(elts=items) | ast.List(elts=items), *_],
             ):
-                return tuple(replace(shown, own_shape=False) for item in items for shown in self.result(item))
+                return tuple(replace(source, own_shape=False) for item in items for source in self.sources_of(item))
             case ast.BinOp(
                 left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int() | float() as number)
             ):
                 more = number if isinstance(op, ast.Add) else -number
-                return tuple(replace(shown, added=shown.added + more) for shown in self.result(left))
+                return tuple(replace(source, added=source.added + more) for source in self.sources_of(left))
             # The right operand alone: the mask in `scores + mask`.
             case ast.BinOp(op=ast.Add(), right=right):
-                return tuple(replace(shown, summed=True) for shown in self.result(right))
+                return tuple(replace(source, summed=True) for source in self.sources_of(right))
         return ()
 
-    def kept(self, of: ast.expr, name: str) -> tuple[_ShownInput, ...]:
-        """Return the inputs of an argument that a method or function of KEEPS rearranges."""
-        own = name in OWN_SHAPE
-        return tuple(replace(shown, own_shape=shown.own_shape and own) for shown in self.result(of))
+    def _rearranged_sources(self, of: ast.expr, name: str) -> tuple[_ValueSource, ...]:
+        """Return the inputs of an argument that a method or function of VALUE_PRESERVING rearranges."""
+        own = name in SHAPE_PRESERVING
+        return tuple(replace(source, own_shape=source.own_shape and own) for source in self.sources_of(of))
 
     # ---- Calls that limit the values of an input
 
-    def take(self, value: ast.expr) -> None:
+    def note_uses(self, value: ast.expr) -> None:
         """Note what one expression does with the inputs in its operands."""
         match value:
             case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
-                self.called(f"Tensor.{name}", [of, *args], keywords)
+                self._note_call(f"Tensor.{name}", [of, *args], keywords)
             case ast.Call(func=ast.Name(id=target), args=args, keywords=keywords):
-                self.called(target, args, keywords)
+                self._note_call(target, args, keywords)
             case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
-                self.note(right, "positive")
+                self._note_kind(right, "positive")
             case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=float() as power)):
                 if not power.is_integer():
-                    self.note(left, "positive")
+                    self._note_kind(left, "positive")
             case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=right):
-                self.note(right, "flag")
+                self._note_kind(right, "flag")
             case ast.UnaryOp(op=ast.Invert(), operand=of):
-                self.note(of, "mask")
+                self._note_kind(of, "mask")
             case ast.Subscript(value=of, slice=index):
-                self.indexed(of, index)
+                self._note_indices(of, index)
 
-    def called(self, target: str, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> None:
+    def _note_call(self, target: str, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> None:
         """Note what a call does with its arguments, by the tables."""
         name = _last_name(target)
         kwargs = {str(keyword.arg): keyword.value for keyword in keywords}
-        for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
-            for argument in _given_at(places, args, kwargs):
-                self.note(argument, kind)
+        for places, kind, of in USES_OF_ARGUMENTS.get(target, USES_OF_ARGUMENTS.get(name, ())):
+            for argument in _arguments_at(places, args, kwargs):
+                self._note_kind(argument, kind)
                 if of is not None and of < len(args):  # an index is below the first size of what it indexes
-                    self.bound(argument, self.size(args[of], 0))
+                    self._note_bound(argument, self.size(args[of], 0))
         match name, args:
             case "one_hot", [indices, ast.Constant(value=int(classes)), *_]:
-                self.bound(indices, classes if classes > 0 else None)
-        if name in INDEXED:
-            place, dim = INDEXED[name]
-            for argument in _given_at((place, "index"), args, kwargs):
-                self.note(argument, "index")
-                for where in _given_at((dim, "dim"), args, kwargs):
+                self._note_bound(indices, classes if classes > 0 else None)
+        if name in INDEXING_CALLS:
+            place, dim = INDEXING_CALLS[name]
+            for argument in _arguments_at((place, "index"), args, kwargs):
+                self._note_kind(argument, "index")
+                for where in _arguments_at((dim, "dim"), args, kwargs):
                     if isinstance(where, ast.Constant) and isinstance(where.value, int):
-                        self.bound(argument, self.size(args[0], where.value))
+                        self._note_bound(argument, self.size(args[0], where.value))
         if name in SOFTMAX and args:
-            for shown in self.result(args[0]):
-                if shown.summed:
-                    self.kinds.setdefault(shown.name, set()).add("additive")
+            for source in self.sources_of(args[0]):
+                if source.summed:
+                    self.kinds.setdefault(source.name, set()).add("additive")
 
-    def indexed(self, of: ast.expr, index: ast.expr) -> None:
+    def _note_indices(self, of: ast.expr, index: ast.expr) -> None:
         """Note the indices in brackets."""
         items = index.elts if isinstance(index, (ast.Tuple, ast.List)) else [index]
         for dim, item in enumerate(items):
             if not isinstance(item, ast.Constant) and not is_slice(item):
-                self.note(item, "index")
-                self.bound(item, self.size(of, dim))
+                self._note_kind(item, "index")
+                self._note_bound(item, self.size(of, dim))
 
-    def note(self, value: ast.expr, kind: str) -> None:
+    def _note_kind(self, value: ast.expr, kind: str) -> None:
         """Note a use of the inputs that a value shows, but of those whose values are summed with others."""
-        for shown in self.result(value):
-            if not shown.summed:
-                self.kinds.setdefault(shown.name, set()).add(kind)
+        for source in self.sources_of(value):
+            if not source.summed:
+                self.kinds.setdefault(source.name, set()).add(kind)
 
-    def bound(self, value: ast.expr, size: int | None) -> None:
+    def _note_bound(self, value: ast.expr, size: int | None) -> None:
         """Bound the inputs that a value shows by `size`, less what was added to them."""
-        for shown in self.result(value):
-            if size is not None and not shown.summed and math.isfinite(shown.added):
-                most = size - int(shown.added)
-                self.below[shown.name] = min(most, self.below.get(shown.name, most))
+        for source in self.sources_of(value):
+            if size is not None and not source.summed and math.isfinite(source.added):
+                most = size - int(source.added)
+                self.below[source.name] = min(most, self.below.get(source.name, most))
 
     def size(self, value: ast.expr, dim: int) -> int | None:
         """Return the size of a dimension, where the value has the shape of an input."""
-        own = [self.metas[shown.name] for shown in self.result(value) if shown.own_shape and shown.name in self.metas]
-        shapes = [meta.shape for meta in own]
+        metas = [
+            self.metas[source.name]
+            for source in self.sources_of(value)
+            if source.own_shape and source.name in self.metas
+        ]
+        shapes = [meta.shape for meta in metas]
         return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
@@ -527,7 +533,7 @@ def _last_name(target: str) -> str:
     return rest[-1] if name == "default" and rest else name
 
 
-def _given_at(
+def _arguments_at(
     places: tuple[int | str, ...], args: Sequence[ast.expr], kwargs: Mapping[str, ast.expr]
 ) -> Iterator[ast.expr]:
     """Yield the arguments given at any of these positions and keywords."""
@@ -563,18 +569,18 @@ def _split_by_grad(
 ) -> tuple[tuple[InputReason, ...], tuple[InputReason, ...]]:
     """Split the inputs into those that require grad and those that do not, as (name, why)."""
     place = place.resolve()
-    whole = any(named.role == "parameter" and can_require_grad(metas, named) for named in inputs)
-    later, cut = _is_later_part(place), _is_cut(place, title)
-    traced = {named.raw: metas[named.raw].original_name or named.raw for named in inputs if named.raw in metas}
-    arguments = [named.raw for named in inputs if named.role == "input" and named.raw in traced]
-    inner = {raw for raw in arguments if cut and not _is_traced_name(traced[raw])}
+    has_parameters = any(named.role == "parameter" and can_require_grad(metas, named) for named in inputs)
+    is_later_part, is_cut = _is_later_part(place), _is_cut(place, title)
+    traced_names = {named.raw: metas[named.raw].original_name or named.raw for named in inputs if named.raw in metas}
+    arguments = [named.raw for named in inputs if named.role == "input" and named.raw in traced_names]
+    computed_by_model = {raw for raw in arguments if is_cut and not _is_traced_name(traced_names[raw])}
     reasons = {
-        named.raw: _why_no_grad(named, metas[named.raw], uses.get(named.raw, Use()), named.raw in inner)
+        named.raw: _why_no_grad(named, metas[named.raw], uses.get(named.raw, Use()), named.raw in computed_by_model)
         if named.raw in metas
         else "a number"
         for named in inputs
     }
-    computed = any(not reasons[raw] for raw in inner)
+    has_computed_inputs = any(not reasons[raw] for raw in computed_by_model)
     with_grad: list[InputReason] = []
     without_grad: list[InputReason] = []
     for named in inputs:
@@ -582,9 +588,9 @@ def _split_by_grad(
             without_grad.append((named.name, why))
         elif named.role == "parameter":
             with_grad.append((named.name, named.why))
-        elif later or named.raw in inner or _STACK.search(traced[named.raw]):
+        elif is_later_part or named.raw in computed_by_model or _STACK.search(traced_names[named.raw]):
             with_grad.append((named.name, "computed by the part of the model before this graph"))
-        elif whole or computed:
+        elif has_parameters or has_computed_inputs:
             without_grad.append((named.name, "an input of the whole model, which has Parameters"))
         else:
             with_grad.append((named.name, "a float of a graph that has no Parameter"))
@@ -596,8 +602,8 @@ def can_require_grad(metas: Mapping[str, Meta], named: NamedInput) -> bool:
     return named.raw in metas and FLOATING.fullmatch(metas[named.raw].dtype) is not None
 
 
-def _why_no_grad(named: NamedInput, meta: Meta, use: Use, inner: bool = False) -> str:
-    """Return why an input does not require grad in any graph; '' where it may. `inner`: the model computes it."""
+def _why_no_grad(named: NamedInput, meta: Meta, use: Use, is_computed: bool = False) -> str:
+    """Return why an input does not require grad in any graph; '' where it may. `is_computed`: the model computes it."""
     if FLOATING.fullmatch(meta.dtype) is None:
         return f"{meta.dtype} has no gradient"
     if named.role == "parameter":
@@ -607,7 +613,7 @@ def _why_no_grad(named: NamedInput, meta: Meta, use: Use, inner: bool = False) -
     if "read" in use.kinds:
         return "read as a number"
     meaning = _name_meaning(named.name)
-    if inner:
+    if is_computed:
         # An operator may be the name (`index_select_3`), zeros the values (of a relu), and what is added to the scores
         # of an attention a learned bias.
         if meaning == "mask":
@@ -701,7 +707,7 @@ def _read_graph_text(text: str) -> Graph:
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         raise RefusedError(f"step {step.name!r} calls {name}, which is not an operator of PyTorch")
-    graph = contiguous_inputs(tensors_alone(without_saved(at_capture(graph))))
+    graph = contiguous_inputs(with_tensor_results_only(without_saved(with_constant_sizes(graph))))
     for port in graph.inputs:
         if not isinstance(port.spec, TensorSpec):
             raise GraphError(f"the graph takes {port.name!r}, which is not a tensor, so no metadata can say what it is")
@@ -714,7 +720,9 @@ def without_saved(graph: Graph) -> Graph:
     kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
     if not kept:
         return graph
-    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
+    return without_dead_code(
+        replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
+    )
 
 
 def _graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:

@@ -22,11 +22,11 @@ def within(value: Any, wanted: Any) -> tuple[int, ...]:
         return ()
     if value.layout is torch.strided and torch.equal(value, wanted) and bool(torch.isfinite(wanted).all()):
         return tuple(range(len(TOLERANCES)))
-    least = _least_tolerances(strided_parts(value)[-1], strided_parts(wanted)[-1])
-    return tuple(place for place, tolerance in enumerate(TOLERANCES) if least(tolerance.atol, tolerance.rtol))
+    is_within = _tolerance_check(strided_parts(value)[-1], strided_parts(wanted)[-1])
+    return tuple(place for place, tolerance in enumerate(TOLERANCES) if is_within(tolerance.atol, tolerance.rtol))
 
 
-def _least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
+def _tolerance_check(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
     """Return a function of (atol, rtol) that says what torch.allclose says; NaN equals nothing. The differences are
     computed once for all tolerances."""
     if value.shape != wanted.shape:

@@ -22,15 +22,15 @@ from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
 from backprint.graph.sizes import (
     FUNCTIONS,
-    at_capture,
     at_example_sizes,
     contiguous_inputs,
     evaluate,
     example_sizes,
     known,
+    memory_order,
     names_in,
-    permuted,
-    tensors_alone,
+    with_constant_sizes,
+    with_tensor_results_only,
 )
 from backprint.graph.text import emit
 from backprint.tools.graphnet.read import with_movable_devices, without_saved
@@ -45,7 +45,7 @@ from backprint.values.tree import strided_parts
 LARGE = 2**22
 """Graphs whose inputs have more elements together are not tried."""
 
-SENSITIVE = frozenset(
+MAY_FAIL_ON_DRAWS = frozenset(
     "linalg_cholesky_ex linalg_inv_ex linalg_solve_ex _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_eigh "
     "_linalg_svd linalg_eig linalg_lu_factor_ex linalg_lu linalg_ldl_factor_ex linalg_solve_triangular linalg_qr "
     "linalg_lu_solve triangular_solve cholesky cholesky_solve cholesky_inverse lu_unpack logdet inverse log log2 log10 "
@@ -58,7 +58,8 @@ SENSITIVE = frozenset(
 
 
 def _is_worth_trying(graph: Graph, values: PortValues) -> bool:
-    """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of SENSITIVE."""
+    """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of
+    MAY_FAIL_ON_DRAWS."""
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
     names = [port.key for port in graph.inputs]
     if any(name not in values for name in names) or any(tensor.device.type != "cpu" for tensor in tensors):
@@ -66,7 +67,9 @@ def _is_worth_trying(graph: Graph, values: PortValues) -> bool:
     if any(tensor.layout is not torch.strided for tensor in tensors):
         return False
     size = sum(values[name].numel() for name in names if isinstance(values[name], Tensor))
-    return size <= LARGE and any(step.is_guard or operator_name(step.target) in SENSITIVE for step in graph.steps)
+    return size <= LARGE and any(
+        step.is_guard or operator_name(step.target) in MAY_FAIL_ON_DRAWS for step in graph.steps
+    )
 
 
 def operator_name(target: str) -> str:
@@ -105,22 +108,22 @@ def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
 SMALL = 64
 """Tensors of fewer elements are written out whole, as GraphNet's own extractor does."""
 
-WHOLE = 2**12
+MOST_MASK_ELEMENTS = 2**12
 """Masks, of bools or with infinities, and dtypes that have no range are written out up to so many elements."""
 
-MOST = 2**20
+MOST_EXACT_ELEMENTS = 2**20
 """Tensors that must be exact are written out up to so many elements."""
 
-TRIES = (SMALL, 2**12, 2**16)
+ELEMENT_LIMITS = (SMALL, 2**12, 2**16)
 """Below how many elements tensors are written out: the first of these with which a graph runs on GraphNet's draws."""
 
 DRAWS = 4
 """How many draws a small graph is tried on: half of all matrices have a determinant with no logarithm."""
 
-SEEN = 2**16
+MOST_SAMPLED = 2**16
 """The most elements from which a tensor's mean, deviation and range are taken."""
 
-RANGED = (torch.int8, torch.int16, torch.int32, torch.int64)
+DTYPES_WITH_RANGE = (torch.int8, torch.int16, torch.int32, torch.int64)
 """The dtypes that GraphNet draws from a range. It draws others as floats and casts them, which few graphs survive."""
 
 MetaRow: TypeAlias = dict[str, Any]
@@ -173,12 +176,12 @@ def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str
     """Return a writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
 
     def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: PortValues) -> None:
-        write_graphnet(folder, name, graph, text, values, _inputs_to_keep(capture, graph), run)
+        write_graphnet(folder, name, graph, text, values, _inputs_to_write_out(capture, graph), run)
 
     return write
 
 
-def _inputs_to_keep(capture: Capture, graph: Graph) -> set[str]:
+def _inputs_to_write_out(capture: Capture, graph: Graph) -> set[str]:
     """Return the inputs whose redraw would break a guard: those of guards, and the masks and counts saved for them."""
     guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
     saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
@@ -198,24 +201,24 @@ def _describe_inputs(
     """Return the rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
     if run is None or not _is_worth_trying(graph, values):
         return _DirectionMetas(_meta_rows(graph, values, exact, SMALL))
-    why = ""
-    for whole in TRIES:
-        rows = _meta_rows(graph, values, exact, whole)
-        wrong = _why_draws_fail(graph, rows, values, run)
-        if not wrong:
+    first_reason = ""
+    for most_elements in ELEMENT_LIMITS:
+        rows = _meta_rows(graph, values, exact, most_elements)
+        reason = _why_draws_fail(graph, rows, values, run)
+        if not reason:
             return _DirectionMetas(rows)
-        why = why or wrong
-    return _DirectionMetas(_meta_rows(graph, values, exact, SMALL), why)
+        first_reason = first_reason or reason
+    return _DirectionMetas(_meta_rows(graph, values, exact, SMALL), first_reason)
 
 
-def _meta_rows(graph: Graph, values: PortValues, exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
-    """Return a row for each input; tensors of fewer than `whole` elements are written out."""
+def _meta_rows(graph: Graph, values: PortValues, exact: Collection[str], most_elements: int) -> tuple[MetaRow, ...]:
+    """Return a row for each input; tensors of fewer than `most_elements` elements are written out."""
     sizes = example_sizes(graph)
     rows = []
     for port in at_example_sizes(graph).inputs:
         value = values.get(port.key)
         if isinstance(port.spec, TensorSpec):
-            rows.append(_tensor_row(port, value, MOST if _must_be_exact(port, exact) else whole))
+            rows.append(_tensor_row(port, value, MOST_EXACT_ELEMENTS if _must_be_exact(port, exact) else most_elements))
         elif isinstance(port.spec, ScalarSpec):
             rows.append(_scalar_row(port, value, sizes))
     return tuple(rows)
@@ -226,8 +229,8 @@ def _must_be_exact(port: Port, exact: Collection[str]) -> bool:
     return port.name in exact or (port.role == "saved" and getattr(port.spec, "dtype", "") in ("uint8", "uint64"))
 
 
-def _tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
-    """Return the row of an input tensor; with fewer than `whole` elements, it has them all."""
+def _tensor_row(port: Port, value: Tensor | None, most_elements: int) -> MetaRow:
+    """Return the row of an input tensor; with fewer than `most_elements` elements, it has them all."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     return {
@@ -236,7 +239,7 @@ def _tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
         "shape": [int(size) for size in (spec.shape if value is None else value.shape)],  # tracing misses workspaces
         "dtype": f"torch.{spec.dtype}",
         "device": spec.device,
-        **statistics(spec, value, whole),
+        **statistics(spec, value, most_elements),
     }
 
 
@@ -252,9 +255,9 @@ def _scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
     return {"name": port.local, "original_name": port.name, **facts}
 
 
-def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> MetaRow:
+def statistics(spec: TensorSpec, value: Tensor | None, most_elements: int = SMALL) -> MetaRow:
     """Return the fields of a row that describe values: mean, deviation and range of floats, the range of integers, all
-    elements (`data`) of tensors of fewer than `whole`; of a sparse tensor, mean and deviation of its values."""
+    elements (`data`) of tensors of fewer than `most_elements`; of a sparse tensor, mean and deviation of its values."""
     empty: MetaRow = {"mean": None, "std": None, "data": None}
     if value is not None and value.layout is not torch.strided:
         values = strided_parts(value)[-1]
@@ -262,21 +265,21 @@ def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> Me
     if value is None:
         return empty
     value = value.detach().resolve_conj().resolve_neg()
-    if value.numel() < max(whole, WHOLE if _only_elements_describe(value) else 0):
+    if value.numel() < max(most_elements, MOST_MASK_ELEMENTS if _needs_all_elements(value) else 0):
         return {**empty, **_finite_moments(value), "data": elements(value)}
     if value.is_floating_point() and value.element_size() > 1:
         return {**empty, **_finite_moments(value), **_finite_range(value)}
-    if value.dtype in RANGED:
+    if value.dtype in DTYPES_WITH_RANGE:
         low, high = (int(bound) for bound in value.aminmax())
         return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # they add one to it
     return empty
 
 
-def _only_elements_describe(value: Tensor) -> bool:
+def _needs_all_elements(value: Tensor) -> bool:
     """Whether only its elements describe a tensor: a mask, of bools or with infinities, or a dtype without range."""
     if value.is_floating_point() and value.element_size() > 1:
-        return value.numel() < WHOLE and not bool(torch.isfinite(value).all())
-    return value.dtype not in RANGED
+        return value.numel() < MOST_MASK_ELEMENTS and not bool(torch.isfinite(value).all())
+    return value.dtype not in DTYPES_WITH_RANGE
 
 
 def elements(value: Tensor) -> list[Any]:
@@ -306,7 +309,7 @@ def _finite_range(value: Tensor) -> MetaRow:
 
 def _sampled_elements(value: Tensor) -> Tensor:
     """Return the elements that statistics are taken from: enough for three digits, which GraphNet itself keeps."""
-    seen = value.reshape(-1)[:SEEN]
+    seen = value.reshape(-1)[:MOST_SAMPLED]
     return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
 
 
@@ -316,28 +319,25 @@ def _sampled_elements(value: Tensor) -> Tensor:
 def _why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
     """Return why a graph fails on GraphNet's draws from these rows: it raises, or returns NaN or infinities that it
     does not return on its own inputs (`values`); '' if neither."""
-    bad: list[int] = []
-    orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
-    size = sum(math.prod(entry["shape"]) for entry in rows)
-    for seed in range(DRAWS if size <= SEEN else 1):
+    nonfinite: list[int] = []
+    orders = {port.local: order for port in graph.inputs if (order := memory_order(port.spec)) is not None}
+    size = sum(math.prod(row["shape"]) for row in rows)
+    for seed in range(DRAWS if size <= MOST_SAMPLED else 1):
         try:
-            backward_results = run(
+            results = run(
                 graph,
-                {
-                    entry["name"]: _in_model_layout(orders, draw_like_graphnet(entry, seed), entry["name"])
-                    for entry in rows
-                },
+                {row["name"]: _in_model_layout(orders, draw_like_graphnet(row, seed), row["name"]) for row in rows},
             )
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
             return f"{type(error).__name__}: {error}"[:300]
-        bad += [
-            index for index, result in enumerate(backward_results) if not _is_all_finite(result) and index not in bad
+        nonfinite += [
+            index for index, result in enumerate(results) if not _is_all_finite(result) and index not in nonfinite
         ]
-    if not bad:
+    if not nonfinite:
         return ""
-    forward_results = run(graph, {port.local: values[port.key] for port in graph.inputs})
-    new = [graph.outputs[index].name for index in bad if _is_all_finite(forward_results[index])]
-    return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
+    own_results = run(graph, {port.local: values[port.key] for port in graph.inputs})
+    nonfinite_names = [graph.outputs[index].name for index in nonfinite if _is_all_finite(own_results[index])]
+    return f"NaN or infinities in {', '.join(nonfinite_names[:3])}" if nonfinite_names else ""
 
 
 def _in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
@@ -476,15 +476,15 @@ def _write_each_tree(
     written.append(
         _write_one_tree(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run)
     )
-    there = staging / "eval_forward"
+    eval_folder = staging / "eval_forward"
     if source is not None:
-        copy_sample(source, there)
+        copy_sample(source, eval_folder)
         written.append(True)
     elif evaluation is not None:
-        trained, theirs = evaluation
-        inference = [without_saved(pair.forward) for pair in trained.pairs]
-        written.append(_write_one_tree(there, trained, f"{name}_eval_forward", inference, theirs, run))
-    return [tree for tree, is_there in zip(TREES, written, strict=False) if is_there]
+        eval_capture, eval_values = evaluation
+        inference = [without_saved(pair.forward) for pair in eval_capture.pairs]
+        written.append(_write_one_tree(eval_folder, eval_capture, f"{name}_eval_forward", inference, eval_values, run))
+    return [tree for tree, is_written in zip(TREES, written, strict=False) if is_written]
 
 
 def _write_one_tree(
@@ -500,14 +500,14 @@ def _write_one_tree(
     rows = [
         (index, plain)
         for index, graph in rows
-        if (plain := contiguous_inputs(tensors_alone(at_capture(graph)))).outputs
+        if (plain := contiguous_inputs(with_tensor_results_only(with_constant_sizes(graph)))).outputs
     ]
     for index, graph in rows:
         place = folder / f"subgraph_{index}" if len(graphs) > 1 else folder
         place.mkdir(parents=True)
         text = _movable_model_text(capture, name, graph)
         (place / "model.py").write_text(text, encoding="utf-8")
-        write_graphnet(place, name, graph, text, values[index], _inputs_to_keep(capture, graph), run)
+        write_graphnet(place, name, graph, text, values[index], _inputs_to_write_out(capture, graph), run)
     return bool(rows)
 
 
@@ -516,34 +516,34 @@ def _movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
     return with_movable_devices(emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}."))
 
 
-def copy_sample(source: Path, there: Path) -> None:
+def copy_sample(source: Path, target: Path) -> None:
     """Copy a GraphNet sample, and add the files and facts that GraphNet's tools need and it lacks."""
     if not any(source.rglob("model.py")):
         raise SampleError(f"{source}: no model.py in it or below, so this is not a GraphNet sample")
-    apart = (source / "model.py").is_file()
+    has_own_model = (source / "model.py").is_file()
 
-    def left(folder: str, names: list[str]) -> list[str]:
-        below = [name for name in names if apart and any((Path(folder) / name).rglob("model.py"))]
+    def ignored_names(folder: str, names: list[str]) -> list[str]:
+        below = [name for name in names if has_own_model and any((Path(folder) / name).rglob("model.py"))]
         return [*_uncopied_names(folder, names), *below]  # other samples, which have trees of their own
 
-    shutil.copytree(source, there, ignore=left)
-    for model in sorted(there.rglob("model.py")):
+    shutil.copytree(source, target, ignore=ignored_names)
+    for model in sorted(target.rglob("model.py")):
         folder = model.parent
         digest = hashlib.sha256(model.read_bytes()).hexdigest()
-        captures = {
+        missing_files = {
             "weight_meta.py": "",
             "input_meta.py": "",
             "input_tensor_constraints.py": EMPTY,
             "graph_hash.txt": digest,
         }
-        for file, text in captures.items():
+        for file, text in missing_files.items():
             if not (folder / file).exists():
                 (folder / file).write_text(text, encoding="utf-8")
         facts = folder / "graph_net.json"
         known = json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {}
         defaults = {
             "framework": "torch",
-            "model_name": there.name,
+            "model_name": target.name,
             "num_devices_required": 1,
             "num_nodes_required": 1,
             "dynamic": False,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint import errors
-from backprint.child.child import Child, interpreter, line_of
+from backprint.child.child import Child, line_of, start_interpreter
 from backprint.child.limits import cores, limited, limits_of
 from backprint.errors import BackprintError
 from backprint.tools.jobs.ledger import row_or_failure
@@ -47,35 +47,35 @@ def run_apart(
     function: str,
     places: Sequence[Path],
     options: Mapping[str, Any],
-    allowed: tuple[float, float | None],
-    at: Callable[[Path], None],
-    entered: Callable[[str], None] = lambda stage: None,
-    near: Path | None = None,
+    limits_of_each: tuple[float, float | None],
+    on_sample: Callable[[Path], None],
+    on_stage: Callable[[str], None] = lambda stage: None,
+    keep_beside: Path | None = None,
 ) -> Iterator[Answer]:
     """Yield, for each sample in turn, the answer that `function(task, options, staging)` wrote with `write_answer`.
 
-    `allowed` limits each to so many seconds and GiB. `at` is called with each sample before it begins, `entered` with
-    its stages. Written folders are kept in a folder beside `near` until the next answer.
+    `limits_of_each` limits each to so many seconds and GiB. `on_sample` is called with each sample before it begins,
+    `on_stage` with its stages. Written folders are kept in a folder beside `keep_beside` until the next answer.
     """
     if not places:
         return
     if sys.platform != "linux":
-        yield from _in_own_interpreters(function, places, options, allowed[0], at)
+        yield from _in_own_interpreters(function, places, options, limits_of_each[0], on_sample)
         return
-    with tempfile.TemporaryDirectory(prefix=".backprint_" if near else "backprint_", dir=near) as work:
-        limits = replace(limits_of(1, Path(work), *allowed), threads=cores())
+    with tempfile.TemporaryDirectory(prefix=".backprint_" if keep_beside else "backprint_", dir=keep_beside) as work:
+        limits = replace(limits_of(1, Path(work), *limits_of_each), threads=cores())
         pool = Pool(function, options, limits, 1, Path(work), f"apart {os.getpid()} {work}")
         try:
             for index, place in enumerate(places):
-                at(place)
-                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())), entered)
+                on_sample(place)
+                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())), on_stage)
                 yield answer_of(place, outcome.row, outcome.place)
                 pool.done(outcome)
         finally:
             pool.close()
 
 
-def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
+def outcome_of(pool: Pool, task: Task, on_stage: Callable[[str], None]) -> TaskOutcome:
     """Process one sample, and return its outcome; it is tried once more if its worker was lost."""
     tries = 0
     while True:
@@ -89,7 +89,7 @@ def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOu
                 if isinstance(event, TaskOutcome):
                     outcome = event
                 else:
-                    entered(event.stage)
+                    on_stage(event.stage)
         if outcome.row.get("cause") != "worker lost" or tries == 2:
             return outcome
         time.sleep(0.1)
@@ -135,14 +135,14 @@ def write_result(staging: Path, make: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _in_own_interpreters(
-    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
+    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, on_sample: Callable[[Path], None]
 ) -> Iterator[Answer]:
     """Yield the answers of `run_apart`, each from a new interpreter: its time is limited, its memory is not watched.
 
     Starting PyTorch anew takes seconds, so on Linux processes are forked instead.
     """
     for index, place in enumerate(places):
-        at(place)
+        on_sample(place)
         with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
             task = Task(str(index), os.fspath(place.absolute()))
             row = _row_of_interpreter(function, task, options, Path(folder), timeout)
@@ -157,7 +157,7 @@ def _row_of_interpreter(
     function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
 ) -> Mapping[str, Any]:
     """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
-    child = Child(interpreter("backprint.tools.jobs.apart"), limited(timeout))
+    child = Child(start_interpreter("backprint.tools.jobs.apart"), limited(timeout))
     try:
         child.send({"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)})
         row = child.receive()

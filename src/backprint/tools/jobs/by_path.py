@@ -132,17 +132,17 @@ def answer_of(verb: str, path: Place, options: Mapping[str, Any], allow: Sequenc
     if format_of(place) in (None, BACKPRINT):
         api.load(place, allow)  # so that what is wrong with its metadata is said at once
     sent = {"verb": verb, "allow": list(allow), "options": dict(options)}
-    return ask("backprint.tools.jobs.by_path:answered", place, sent, timeout)
+    return ask("backprint.tools.jobs.by_path:run_and_answer", place, sent, timeout)
 
 
-def answered(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def run_and_answer(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Run a verb in the sample's own process, and write its result as the answer: what `answer_of` asks for there."""
     from backprint.tools.target import read_capture
 
     def result() -> Any:
         capture = read_capture(task.path, allow=tuple(options["allow"]))
-        found: Any = VERBS[options["verb"]](capture, **options["options"])
-        return list(map(asdict, found)) if isinstance(found, list) else asdict(found)
+        verb_result: Any = VERBS[options["verb"]](capture, **options["options"])
+        return list(map(asdict, verb_result)) if isinstance(verb_result, list) else asdict(verb_result)
 
     return write_result(staging, result)
 
@@ -150,4 +150,4 @@ def answered(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str,
 VERBS: Mapping[str, Callable[..., Any]] = {"verify": api.verify, "power": api.power, "derivative": api.derivative}
 
 
-answered.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+run_and_answer.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first

@@ -130,27 +130,28 @@ def search(source: Path, below: str = "", without: Path | None = None) -> Iterat
     depth first, names in order. Links are not followed; one that leads out of `source` is yielded, to be refused."""
     root, skipped = os.path.realpath(source), os.path.realpath(without) if without else None
     unreadable: list[str] = []
-    for here, folders, files in os.walk(
+    for folder, folders, files in os.walk(
         os.path.join(root, below) if below else root, onerror=lambda error: unreadable.append(error.filename)
     ):
-        yield from (_below(root, place) for place in unreadable)
+        yield from (_below(root, path) for path in unreadable)
         unreadable.clear()
         names = {*folders, *files}
-        ours = CAPTURE in names
+        is_backprint = CAPTURE in names
         # [:2]: model.py or graph_net.json; the other file alone makes no sample
-        if ours or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
-            yield _below(root, here)
+        if is_backprint or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
+            yield _below(root, folder)
         # A link to a sample that is gone is among the files; in a sample's own folder those are the sample's affair.
         links = folders if names & {CAPTURE, *GRAPHNET_FILES} else [*folders, *files]
-        for place in (os.path.join(here, name) for name in sorted(links, key=os.fsencode) if name[0] != "."):
-            if not os.path.islink(place) or os.path.isfile(place) or _is_pair(place, ours):
+        for path in (os.path.join(folder, name) for name in sorted(links, key=os.fsencode) if name[0] != "."):
+            if not os.path.islink(path) or os.path.isfile(path) or _is_pair(path, is_backprint):
                 continue
-            if not _inside(os.path.realpath(place), root) or not os.path.exists(place):
-                yield _below(root, place)
+            if not _inside(os.path.realpath(path), root) or not os.path.exists(path):
+                yield _below(root, path)
         folders[:] = sorted(
-            (name for name in folders if _is_searched(os.path.join(here, name), ours, skipped)), key=os.fsencode
+            (name for name in folders if _is_searched(os.path.join(folder, name), is_backprint, skipped)),
+            key=os.fsencode,
         )
-    yield from (_below(root, place) for place in unreadable)
+    yield from (_below(root, path) for path in unreadable)
 
 
 def _below(root: str, place: str) -> str:
@@ -238,9 +239,9 @@ def missing_rank(places: Collection[Path]) -> str:
         numbers = range(min(numbers, MOST_RANKS)) if type(numbers) is int else numbers
         if not isinstance(numbers, (list, range)) or not all(type(number) is int for number in numbers):
             return f"{place / WORLD}: says of no ranks"
-        gone = [number for number in numbers[:MOST_RANKS] if not (place / f"rank_{number}" / CAPTURE).is_file()]
-        if gone:
-            shown = ", ".join(f"rank_{number}" for number in gone[:8])
+        missing = [number for number in numbers[:MOST_RANKS] if not (place / f"rank_{number}" / CAPTURE).is_file()]
+        if missing:
+            shown = ", ".join(f"rank_{number}" for number in missing[:8])
             return f"{place}: its world.json names {len(numbers)} ranks, and these are not there: {shown}"
     return ""
 
@@ -367,10 +368,10 @@ def families(rows: Collection[tuple[str, str]]) -> dict[str, str]:
     """Return the family of each sample, from pairs of an id and the family by its first folder: the first folder by
     which samples differ, without the folders that all of them are below."""
     folders = {id: tuple(id.split("/")[:-1]) for id, _ in rows}
-    least, most = min(folders.values(), default=()), max(folders.values(), default=())
-    differing = (depth for depth, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
-    common = next(differing, min(len(least), len(most)))
-    return {id: _first_of_family(folders[id], common, first) for id, first in rows}
+    first_folders, last_folders = min(folders.values(), default=()), max(folders.values(), default=())
+    differing = (depth for depth, (a, b) in enumerate(zip(first_folders, last_folders, strict=False)) if a != b)
+    shared_depth = next(differing, min(len(first_folders), len(last_folders)))
+    return {id: _first_of_family(folders[id], shared_depth, first_folder) for id, first_folder in rows}
 
 
 def _first_of_family(folders: tuple[str, ...], common: int, first: str) -> str:

@@ -368,15 +368,15 @@ class Ledger:
 
     def reset(self, words: Collection[str]) -> list[dict[str, Any]]:
         """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
-        chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
+        condition = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
         values = tuple(word for word in words for _ in range(2))  # each as a verdict and as a cause
-        old = list(self.rows(chosen, values)) if words else []
-        cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in SET_BY_LEDGER)
+        old_rows = list(self.rows(condition, values)) if words else []
+        null_columns = ", ".join(f"{name} = null" for name in COLUMNS if name not in SET_BY_LEDGER)
         with self.transaction():
-            for row in old:
-                query = f"update samples set state = 'todo', attempts = 0, {cleared} where id = ?"
+            for row in old_rows:
+                query = f"update samples set state = 'todo', attempts = 0, {null_columns} where id = ?"
                 self.connection.execute(query, (row["id"],))
-        return old
+        return old_rows
 
     def finish(self, id: str, row: Mapping[str, Any]) -> None:
         """Write the row of a finished sample, which `check_row` has returned; SampleError if there is no such

@@ -19,7 +19,7 @@ from typing import Any
 from backprint.errors import UsageError
 from backprint.tools.jobs.find import families
 from backprint.tools.jobs.ledger import COLUMNS, NAME, Ledger, open_run
-from backprint.tools.jobs.places import WORK, check_places, locked, writable
+from backprint.tools.jobs.places import WORK, check_places, create_writable, lock_folder
 from backprint.tools.jobs.run import new_facts
 from backprint.tools.jobs.verbs import known_verb
 
@@ -45,9 +45,9 @@ def merge_runs(out: Path, shards: Sequence[Path], copy: bool = False) -> MergedR
         raise UsageError(f"{out} is one of the shards: choose another OUT")
     with contextlib.ExitStack() as stack:
         for shard in shards:
-            stack.enter_context(locked(shard))
-        stack.enter_context(writable(out))
-        stack.enter_context(locked(out))
+            stack.enter_context(lock_folder(shard))
+        stack.enter_context(create_writable(out))
+        stack.enter_context(lock_folder(out))
         ledger = stack.enter_context(open_run(out / NAME, new_facts() | facts))
         for shard in shards:
             for entry in sorted(shard.iterdir()):

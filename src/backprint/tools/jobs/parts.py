@@ -12,7 +12,7 @@ from typing import Any
 from backprint.common.files import from_plain, read_json
 from backprint.errors import SampleError
 from backprint.tools.jobs.ledger import NAME, Ledger, place_of
-from backprint.tools.jobs.places import RESULT, locked, writable
+from backprint.tools.jobs.places import RESULT, create_writable, lock_folder
 from backprint.tools.jobs.pool import remove_folder
 
 
@@ -79,7 +79,7 @@ def unify(out: Path) -> bool:
     """Keep the first of equal parts; return whether samples must be split again because that part is missing."""
     again = []
     first: dict[str, str] = {}
-    with writable(out), locked(out), Ledger.writing(out / NAME) as ledger:
+    with create_writable(out), lock_folder(out), Ledger.writing(out / NAME) as ledger:
         for row in list(ledger.rows("state = 'done'")):
             place = place_of(out, row)
             if not (place / PARTS).exists():  # a sample that was not split

@@ -52,7 +52,7 @@ def check_places(corpus: Path, out: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
+def lock_folder(out: Path) -> Iterator[None]:
     """Allow one run at a time in a folder; UsageError says who is at work there. The lock ends with the process,
     however it ends."""
     place = out / WORK / "lock"
@@ -75,7 +75,7 @@ def _lock_holder(file: IO[str]) -> str:
 
 
 @contextlib.contextmanager
-def writable(out: Path) -> Iterator[None]:
+def create_writable(out: Path) -> Iterator[None]:
     """Create OUT; raise PlaceError with the next step if it cannot be written to, or is removed during the block."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -173,16 +173,16 @@ def _merge_folders(staged: Path, place: Path, last: str) -> None:
         os.rename(entry, target)
 
 
-def place_trees(trees: Path, out: Path, id: str, known: Callable[[str], bool]) -> None:
-    """Put a sample's trees in place beside the samples, in the place of its older ones; `known` says whether an id is a
-    sample's. Raise FileExistsError if a subgraph's place is that of a sample."""
+def place_trees(trees: Path, out: Path, id: str, is_sample: Callable[[str], bool]) -> None:
+    """Put a sample's trees in place beside the samples, in the place of its older ones; `is_sample` says whether an id
+    is a sample's. Raise FileExistsError if a subgraph's place is that of a sample."""
     if not trees.is_dir():
         return
     for name in TREE_NAMES:
-        _remove_tree(out / name / tree_name(id), lambda below: known(f"{id}/{below}"))
+        _remove_tree(out / name / tree_name(id), lambda below: is_sample(f"{id}/{below}"))
     for mark in sorted(trees.rglob(MARK)):
         place = out / mark.parent.relative_to(trees)
-        if place.name.startswith("subgraph_") and known(f"{id}/{place.name}"):
+        if place.name.startswith("subgraph_") and is_sample(f"{id}/{place.name}"):
             raise FileExistsError(errno.EEXIST, f"{place} is the place of the sample {id}/{place.name}")
         _merge_folders(mark.parent, place, MARK)
     remove_folder(trees)

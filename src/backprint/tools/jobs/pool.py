@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backprint.child import processes
-from backprint.child.child import Child, interpreter
+from backprint.child.child import Child, start_interpreter
 from backprint.child.limits import Limits
 from backprint.errors import BackprintError
 from backprint.tools.jobs.task import Task, failure, on_cpu
@@ -171,7 +171,9 @@ class Pool:
         environment = {**ENVIRONMENT, processes.MARK: self.run}
         if self.on_cpu:
             environment["CUDA_VISIBLE_DEVICES"] = ""
-        worker = Worker(f"worker {self.started}", Child(interpreter(WORKER, environment=environment), captured=True))
+        worker = Worker(
+            f"worker {self.started}", Child(start_interpreter(WORKER, environment=environment), captured=True)
+        )
         self.started += 1
         worker.child.send(self.setup)
         return worker

@@ -327,13 +327,15 @@ def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the state of a run as lines of text."""
     states = answer["states"]
     total, done = sum(states.values()), states.get("done", 0)
-    chosen = f" that meet {' and '.join(answer['where'])}" if answer["where"] else ""
+    where_text = f" that meet {' and '.join(answer['where'])}" if answer["where"] else ""
     counts = ", ".join(f"{answer['verdicts'][word]} {word}" for word in VERDICTS if word in answer["verdicts"])
-    left = f"about {_duration(answer['seconds_left'])} left" if answer["at_work"] and answer["seconds_left"] else ""
+    time_left = (
+        f"about {_duration(answer['seconds_left'])} left" if answer["at_work"] and answer["seconds_left"] else ""
+    )
     resume = "" if answer["at_work"] or done == total else "nothing is running, the same command resumes it"
-    yield "; ".join(filter(None, (f"{done} of {total} samples{chosen} are done", counts, left, resume)))
-    pace = f"; {_rate_text(answer['rate'])} lately" if answer["rate"] and answer["at_work"] else ""
-    yield f"{answer['verb']} of {answer['source']}{pace}"
+    yield "; ".join(filter(None, (f"{done} of {total} samples{where_text} are done", counts, time_left, resume)))
+    rate_text = f"; {_rate_text(answer['rate'])} lately" if answer["rate"] and answer["at_work"] else ""
+    yield f"{answer['verb']} of {answer['source']}{rate_text}"
     if answer["causes"]:
         yield "causes: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer["causes"].items())
     if any(answer["verdicts"].get(word) for word in GOOD):

@@ -38,12 +38,12 @@ def cluster(
     """Return a cluster's limits for each sample (`most`: seconds, GiB of memory, GiB of disk), and its Executor for
     `run_plan`."""
     with _ends_at_once():
-        ray = connected(address)
+        ray = connect(address)
         limits = limits_on(ray, *most)
     return limits, lambda work, run: Cluster(ray, verb, options, limits, work, run, jobs)
 
 
-def connected(address: str) -> Any:
+def connect(address: str) -> Any:
     """Connect Ray to the cluster at HOST:PORT, to the nearest (`auto`), or to a new one here (`local`), and return it;
     UsageError if it is not installed or finds none. Our handlers of signals stay."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -103,12 +103,12 @@ def nodes(ray: Any) -> list[Mapping[str, float]]:
 def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
     """Return the limits of each sample, from GiB; the default of memory is a fair share of the smallest node. Refuse
     more than the largest has."""
-    shares = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
-    most = max(node.get("memory", 4 * GIB) for node in nodes(ray))
-    share = int(min(shares) * 0.9) if memory is None else int(memory * GIB)
-    if share > most:
-        raise UsageError(f"--memory {memory:g}: the largest node of the Ray cluster has {most / GIB:.1f} GiB")
-    return Limits(timeout, share, 16 * GIB if disk is None else int(disk * GIB))
+    memory_per_core = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
+    largest_node = max(node.get("memory", 4 * GIB) for node in nodes(ray))
+    memory_limit = int(min(memory_per_core) * 0.9) if memory is None else int(memory * GIB)
+    if memory_limit > largest_node:
+        raise UsageError(f"--memory {memory:g}: the largest node of the Ray cluster has {largest_node / GIB:.1f} GiB")
+    return Limits(timeout, memory_limit, 16 * GIB if disk is None else int(disk * GIB))
 
 
 # ------------------------------------------------------------------ the driver's side

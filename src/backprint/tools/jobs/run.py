@@ -40,10 +40,10 @@ from backprint.tools.jobs.places import (
     RESULT,
     WORK,
     check_places,
-    locked,
+    create_writable,
+    lock_folder,
     place_folder,
     place_trees,
-    writable,
     write_log,
 )
 from backprint.tools.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remove_folder
@@ -135,16 +135,18 @@ class RunPlan:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
-        several = patterns(self.only)
-        only = several[0] if len(several) == 1 else list(several) or None  # the same fact for "a" and ["a"]
-        chosen = {
+        only_patterns = patterns(self.only)
+        only = (
+            only_patterns[0] if len(only_patterns) == 1 else list(only_patterns) or None
+        )  # the same fact for "a" and ["a"]
+        selection = {
             "list": os.fspath(self.names) if self.names else None,
             "only": only,
             "limit": self.limit,
             "where": list(self.where) or None,
             "shard": self.shard,
         }
-        options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
+        options = {**self.options, **{name: value for name, value in selection.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
 
 
@@ -185,8 +187,8 @@ def run_plan(
     processes.check_platform()
     check_places(plan.source, plan.out)
     with (
-        writable(plan.out),
-        locked(plan.out),
+        create_writable(plan.out),
+        lock_folder(plan.out),
         signals() as stop_signals,
         open_run(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
     ):

@@ -19,18 +19,18 @@ from backprint.errors import SampleError, describe_defect, is_defect
 
 
 class _Clock:
-    """The seconds of each stage. `entered` is called with a stage as it begins."""
+    """The seconds of each stage. `on_stage` is called with a stage as it begins."""
 
-    def __init__(self, entered: Callable[[str], None] = lambda name: None) -> None:
-        self.entered = entered
+    def __init__(self, on_stage: Callable[[str], None] = lambda name: None) -> None:
+        self.on_stage = on_stage
         self.stage = "read"
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def timed(self, name: str) -> Iterator[None]:
+    def time_stage(self, name: str) -> Iterator[None]:
         """Time a stage; one that raises stays the current one."""
         self.stage = name
-        self.entered(name)
+        self.on_stage(name)
         start = time.perf_counter()
         try:
             yield
@@ -41,16 +41,16 @@ class _Clock:
 _clock = _Clock()
 
 
-def begin_clock(entered: Callable[[str], None]) -> _Clock:
+def begin_clock(on_stage: Callable[[str], None]) -> _Clock:
     """Start a new clock for a new sample."""
     global _clock
-    _clock = _Clock(entered)
+    _clock = _Clock(on_stage)
     return _clock
 
 
 def stage(name: str) -> contextlib.AbstractContextManager[None]:
     """Mark the next stage of a verb, for the ledger and the progress display: `with stage("capture"): …`."""
-    return _clock.timed(name)
+    return _clock.time_stage(name)
 
 
 def current_stage() -> str:

@@ -21,31 +21,31 @@ class GraphClock:
 
     def __init__(self) -> None:
         self.memory = mmap.mmap(-1, 24)
-        self.put(time.monotonic(), 0.0, 0.0)
+        self.store(time.monotonic(), 0.0, 0.0)
 
-    def put(self, began: float, waits: float, waited: float) -> None:
+    def store(self, graph_start: float, wait_start: float, seconds_waited: float) -> None:
         """Store when the graph was begun, since when the process waits (0 if it does not), and the seconds it has
         waited."""
-        self.memory[:] = struct.pack("ddd", began, waits, waited)
+        self.memory[:] = struct.pack("ddd", graph_start, wait_start, seconds_waited)
 
     def begin_graph(self) -> None:
         """Start the clock for another graph."""
-        self.put(time.monotonic(), 0.0, 0.0)
+        self.store(time.monotonic(), 0.0, 0.0)
 
     def begin_wait(self) -> None:
         """Note that the process begins to wait."""
-        began, _, waited = struct.unpack("ddd", self.memory[:])
-        self.put(began, time.monotonic(), waited)
+        graph_start, _, seconds_waited = struct.unpack("ddd", self.memory[:])
+        self.store(graph_start, time.monotonic(), seconds_waited)
 
     def end_wait(self) -> None:
         """Note that the process has stopped waiting."""
-        began, waits, waited = struct.unpack("ddd", self.memory[:])
-        self.put(began, 0.0, waited + time.monotonic() - waits)
+        graph_start, wait_start, seconds_waited = struct.unpack("ddd", self.memory[:])
+        self.store(graph_start, 0.0, seconds_waited + time.monotonic() - wait_start)
 
     def seconds_of(self, pid: int) -> float:
         """Return how long the process, which alone has this clock, has worked on its graph."""
-        began, waits, waited = struct.unpack("ddd", self.memory[:])
-        return float((waits or time.monotonic()) - began - waited)
+        graph_start, wait_start, seconds_waited = struct.unpack("ddd", self.memory[:])
+        return float((wait_start or time.monotonic()) - graph_start - seconds_waited)
 
 
 class Turns:

@@ -49,36 +49,36 @@ class Verb:
     finish: Callable[[Path, Options], bool] | None = None
 
 
-def resolve_verb(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
+def resolve_verb(text: str, given: Options) -> tuple[str, dict[str, Any]]:
     """Return a verb and all its options as a run stores them, a file with its absolute path. No file is run. Raise
     UsageError for an unknown verb, option or value, and for one that contradicts the verb (`fixed`)."""
     if (verb := known_verb(text)) is not None:
-        known, fixed = verb.options, verb.fixed
-        if unknown := set(chosen) - set(known):
-            raise UsageError(f"{text} takes no option {min(unknown)!r}; it takes {', '.join(known)}")
-        for name in fixed.keys() & chosen.keys():
-            if chosen[name] not in (None, fixed[name]):
-                contradiction = f"{text} means {name}={fixed[name]!r}, not {name}={chosen[name]!r}"
+        defaults, fixed = verb.options, verb.fixed
+        if unknown := set(given) - set(defaults):
+            raise UsageError(f"{text} takes no option {min(unknown)!r}; it takes {', '.join(defaults)}")
+        for name in fixed.keys() & given.keys():
+            if given[name] not in (None, fixed[name]):
+                contradiction = f"{text} means {name}={fixed[name]!r}, not {name}={given[name]!r}"
                 raise UsageError(f"{contradiction}: the verb capture takes any {name}")
-        check_values(known, chosen)
-        return text, {**known, **chosen, **fixed}
+        check_values(defaults, given)
+        return text, {**defaults, **given, **fixed}
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise UsageError(
             f"{text!r} is not a verb: {', '.join([*VERBS, *ABOVE])}, or file.py:function(task, options, staging) -> row"
         )
     if not place.endswith(".py"):
-        return text, dict(chosen)
+        return text, dict(given)
     if not Path(place).is_file():
         raise UsageError(f"{place}: no such file")
-    return f"{Path(place).resolve()}:{name}", dict(chosen)
+    return f"{Path(place).resolve()}:{name}", dict(given)
 
 
-def check_values(known: Options, chosen: Options) -> None:
+def check_values(defaults: Options, given: Options) -> None:
     """Raise UsageError for an invalid value of a known option, or a text where a sequence is needed."""
-    for name, value in chosen.items():
+    for name, value in given.items():
         if name in CHOICES:
-            check_choice(name, value, optional=known[name] is None)
+            check_choice(name, value, optional=defaults[name] is None)
         if name in ("allow", "targets"):
             check_sequence(name, value)
         if name == "requires_grad" and isinstance(value, str):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.child import processes
-from backprint.child.child import Child, Line, forked, line_of
+from backprint.child.child import Child, Line, line_of, start_by_fork
 from backprint.child.ends import ChildEnd, last_words
 from backprint.child.limits import Limits
 from backprint.common import at_work, memory
@@ -90,15 +90,15 @@ class _SampleWatch:
     def work(self, verb: Verb, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fork the sample's process, watch it, end its descendants; return the answer for the parent."""
         (self.staging / "tmp").mkdir()
-        start = forked(partial(_run_isolated, verb, self.task, options, self.staging, self.limits))
+        start = start_by_fork(partial(_run_isolated, verb, self.task, options, self.staging, self.limits))
         child = Child(start, self.limits, captured=True, orphans=True, folder=self.staging)
-        beat = time.monotonic() + BEAT
+        next_beat = time.monotonic() + BEAT
         try:
-            while (text := child.receive(beat - time.monotonic())) is not None or child.end is None:
+            while (text := child.receive(next_beat - time.monotonic())) is not None or child.end is None:
                 if text is not None:
                     self.read_message(text)
-                if time.monotonic() >= beat:
-                    beat = time.monotonic() + BEAT
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + BEAT
                     send(self.line, {"beat": time.monotonic() - self.started})
         finally:
             end = child.close()

@@ -48,12 +48,12 @@ def extract(
     Nothing is compiled and no kernel runs, until `.check()`, or `.ptx()` of a kernel, asks for it.
     """
     from backprint.api import capture
-    from backprint.tools.kernels.extraction import capture_kernels
+    from backprint.tools.kernels.extraction import extract_kernels
 
     captured = program if isinstance(program, Capture) else capture(program, *args, **kwargs)
     if captured is program and (args or kwargs):
         raise UsageError("a Capture takes no further arguments: pass the module or function to capture another")
-    return capture_kernels(captured, target, direction, threads, compiler)
+    return extract_kernels(captured, target, direction, threads, compiler)
 
 
 def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> dict[str, list[Kernel]]:
@@ -62,11 +62,11 @@ def dedup(kernels: Iterable[Kernel], *, ignore_sizes: bool = False) -> dict[str,
     `kernels` is what `bp.kernels.extract` returned, or several of these in a list. With `ignore_sizes`, programs that
     differ in sizes and constants alone are one.
     """
-    from backprint.tools.kernels.rows import grouped
+    from backprint.tools.kernels.rows import group_by_hash
 
     if isinstance(kernels, Kernel | str) or not isinstance(kernels, Iterable):
         raise UsageError(f"dedup of {type(kernels).__name__}: pass a list of Kernels; bp.corpus.dedup is for samples")
-    return grouped(_kernels_in(kernels), ignore_sizes)
+    return group_by_hash(_kernels_in(kernels), ignore_sizes)
 
 
 def lower(

@@ -1,4 +1,4 @@
-"""A Triton kernel of Inductor as one file that runs by itself, with torch and triton alone: `alone_text`.
+"""A Triton kernel of Inductor as one file that runs by itself, with torch and triton alone: `standalone_text`.
 
 The file has the kernel's function, decorated with `triton.jit` only. What Inductor's own decorator says is there as
 plain data, and so are the functions of PyTorch that the kernel calls. Sources are parsed, and none of their code is
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from backprint.errors import RefusedError
-from backprint.tools.kernels.alone_file import DRAWN, call_rows, header, literal, parameter_uses, template
+from backprint.tools.kernels.alone_file import VALUES_NOTE, call_rows, header, literal, parameter_uses, template
 from backprint.tools.kernels.normal import is_setup
 from backprint.tools.kernels.nouns import Kernel
 from backprint.tools.kernels.read import find_kernel, is_jitted, parse_module
@@ -36,7 +36,7 @@ HELPERS = "triton_helpers"
 
 LICENSE = "Of PyTorch (torch/_inductor/runtime/triton_helpers.py), BSD-3-Clause, copyright of its contributors."
 
-PROVIDED: Mapping[str, str] = MappingProxyType(
+HELPER_IMPORTS: Mapping[str, str] = MappingProxyType(
     {
         "math": "from triton.language import math",
         "_log2": "from triton.language.standard import _log2",
@@ -56,10 +56,12 @@ PROVIDED: Mapping[str, str] = MappingProxyType(
 ALWAYS_DEFINED = frozenset({"tl", "triton", "libdevice", "tl_math", HELPERS})
 """Names that the file of every Triton kernel defines."""
 
-BLOCKS_WAIT = frozenset({"x_grid_barrier", "exclusive_scan_decoupled_lookback", "exclusive_scan_decoupled_lookback_64"})
+WAITING_HELPERS = frozenset(
+    {"x_grid_barrier", "exclusive_scan_decoupled_lookback", "exclusive_scan_decoupled_lookback_64"}
+)
 """Functions in which blocks wait for one another. The interpreter runs the blocks one by one, so it would never end."""
 
-LIBDEVICE: Mapping[str, str] = MappingProxyType(
+LIBDEVICE_IN_TORCH: Mapping[str, str] = MappingProxyType(
     {
         **{
             name: f"torch.{name}"
@@ -106,7 +108,7 @@ class NeededHelpers:
     @property
     def needs_gpu(self) -> str:
         """The reason why Triton's interpreter cannot run the kernel, or ''."""
-        return "its blocks wait for one another, so it needs a GPU" if BLOCKS_WAIT & set(self.functions) else ""
+        return "its blocks wait for one another, so it needs a GPU" if WAITING_HELPERS & set(self.functions) else ""
 
 
 def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
@@ -127,7 +129,7 @@ def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
     for name in order:
         if name in known:
             libdevice.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
-    imports = [PROVIDED[name] for name in order if name in PROVIDED]
+    imports = [HELPER_IMPORTS[name] for name in order if name in HELPER_IMPORTS]
     texts = [known[name].text for name in order if name in known]
     return NeededHelpers(tuple(called_helpers), "\n\n\n".join(["\n".join(imports), *texts]).strip(), tuple(libdevice))
 
@@ -175,7 +177,7 @@ def _order_helper(name: str, known: Mapping[str, _HelperSource], order: dict[str
     for needed in names:
         if needed in known:
             _order_helper(needed, known, order)
-        elif needed in PROVIDED:
+        elif needed in HELPER_IMPORTS:
             order[needed] = None
         else:
             raise RefusedError(
@@ -200,7 +202,7 @@ def _global_names(node: ast.AST, decorators: bool = True) -> list[str]:
 
     Names in the decorators count only with `decorators`.
     """
-    read, bound = dict[str, None](), set[str]()
+    names_read, names_bound = dict[str, None](), set[str]()
     ignored_decorators = [] if decorators else getattr(node, "decorator_list", [])
     ignored = {id(child) for decorator in ignored_decorators for child in ast.walk(decorator)}
     for child in ast.walk(node):
@@ -208,19 +210,19 @@ def _global_names(node: ast.AST, decorators: bool = True) -> list[str]:
             continue
         match child:
             case ast.Name(id=name, ctx=ast.Load()):
-                read[name] = None
+                names_read[name] = None
             case ast.Name(id=name) | ast.arg(arg=name):
-                bound.add(name)
+                names_bound.add(name)
             case ast.FunctionDef(name=name) if child is not node:
-                bound.add(name)
-    return [name for name in read if name not in bound and not hasattr(builtins, name)]
+                names_bound.add(name)
+    return [name for name in names_read if name not in names_bound and not hasattr(builtins, name)]
 
 
 # ------------------------------------------------------------------ the file of a Triton kernel
 #
 # Only `triton.jit` functions and constants of the kernel's module are copied into the file.
 
-TRITON_RUNS = """\
+USAGE_NOTE = """\
     python THIS_FILE        runs every configuration on each recorded call, and compares their results: on a GPU, with
                             times, if there is one; else in Triton's interpreter. Exits with 1 if they disagree.
     import THIS_FILE        make(call) -> arguments, launch(arguments, configuration, call), run(call) -> results
@@ -246,7 +248,7 @@ import triton.language as tl
 from triton.language import math as tl_math
 """
 
-ATOMIC = """\
+ATOMIC_PATCH = """\
 if DEVICE == "cpu":
     # The interpreter of triton 3.7.1 reads an array that was broadcast as if it were contiguous.
     import numpy
@@ -259,10 +261,10 @@ if DEVICE == "cpu":
     )
 """
 
-ASSEMBLY = "inline_asm_elementwise("
+ASSEMBLY_CALL = "inline_asm_elementwise("
 """The call with which a kernel runs a line of PTX."""
 
-PTX = """\
+PTX_PATCH = """\
 if DEVICE == "cpu":
     # The interpreter of triton 3.7.1 runs no PTX: these are the lines that Inductor writes for the arctangent.
     from triton.runtime.interpreter import InterpreterBuilder
@@ -380,12 +382,12 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
     """Refuse a kernel that uses a name which its file would not define, defines a name that the file needs for
     something else, or has a decorator other than triton.jit."""
     constants = [child for node in module.constants for child in ast.walk(node) if isinstance(child, ast.Name)]
-    known = {function.name for function in module.functions} | {name.id for name in constants}
-    if clashing := known & RESERVED:
+    names_defined = {function.name for function in module.functions} | {name.id for name in constants}
+    if clashing := names_defined & RESERVED:
         raise RefusedError(f"{kernel.name}: it defines {min(clashing)}, a name that Backprint's files use themselves")
     for node in (*module.functions, *module.constants):
         for name in _global_names(node, decorators=False):
-            if name not in known | ALWAYS_DEFINED:
+            if name not in names_defined | ALWAYS_DEFINED:
                 raise RefusedError(f"{kernel.name}: it uses {name}, which the file of this kernel would not define")
     for function in module.functions:
         decorators = [ast.unparse(node) for node in function.decorator_list if not _is_heuristic(node)]
@@ -397,7 +399,7 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
             )
 
 
-def alone_text(kernel: Kernel) -> str:
+def standalone_text(kernel: Kernel) -> str:
     """Return the text of a file that has a Triton kernel with its calls, and that runs by itself; refuse a kernel
     without recorded calls."""
     if kernel.language != "triton":
@@ -410,21 +412,21 @@ def alone_text(kernel: Kernel) -> str:
     module = triton_module(kernel)
     if not kernel.configurations or not all(call.grids for call in kernel.calls):
         raise RefusedError(f"{kernel.name}: its configurations and grids are not known: extract it from a Capture")
-    meta = metadata(kernel, module)
+    meta = launch_metadata(kernel, module)
     helpers = needed_helpers(module.functions)
     parts = [
-        header(kernel, TRITON_RUNS + "\n" + DRAWN),
+        header(kernel, USAGE_NOTE + "\n" + VALUES_NOTE),
         TRITON_IMPORTS.rstrip(),
-        template("interpreter") if helpers.libdevice or ASSEMBLY in kernel.source else "",
+        template("interpreter") if helpers.libdevice or ASSEMBLY_CALL in kernel.source else "",
         libdevice_lines(helpers),
         helper_lines(helpers),
         "# ---- the kernel",
         *(ast.unparse(node) for node in module.constants),
         *(f"\n{module.text_of(function)}\n" for function in module.functions),
         "# ---- what was recorded of it",
-        recorded(kernel, module, meta, helpers),
-        ATOMIC.rstrip() if "tl.atomic" in kernel.source else "",
-        PTX.rstrip() if ASSEMBLY in kernel.source else "",
+        fact_lines(kernel, module, meta, helpers),
+        ATOMIC_PATCH.rstrip() if "tl.atomic" in kernel.source else "",
+        PTX_PATCH.rstrip() if ASSEMBLY_CALL in kernel.source else "",
         template("common"),
         template("triton"),
     ]
@@ -433,10 +435,10 @@ def alone_text(kernel: Kernel) -> str:
     return text
 
 
-def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
+def fact_lines(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
     """Return lines that assign the recorded facts and calls of a kernel to names such as CALLS, as literals."""
-    sizes = {name for configuration in kernel.configurations for name, _ in configuration.sizes}
-    names = [name for name in module.parameters if name not in sizes]
+    size_names = {name for configuration in kernel.configurations for name, _ in configuration.sizes}
+    names = [name for name in module.parameters if name not in size_names]
     configurations = [
         {
             "sizes": dict(configuration.sizes),
@@ -447,7 +449,7 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
     ]
     options = {name: meta[name] for name in ("enable_fp_fusion",) if name in meta}
     options |= {"debug": bool(meta.get("debug")), "sanitize_overflow": False}
-    stored = {use.name for use in parameter_uses(kernel) if use.writes}
+    written_names = {use.name for use in parameter_uses(kernel) if use.writes}
     has_random_numbers = any(f".{name}(" in kernel.source for name in RANDOM_FUNCTIONS)
     rows = {
         "NAME": kernel.name,
@@ -457,7 +459,7 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
         "CONFIGURATIONS": configurations,
         "OPTIONS": options,
         "CALLS": call_rows(kernel, names),
-        "WRITTEN": [name for name in names if name in stored],
+        "WRITTEN": [name for name in names if name in written_names],
         "DRAWS": has_random_numbers,
         "NEEDS_GPU": helpers.needs_gpu,
     }
@@ -465,7 +467,7 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
     return "\n".join([*lines, f"KERNEL = {module.main.name}"])
 
 
-def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
+def launch_metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
     """Return the entries of the metadata in Inductor's decorator that a launch needs: `signature`, `constants`,
     `debug`, … Refuse a kernel that lacks them, or has them not as literals."""
     decorator = module.heuristic
@@ -501,8 +503,8 @@ def libdevice_lines(helpers: NeededHelpers) -> str:
     if not helpers.libdevice:
         return ""
     lines = [
-        f"    libdevice.{name} = interpreted({LIBDEVICE[name]})"
-        if name in LIBDEVICE
+        f"    libdevice.{name} = interpreted({LIBDEVICE_IN_TORCH[name]})"
+        if name in LIBDEVICE_IN_TORCH
         else f"    libdevice.{name} = missing({literal(name)})"
         for name in helpers.libdevice
     ]

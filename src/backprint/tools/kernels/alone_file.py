@@ -85,7 +85,7 @@ def _uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Para
 # A call that reads all of its inputs and writes all of its outputs moves at least the elements of its tensors, each
 # once. A kernel that gathers some rows of a table may move fewer bytes, and one that reads an input twice moves more.
 
-NUMBERS = ("int", "float", "NoneType")
+NUMBER_TYPES = ("int", "float", "NoneType")
 """The types of arguments that are not tensors. `bool` is left out, because it is a dtype of tensors too."""
 
 
@@ -96,36 +96,37 @@ def kernel_bytes(kernel: Kernel) -> int | None:
     return sum(argument_bytes(argument) for call in kernel.calls for argument in call.arguments)
 
 
-def least_bytes(call: KernelCall, kernel: Kernel) -> int:
+def minimum_bytes(call: KernelCall, kernel: Kernel) -> int:
     """Return the bytes that a call moves if it reads and writes each tensor once; raise RefusedError for an unknown
     dtype."""
     for argument in call.arguments:
-        if not _holds_number(argument) and argument.dtype not in ITEMSIZE:
+        if not _is_number(argument) and argument.dtype not in ITEMSIZE:
             raise RefusedError(f"the bytes of an element of {argument.dtype!r:.40} are not known")
     # Not strict: the launcher of a Triton template takes numbers that the kernel does not take.
-    pairs = zip(parameter_uses(kernel), call.arguments, strict=False)
-    return sum((use.reads + use.writes) * argument_bytes(argument) for use, argument in pairs)
+    uses_and_arguments = zip(parameter_uses(kernel), call.arguments, strict=False)
+    return sum((use.reads + use.writes) * argument_bytes(argument) for use, argument in uses_and_arguments)
 
 
-def _holds_number(argument: KernelArgument) -> bool:
+def _is_number(argument: KernelArgument) -> bool:
     """Whether an argument is a number; `bool` is a dtype of tensors and of numbers."""
-    return argument.value is not None or argument.dtype in NUMBERS
+    return argument.value is not None or argument.dtype in NUMBER_TYPES
 
 
 def argument_bytes(argument: KernelArgument) -> int:
     """Return the bytes of the distinct elements of a tensor: gaps do not count, and elements of an expanded dimension
     (stride 0) count once. A number has 0 bytes, and an element of an unknown dtype counts as one byte."""
-    if _holds_number(argument):
+    if _is_number(argument):
         return 0
-    count = 1
-    for size, stride in zip(argument.shape, argument.stride, strict=True):
-        count *= size if stride or not size else 1
+    if 0 in argument.shape:
+        return 0
+    layout = zip(argument.shape, argument.stride, strict=True)
+    count = math.prod(size for size, stride in layout if stride != 0)
     return count * ITEMSIZE.get(argument.dtype, 1)
 
 
 # ------------------------------------------------------------------ the parts of a file
 
-WIDTH = 116
+LINE_WIDTH = 116
 """The most characters of a line of data."""
 
 
@@ -135,8 +136,8 @@ def _safe_comment(text: str) -> str:
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
-def header(kernel: Kernel, runs: str) -> str:
-    """Return the comments at the head of a file; `runs` says what running and importing it do."""
+def header(kernel: Kernel, usage: str) -> str:
+    """Return the comments at the head of a file; `usage` says what running and importing it do."""
     facts = {
         "name": kernel.name,
         "hash": kernel.hash,
@@ -151,11 +152,11 @@ def header(kernel: Kernel, runs: str) -> str:
     for operator in kernel.operators:
         where = f"    {_safe_comment(operator.line)}" if operator.line else ""
         lines.append(f"#     {_safe_comment(operator.operator)}{where}")
-    lines += ["#", *(f"# {line}".rstrip() for line in runs.splitlines())]
+    lines += ["#", *(f"# {line}".rstrip() for line in usage.splitlines())]
     return "\n".join(lines)
 
 
-DRAWN = """\
+VALUES_NOTE = """\
 make(call) makes the arguments of a recorded call with seeded values: those of a tensor lie between the least and the
 largest value that it had when the program ran on its own inputs, so no index is outside of its tensor. Of a tensor that
 the program does not keep, such as one between two kernels, neither is known: floating-point numbers lie between 0.1 and
@@ -170,7 +171,7 @@ def template(name: str) -> str:
     return files("backprint.tools.kernels").joinpath("bodies", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
-def unique_calls(kernel: Kernel) -> dict[KernelCall, int]:
+def call_counts(kernel: Kernel) -> dict[KernelCall, int]:
     """Return the distinct calls of a kernel, with how often each was made."""
     counts: dict[KernelCall, int] = {}
     for call in kernel.calls:
@@ -180,24 +181,24 @@ def unique_calls(kernel: Kernel) -> dict[KernelCall, int]:
 
 def call_rows(kernel: Kernel, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the distinct calls of a kernel as plain data for its file; `names` are those of its arguments."""
-    reads = {use.name for use in parameter_uses(kernel) if use.reads and not WRITTEN_ONLY.fullmatch(use.name)}
+    names_read = {use.name for use in parameter_uses(kernel) if use.reads and not WRITTEN_ONLY.fullmatch(use.name)}
     rows: list[dict[str, Any]] = []
-    for call, times in unique_calls(kernel).items():
+    for call, count in call_counts(kernel).items():
         arguments: list[dict[str, Any]] = []
-        for name, argument in zip(names, call.arguments, strict=False):  # not strict, as in `least_bytes`
-            if _holds_number(argument):
+        for name, argument in zip(names, call.arguments, strict=False):  # not strict, as in `minimum_bytes`
+            if _is_number(argument):
                 arguments.append({"name": name, "value": argument.value})
                 continue
             layout = {"dtype": argument.dtype, "shape": argument.shape, "stride": argument.stride}
-            between = _values_between(argument) if name in reads else (0, 0)  # zeros, if the kernel only writes it
+            between = _fill_range(argument) if name in names_read else (0, 0)  # zeros, if the kernel only writes it
             arguments.append({"name": name, **layout, "between": between})
         grids = {"grids": list(call.grids)} if call.grids else {}
-        rows.append({"arguments": arguments, "bytes": least_bytes(call, kernel), "times": times, **grids})
+        rows.append({"arguments": arguments, "bytes": minimum_bytes(call, kernel), "times": count, **grids})
     return rows
 
 
-def _values_between(argument: KernelArgument) -> tuple[float, float]:
-    """Return the least and the largest value to fill a tensor with: those that it had, or the default that DRAWN
+def _fill_range(argument: KernelArgument) -> tuple[float, float]:
+    """Return the least and the largest value to fill a tensor with: those that it had, or the default that VALUES_NOTE
     explains."""
     floating = argument.dtype.startswith(("float", "bfloat"))
     if argument.low is None or argument.high is None:
@@ -209,28 +210,32 @@ def literal(value: Any, indent: int = 0) -> str:
     """Return plain data as a Python literal, on several lines if it does not fit on one."""
     if isinstance(value, str) and "\n" in value:
         return long_text(value)
-    line = _on_one_line(value)
-    if len(line) + indent <= WIDTH or not isinstance(value, dict | list) or not value:
+    line = _one_line_literal(value)
+    if len(line) + indent <= LINE_WIDTH or not isinstance(value, dict | list) or not value:
         return line
     inner = " " * (indent + 4)
     if isinstance(value, dict):
-        rows = [f"{inner}{_on_one_line(key)}: {literal(item, indent + 4)}," for key, item in value.items()]
+        rows = [f"{inner}{_one_line_literal(key)}: {literal(item, indent + 4)}," for key, item in value.items()]
     else:
         rows = [f"{inner}{literal(item, indent + 4)}," for item in value]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     return "\n".join([opening, *rows, " " * indent + closing])
 
 
-def _on_one_line(value: Any) -> str:
+def _one_line_literal(value: Any) -> str:
     """Return plain data as a Python expression on one line: a literal, with `float("inf")` and its like for numbers
     that are not finite."""
     match value:
         case dict():
-            return "{" + ", ".join(f"{_on_one_line(key)}: {_on_one_line(item)}" for key, item in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{_one_line_literal(key)}: {_one_line_literal(item)}" for key, item in value.items())
+                + "}"
+            )
         case list():
-            return "[" + ", ".join(map(_on_one_line, value)) + "]"
+            return "[" + ", ".join(map(_one_line_literal, value)) + "]"
         case tuple():
-            return "(" + ", ".join(map(_on_one_line, value)) + ("," if len(value) == 1 else "") + ")"
+            return "(" + ", ".join(map(_one_line_literal, value)) + ("," if len(value) == 1 else "") + ")"
         case float() if not math.isfinite(value):
             return f'float("{value}")'
         case str():

@@ -28,8 +28,8 @@ from backprint.tools.kernels.inductor import fake_gpu
 from backprint.tools.kernels.nouns import BuiltKernel, Kernel, KernelCall, KernelConfiguration, KernelTarget
 
 
-def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
-    """Yield every configuration of a Triton kernel, compiled for a target."""
+def compile_configurations(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
+    """Compile a Triton kernel for a target; yield its configurations one after another."""
     if kernel.language != "triton":
         raise UsageError(f"{kernel.name} is written in {kernel.language}: only Triton kernels are compiled to PTX")
     if importlib.util.find_spec("triton") is None:
@@ -37,8 +37,8 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    with fake_gpu(target), cache_of_ours(), files_by_package():
-        tuner = loaded_kernel(kernel)
+    with fake_gpu(target), use_separate_cache(), name_files_by_package():
+        tuner = load_tuner(kernel)
         for configuration in tuner.configs:
             meta, options = compilation_of(tuner, configuration)
             source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
@@ -48,7 +48,7 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
 
 
 @contextlib.contextmanager
-def cache_of_ours() -> Iterator[None]:
+def use_separate_cache() -> Iterator[None]:
     """Let Triton use a cache folder of its own inside the usual one.
 
     Triton finds a compiled kernel by its source, not by its file, but writes the file's path into what it compiles: the
@@ -62,7 +62,7 @@ def cache_of_ours() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def files_by_package() -> Iterator[None]:
+def name_files_by_package() -> Iterator[None]:
     """Let Triton name the files of packages as `triton/language/standard.py`, wherever they are.
 
     It writes the files of all functions that a kernel calls into what it compiles: with their paths, the same kernel
@@ -71,34 +71,34 @@ def files_by_package() -> Iterator[None]:
     from triton.compiler import code_generator
 
     if hasattr(code_generator, "get_jit_fn_file_line"):
-        plain = code_generator.get_jit_fn_file_line
+        original = code_generator.get_jit_fn_file_line
 
-        def named(function: Any) -> tuple[str, int]:
-            file, line = plain(function)
-            return _file_in_package(file), line
+        def locate_in_package(function: Any) -> tuple[str, int]:
+            file, line = original(function)
+            return _path_in_package(file), line
 
-        with mock.patch.object(code_generator, "get_jit_fn_file_line", named):
+        with mock.patch.object(code_generator, "get_jit_fn_file_line", locate_in_package):
             yield
         return
     from triton.runtime.jit import JITCallable
 
     name = property(
-        lambda function: _file_in_package(vars(function)["file_name"]),
+        lambda function: _path_in_package(vars(function)["file_name"]),
         lambda function, file: vars(function).update(file_name=file),  # Triton sets the attribute, too
     )
     with mock.patch.object(JITCallable, "file_name", name, create=True):  # a property hides what an object has
         yield
 
 
-def _file_in_package(file: str) -> str:
+def _path_in_package(file: str) -> str:
     """Return a file's path from the folder of `sys.path` that it is in, which starts with its package; another path as
     it is."""
-    inside = [
+    relative_paths = [
         os.path.relpath(file, folder)
         for folder in map(os.path.abspath, sys.path)
         if os.path.isabs(file) and file.startswith(os.path.join(folder, ""))
     ]
-    return min(inside, key=len, default=file)
+    return min(relative_paths, key=len, default=file)
 
 
 def _built_kernel(compiled: Any, configuration: Any) -> BuiltKernel:
@@ -115,7 +115,7 @@ def _read_configuration(configuration: Any) -> KernelConfiguration:
     return KernelConfiguration(sizes, int(configuration.num_warps), int(configuration.num_stages))
 
 
-def loaded_kernel(kernel: Kernel) -> Any:
+def load_tuner(kernel: Kernel) -> Any:
     """Run a kernel's source, and return its autotuner, which has its function and its configurations.
 
     The source is only in memory, under its name: Triton writes the file's name into what it compiles.
@@ -129,7 +129,7 @@ def loaded_kernel(kernel: Kernel) -> Any:
     return getattr(module, kernel.name)
 
 
-def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
+def load_tuner_from_file(folder: Path, kernel: Kernel) -> Any:
     """Run a kernel's source from a file in a folder, and return its autotuner: the interpreter reads the file again."""
     name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
     with no_gpu_driver():
@@ -148,7 +148,7 @@ def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
 
 def with_grids(kernel: Kernel) -> Kernel:
     """Return a Triton kernel with its configurations, and with the grids of its calls for each of them."""
-    tuner = loaded_kernel(kernel)
+    tuner = load_tuner(kernel)
     configurations = tuple(map(_read_configuration, tuner.configs))
     calls = tuple(replace(call, grids=_grids_of(tuner, call)) for call in kernel.calls)
     return replace(kernel, configurations=configurations, calls=calls)
@@ -160,12 +160,12 @@ def _grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
     return tuple(grid_of(tuner, configuration, numbers) for configuration in tuner.configs)
 
 
-def grid_of(tuner: Any, configuration: Any, numbers: Sequence[Any]) -> tuple[int, int, int]:
-    """Return the grid of a call in a configuration; `numbers` are its arguments, None for a tensor."""
+def grid_of(tuner: Any, configuration: Any, values: Sequence[Any]) -> tuple[int, int, int]:
+    """Return the grid of a call in a configuration; `values` are its arguments, None for a tensor."""
     from backprint._torch.inductor import GridExpr
 
     sizes = {**configuration.kwargs, "num_warps": configuration.num_warps, "num_stages": configuration.num_stages}
     expression = GridExpr.from_meta(tuner.inductor_meta, sizes, mode="python")
-    named = dict(zip(tuner.fn.arg_names, numbers, strict=False))
-    x, y, z = expression.eval_slow(named)
+    values_by_name = dict(zip(tuner.fn.arg_names, values, strict=False))
+    x, y, z = expression.eval_slow(values_by_name)
     return int(x), int(y), int(z)

@@ -20,10 +20,10 @@ from backprint.errors import RefusedError, UsageError
 from backprint.tools.kernels.inductor import InductorCode, lower_with_inductor
 from backprint.tools.kernels.prepare import PreparedGraph
 
-Write = Callable[[PreparedGraph, str, bool], InductorCode]
+WriteCode = Callable[[PreparedGraph, str, bool], InductorCode]
 """A function of a prepared graph, the name of its target, and whether it is a backward."""
 
-OWN = (
+OWN_FUNCTION_FORM = (
     "a function of your own is file.py:function or package.module:function; it takes a GraphModule of ATen operators, "
     "its fake inputs and the name of the target, and returns code in the form of Inductor's output_code.py"
 )
@@ -34,7 +34,7 @@ class KernelCompiler:
     """A compiler: its name and version, which its kernels carry, and the function that writes them."""
 
     version: str
-    write: Write
+    write: WriteCode
 
 
 def inductor() -> KernelCompiler:
@@ -49,22 +49,23 @@ def inductor_version() -> str:
     return f"inductor {torch.__version__.partition('+')[0]}"
 
 
-ROWS: Mapping[str, Callable[[], KernelCompiler]] = {"inductor": inductor}
+COMPILERS: Mapping[str, Callable[[], KernelCompiler]] = {"inductor": inductor}
 """The compilers by name; another one is another row."""
 
 
 def kernel_compiler(text: str) -> KernelCompiler:
-    """Return the compiler that a text names: one in ROWS, `inductor:SETTING=VALUE[,…]`, or the place of a function."""
-    if text in ROWS:
-        return ROWS[text]()
+    """Return the compiler that a text names: one in COMPILERS, `inductor:SETTING=VALUE[,…]`, or the place of a
+    function."""
+    if text in COMPILERS:
+        return COMPILERS[text]()
     name, colon, rest = text.rpartition(":")
     if text.startswith("inductor:"):
         return _inductor_with(text.partition(":")[2])
     if name and colon and rest.isidentifier():
         return own_compiler(text)
     raise UsageError(
-        f"no compiler of kernels is called {text!r:.80}: known are {', '.join(ROWS)}, and "
-        f"inductor:SETTING=VALUE with settings of torch._inductor.config; {OWN}"
+        f"no compiler of kernels is called {text!r:.80}: known are {', '.join(COMPILERS)}, and "
+        f"inductor:SETTING=VALUE with settings of torch._inductor.config; {OWN_FUNCTION_FORM}"
     )
 
 
@@ -75,7 +76,7 @@ def _inductor_with(text: str) -> KernelCompiler:
     """Return Inductor with settings of `torch._inductor.config`: `combo_kernels=True,triton.max_tiles=3`."""
     from backprint._torch.inductor import config
 
-    settings = dict(map(_setting_of, text.split(",")))
+    settings = dict(map(_parse_setting, text.split(",")))
 
     def write(prepared: PreparedGraph, target: str, backward: bool) -> InductorCode:
         with config.patch(settings):
@@ -85,24 +86,24 @@ def _inductor_with(text: str) -> KernelCompiler:
     return KernelCompiler(f"{inductor_version()} with {settings_text}", write)
 
 
-def _setting_of(text: str) -> tuple[str, Any]:
+def _parse_setting(text: str) -> tuple[str, Any]:
     """Return a setting's name and value; raise for a name that Inductor does not have, or a value of another type."""
     from backprint._torch.inductor import config
 
-    name, equals, text_of_value = (part.strip() for part in text.partition("="))
-    known = config.get_config_copy()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, 3, 0.6)
+    name, equals, value_text = (part.strip() for part in text.partition("="))
+    current_values = config.get_config_copy()
+    if name not in current_values:
+        near = difflib.get_close_matches(name, current_values, 3, 0.6)
         hint = f": did you mean {' or '.join(near)}?" if near else "; they stand in torch/_inductor/config.py"
         raise UsageError(f"Inductor has no setting {name!r:.80}{hint}")
     try:
-        value = ast.literal_eval(text_of_value)
+        value = ast.literal_eval(value_text)
     except (ValueError, SyntaxError):
-        value = text_of_value
-    if not equals or (known[name] is not None and type(value) is not type(known[name])):
+        value = value_text
+    if not equals or (current_values[name] is not None and type(value) is not type(current_values[name])):
         raise UsageError(
-            f"Inductor's setting {name} is {known[name]!r}, of type {type(known[name]).__name__}: "
-            f"write {name}=VALUE with a value of that type, found {text_of_value!r:.80}"
+            f"Inductor's setting {name} is {current_values[name]!r}, of type {type(current_values[name]).__name__}: "
+            f"write {name}=VALUE with a value of that type, found {value_text!r:.80}"
         )
     return name, value
 
@@ -122,7 +123,7 @@ def own_compiler(text: str) -> KernelCompiler:
         except Exception as error:
             raise RefusedError(f"{text} raised {type(error).__name__}: {str(error).strip()[:300]}") from error
         if not isinstance(code, str):
-            raise RefusedError(f"{text} returned {type(code).__name__}: {OWN}")
+            raise RefusedError(f"{text} returned {type(code).__name__}: {OWN_FUNCTION_FORM}")
         return InductorCode(code, {})
 
     place, _, name = text.rpartition(":")

@@ -30,7 +30,7 @@ from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import example_sizes
 from backprint.tools.kernels.build_triton import with_grids
 from backprint.tools.kernels.compilers import KernelCompiler, inductor, kernel_compiler
-from backprint.tools.kernels.inductor import LIKE, InductorCode, isa_in_use, lowering_for, result_like
+from backprint.tools.kernels.inductor import RESULT_LIKE, InductorCode, isa_in_use, lowering_for, result_like
 from backprint.tools.kernels.nouns import (
     CaptureKernels,
     ExtractedGraph,
@@ -42,7 +42,7 @@ from backprint.tools.kernels.nouns import (
     LoweredPort,
     target_named,
 )
-from backprint.tools.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
+from backprint.tools.kernels.prepare import PortLayout, PreparedGraph, prepare_graph
 from backprint.tools.kernels.ranges import Memory, Ranges, ranges_of, with_ranges
 from backprint.tools.kernels.read import kernels_of_wrapper
 
@@ -51,10 +51,10 @@ from backprint.tools.kernels.read import kernels_of_wrapper
 
 META = torch.device("meta")
 
-MEMORY = ("aten.empty_strided.default", "aten.set_.source_Tensor")
+ALLOCATING_OPERATORS = ("aten.empty_strided.default", "aten.set_.source_Tensor")
 """Operators that a wrapper calls only to get memory."""
 
-MAKERS = ("empty_strided_cpu", "empty_strided_cuda", "empty_strided_cpu_pinned")
+ALLOCATORS = ("empty_strided_cpu", "empty_strided_cuda", "empty_strided_cpu_pinned")
 """The functions with which a wrapper allocates memory."""
 
 
@@ -65,13 +65,13 @@ class _RecordedCalls:
     kernels: dict[str, list[KernelCall]] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     externs: Counter[str] = field(default_factory=Counter)
-    moved: int = 0
+    extern_bytes: int = 0
     """The bytes of the arguments and results of the extern operators."""
     memory: Memory = field(default_factory=Memory)
 
-    def add(self, name: str, args: Sequence[Any]) -> None:
+    def add_call(self, name: str, args: Sequence[Any]) -> None:
         """Record a call of a kernel."""
-        self.memory.calls.append((name, [self.memory.of(value) for value in args]))
+        self.memory.calls.append((name, [self.memory.storage_of(value) for value in args]))
         self.kernels.setdefault(name, []).append(KernelCall(tuple(map(_argument_of, args))))
         self.order.append(name)
 
@@ -93,7 +93,7 @@ class _RecordedKernel:
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Record a call of a kernel; the keywords, as the stream, are no arguments of it."""
-        self.recorded.add(self.name, args)
+        self.recorded.add_call(self.name, args)
 
     __call__ = run  # C++ kernels are called, Triton's are run
 
@@ -110,19 +110,21 @@ class _ExternRecorder(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator on meta tensors, and record it, unless it is a view or only gets memory."""
         if isinstance(function, HigherOrderOperator):
-            return self.draw(function, args, kwargs or {})
+            return self.run_with_rng_state(function, args, kwargs or {})
         views = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
-        if not views and str(function) not in MEMORY:
+        if not views and str(function) not in ALLOCATING_OPERATORS:
             self.recorded.externs[str(function)] += 1
         try:
-            call = result_like if function in LIKE else for_program
-            results = call(function, *args, **({} if function in LIKE else kwargs or {}))
-            if not views and str(function) not in MEMORY:
+            call = result_like if function in RESULT_LIKE else for_program
+            results = call(function, *args, **({} if function in RESULT_LIKE else kwargs or {}))
+            if not views and str(function) not in ALLOCATING_OPERATORS:
                 memory = self.recorded.memory
                 written = results if results is not None else (args, kwargs)  # one that returns nothing may write all
-                memory.calls.append(("", [memory.of(value) for value in pytree.tree_leaves(written)]))
+                memory.calls.append(("", [memory.storage_of(value) for value in pytree.tree_leaves(written)]))
                 tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
-                self.recorded.moved += sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
+                self.recorded.extern_bytes += sum(
+                    value.nbytes for value in tensors.values() if isinstance(value, Tensor)
+                )
             return results
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
             if is_defect(error):
@@ -133,7 +135,7 @@ class _ExternRecorder(TorchDispatchMode):
                 f"recorded: {type(error).__name__}: {message}; capture the program without it"
             ) from error
 
-    def draw(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def run_with_rng_state(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return the results of a draw that saves its random state, or that runs under a saved one, on meta tensors.
         Such operators are calls of another operator, with its arguments."""
         name = f"torch.ops.higher_order.{function.name()}"
@@ -160,36 +162,36 @@ def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
     calls."""
     recorded = _RecordedCalls()
     namespace = load_wrapper(wrapper, lambda name, types: _RecordedKernel(name, recorded))
-    values = [_like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
-    recorded.memory.inputs = [recorded.memory.of(value) for value in values]
+    values = [_meta_like(value) if isinstance(value, Tensor) else value for value in inputs]
+    recorded.memory.inputs = [recorded.memory.storage_of(value) for value in values]
     with without_gpu(), _ExternRecorder(recorded):
         results = namespace["call"](values)  # which empties the list
-    recorded.memory.outputs = [recorded.memory.of(value) for value in results]
+    recorded.memory.outputs = [recorded.memory.storage_of(value) for value in results]
     return recorded
 
 
-def _like_on_meta(value: Tensor) -> Tensor:
+def _meta_like(value: Tensor) -> Tensor:
     """Return a meta tensor with a tensor's shape, strides and dtype."""
     return _empty_on_meta(value.shape, value.stride(), value.dtype)
 
 
 def load_wrapper(
     wrapper: str,
-    kernel: Callable[[str, Any], Any],
-    make: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor] | None = None,
+    make_kernel: Callable[[str, Any], Any],
+    allocate: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor] | None = None,
     device: torch.device = META,
 ) -> dict[str, Any]:
     """Execute a wrapper's module and return its namespace.
 
-    `kernel(name, types)` replaces its kernels (`types` are those of the arguments, None for a Triton kernel); `make`
-    allocates its memory, on `device`.
+    `make_kernel(name, types)` replaces its kernels (`types` are those of the arguments, None for a Triton kernel);
+    `allocate` allocates its memory, on `device`.
     """
 
     class CompileStandIn:
         """Replaces AsyncCompile in a wrapper. Kernels have the names that the wrapper gives them."""
 
         def triton(self, name: str, *args: Any, **kwargs: Any) -> Any:
-            return kernel(name, None)
+            return make_kernel(name, None)
 
         def cpp_pybinding(self, types: Any, *args: Any, **kwargs: Any) -> Any:
             return _UnnamedKernel(types)
@@ -198,13 +200,15 @@ def load_wrapper(
             """Replace the C++ kernels in a module's names: only there a kernel's name is known."""
             for name, value in list(scope.items()):
                 if isinstance(value, _UnnamedKernel):
-                    scope[name] = kernel(name, value.types)
+                    scope[name] = make_kernel(name, value.types)
 
     namespace: dict[str, Any] = {"__name__": "wrapper"}
     with kernels_compiled_by(CompileStandIn):
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), namespace)
-    namespace.update(dict.fromkeys(MAKERS, make or _empty_on_meta))
-    namespace.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
+    namespace.update(dict.fromkeys(ALLOCATORS, allocate or _empty_on_meta))
+    namespace.update(
+        device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **ASSERTION_REPLACEMENTS
+    )
     return namespace
 
 
@@ -215,7 +219,7 @@ class _UnnamedKernel:
     types: Any
 
 
-def _lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
+def _set_strides(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
     """Give a result the strides that Inductor expects of it, in the place of an assertion that it has them: some
     operators have others on this device. A workspace of a library may have another size."""
     if value is None:
@@ -233,16 +237,16 @@ def _lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], 
         value.set_(target.copy_(value))
 
 
-def _lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
+def _set_all_strides(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
     """Give several results their strides."""
     for value, shape, stride in zip(values, shapes, strides, strict=True):
-        _lay_out(value, shape, stride, *args)
+        _set_strides(value, shape, stride, *args)
 
 
-LAYING_OUT = {
-    "assert_size_stride": _lay_out,
-    "assert_size_stride_grouped": _lay_out_all,  # these two since torch 2.14
-    "assert_tensor_metadata": _lay_out,
+ASSERTION_REPLACEMENTS = {
+    "assert_size_stride": _set_strides,
+    "assert_size_stride_grouped": _set_all_strides,  # these two since torch 2.14
+    "assert_tensor_metadata": _set_strides,
 }
 """The functions with which a wrapper asserts layouts -> their replacements."""
 
@@ -269,7 +273,7 @@ def without_gpu() -> Any:
 
 # ------------------------------------------------------------------ the kernels of one graph
 
-FORMS: Mapping[Any, Any] = {**forms.ATTENTION, **forms.RECURRENT}
+FORMS_OF_CPU_OPERATORS: Mapping[Any, Any] = {**forms.ATTENTION, **forms.RECURRENT}
 """Operators that only a CPU has -> their forms with common operators."""
 
 CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
@@ -284,7 +288,7 @@ class RefusedGraph:
     reason: str
 
 
-def extracted_graphs(
+def extract_graphs(
     pair: Pair,
     target: KernelTarget,
     threads: int = 1,
@@ -301,18 +305,18 @@ def extracted_graphs(
     """
     compiler = compiler or inductor()
     saved: Mapping[str, PortLayout] = {}
-    forms = FORMS if target.device == "cuda" else {}
+    operator_forms = FORMS_OF_CPU_OPERATORS if target.device == "cuda" else {}
     for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
         if graph is None or (name, direction) == ("backward", "forward"):
             continue
         extracted: ExtractedGraph | RefusedGraph | None = None
         try:
             with lowering_for(target, threads):
-                prepared = prepared_graph(graph, target, forms, saved)
+                prepared = prepare_graph(graph, target, operator_forms, saved)
                 saved = prepared.saved
                 if direction in (name, "both"):
                     blank = blank_kernel(target, threads, name, compiler, sample)
-                    extracted = _extracted_graph(graph, prepared, blank, compiler, ranges)
+                    extracted = _extract_prepared(graph, prepared, blank, compiler, ranges)
         except BackprintError as error:
             extracted = RefusedGraph(name, str(error))
         if extracted is not None:
@@ -329,11 +333,11 @@ def extract_one_graph(
 ) -> ExtractedGraph:
     """Return the kernels of one graph; a backward takes saved tensors in the layouts `saved`."""
     with lowering_for(target, threads):
-        prepared = prepared_graph(graph, target, FORMS if target.device == "cuda" else {}, saved)
-        return _extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
+        prepared = prepare_graph(graph, target, FORMS_OF_CPU_OPERATORS if target.device == "cuda" else {}, saved)
+        return _extract_prepared(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
 
 
-def _extracted_graph(
+def _extract_prepared(
     graph: Graph,
     prepared: PreparedGraph,
     blank: Kernel,
@@ -459,21 +463,21 @@ def _guard_lines(graph: Graph) -> tuple[str, ...]:
 # ------------------------------------------------------------------ the kernels of a Capture
 
 
-def capture_kernels(
+def extract_kernels(
     capture: Capture, target: str = "cpu", direction: str = "both", threads: int = 1, compiler: str = "inductor"
 ) -> CaptureKernels:
     """Return the kernels that a compiler writes for each Pair of a Capture; graphs that it refuses are listed."""
     check_choice("direction", direction)
     if threads < 1:
         raise UsageError(f"threads={threads!r} must be 1 or more")
-    aim, row, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
+    resolved_target, writer, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
     ranges, unknown = ranges_of(capture)
     notes = (f"ranges of arguments are not known: {unknown}",) if unknown else ()
-    for place, pair in enumerate(capture.pairs):
-        for extracted in extracted_graphs(pair, aim, threads, capture.name, direction, row, ranges):
-            title = f"pair_{place} {extracted.direction}"
+    for index, pair in enumerate(capture.pairs):
+        for extracted in extract_graphs(pair, resolved_target, threads, capture.name, direction, writer, ranges):
+            title = f"pair_{index} {extracted.direction}"
             if isinstance(extracted, ExtractedGraph):
                 graphs.append(replace(extracted, title=title, notes=(*extracted.notes, *notes)))
             else:
                 refused.append((title, extracted.reason))
-    return CaptureKernels(capture, aim, threads, tuple(graphs), tuple(refused), compiler)
+    return CaptureKernels(capture, resolved_target, threads, tuple(graphs), tuple(refused), compiler)

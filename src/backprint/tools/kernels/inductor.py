@@ -41,7 +41,7 @@ CUDA, META = 1, 14
 RANDOM_STATE = 16
 """The bytes of a GPU's random state."""
 
-WRITING = {
+CODEGEN_SETTINGS = {
     "compile_threads": 1,
     "fx_graph_cache": False,
     "shape_padding": False,
@@ -70,7 +70,7 @@ def _allow_fake_cuda() -> None:
     allow()
 
 
-def properties(target: KernelTarget) -> Any:
+def gpu_properties(target: KernelTarget) -> Any:
     """Return the properties of a GPU as `torch.cuda.get_device_properties` does."""
     facts = GPUS[target.capability]
     return types.SimpleNamespace(
@@ -102,8 +102,8 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
     from backprint._torch.inductor import config as settings
 
     _allow_fake_cuda()
-    device_properties, capability = properties(target), divmod(target.capability, 10)
-    answers: dict[Any, dict[str, Any]] = {
+    device_properties, capability = gpu_properties(target), divmod(target.capability, 10)
+    replacements: dict[Any, dict[str, Any]] = {
         torch.cuda: {
             "get_device_properties": lambda *args, **kwargs: device_properties,
             "get_device_capability": lambda *args, **kwargs: capability,
@@ -124,10 +124,10 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
     # they keep what torch reported before, and would keep what it reports now
     caches = (DeviceProperties.create, triton_support.has_triton)
     with contextlib.ExitStack() as patches:
-        for place, names in answers.items():
+        for place, names in replacements.items():
             for name, value in names.items():
                 patches.enter_context(mock.patch.object(place, name, value))
-        patches.enter_context(settings.patch(WRITING))
+        patches.enter_context(settings.patch(CODEGEN_SETTINGS))
         for cache in caches:
             patches.callback(cache.cache_clear)
             cache.cache_clear()
@@ -140,7 +140,7 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
 
 aten = torch.ops.aten
 
-LIKE: Mapping[Any, int] = MappingProxyType(
+RESULT_LIKE: Mapping[Any, int] = MappingProxyType(
     {
         aten.multi_margin_loss_backward.default: 1,
         aten.multilabel_margin_loss_backward.default: 1,
@@ -154,25 +154,25 @@ LIKE: Mapping[Any, int] = MappingProxyType(
 
 def result_like(function: Any, *args: Any) -> Tensor:
     """Return a contiguous tensor of the shape and dtype that an operator's result has, without running the operator."""
-    return torch.empty_like(args[LIKE[function]], memory_format=torch.contiguous_format)
+    return torch.empty_like(args[RESULT_LIKE[function]], memory_format=torch.contiguous_format)
 
 
 @contextlib.contextmanager
 def _fake_tensor_rules() -> Iterator[None]:
-    """Let the operators of LIKE run on fake tensors, by `result_like`."""
+    """Let the operators of RESULT_LIKE run on fake tensors, by `result_like`."""
     from backprint._torch.fake import fake_rules
 
     def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
         with mode:
             return result_like(function, *args)
 
-    with mock.patch.dict(fake_rules, dict.fromkeys(LIKE, rule)):
+    with mock.patch.dict(fake_rules, dict.fromkeys(RESULT_LIKE, rule)):
         yield
 
 
 # ------------------------------------------------------------------ the code of a graph
 
-OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
+OPERATOR_LINE = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 """The line of Inductor's errors that names an operator."""
 
 
@@ -254,7 +254,7 @@ class InductorCode:
     steps: Mapping[str, tuple[str, ...]]
     nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The nodes of Inductor's schedule that each kernel is made of."""
-    apart: tuple[tuple[frozenset[str], frozenset[str], str], ...] = ()
+    fusion_refusals: tuple[tuple[frozenset[str], frozenset[str], str], ...] = ()
     """Two sets of such nodes, and why Inductor did not make one kernel of them."""
 
 
@@ -288,10 +288,10 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
             is_inference=True,
             shape_env=prepared.mode.shape_env,
         )
-        with V.set_graph_handler(graph), _record_steps() as steps, _refusals_to_fuse() as apart:
+        with V.set_graph_handler(graph), _record_steps() as parts, _record_fusion_refusals() as fusion_refusals:
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
-    return InductorCode(str(getattr(code, "value", code)), steps.computed, steps.nodes, tuple(apart))
+    return InductorCode(str(getattr(code, "value", code)), parts.steps, parts.nodes, tuple(fusion_refusals))
 
 
 @contextlib.contextmanager
@@ -305,8 +305,8 @@ def _lowering_errors() -> Iterator[None]:
         if is_defect(error):
             raise
         message = str(error).strip()
-        match = OPERATOR.search(message)
-        operators = [match[1]] if match else _operators_at_work(error)
+        match = OPERATOR_LINE.search(message)
+        operators = [match[1]] if match else _operators_in_traceback(error)
         what = ", ".join(operators) or "the graph, and names no operator"
         raise RefusedError(
             f"Inductor does not lower {what}: {type(error).__name__}: {message.partition(chr(10))[0][:300]}; "
@@ -315,7 +315,7 @@ def _lowering_errors() -> Iterator[None]:
         ) from error
 
 
-def _operators_at_work(error: Exception) -> list[str]:
+def _operators_in_traceback(error: Exception) -> list[str]:
     """Return the operators of the nodes in the innermost frame of an error that has any."""
     operators: list[str] = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -337,7 +337,7 @@ def nodes_of(value: Any) -> list[fx.Node]:
 class _KernelParts:
     """What each kernel is made of: the steps of the captured graph, and the nodes of Inductor's schedule."""
 
-    computed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    steps: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -349,36 +349,36 @@ def _record_steps() -> Iterator[_KernelParts]:
 
     parts = _KernelParts()
 
-    def noting(define: Callable[..., str]) -> Callable[..., str]:
+    def recording(define: Callable[..., str]) -> Callable[..., str]:
         """Return `define_kernel` of a writer, which notes what the kernel is made of under the name that it returns."""
 
-        def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
+        def define_and_record(self: Any, source: str, nodes: Any, *args: Any) -> str:
             name = define(self, source, nodes, *args)
-            parts.computed[name] = tuple(dict.fromkeys([*parts.computed.get(name, ()), *steps_of(nodes)]))
-            scheduled = [node.get_name() for node in nodes or [] if isinstance(node, BaseSchedulerNode)]
-            parts.nodes[name] = tuple(dict.fromkeys([*parts.nodes.get(name, ()), *scheduled]))
+            parts.steps[name] = tuple(dict.fromkeys([*parts.steps.get(name, ()), *steps_of(nodes)]))
+            schedule_nodes = [node.get_name() for node in nodes or [] if isinstance(node, BaseSchedulerNode)]
+            parts.nodes[name] = tuple(dict.fromkeys([*parts.nodes.get(name, ()), *schedule_nodes]))
             return name
 
-        return defined
+        return define_and_record
 
     with contextlib.ExitStack() as patches:
         for writer in (CppScheduling, TritonScheduling):
-            patches.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
+            patches.enter_context(mock.patch.object(writer, "define_kernel", recording(writer.define_kernel)))
         yield parts
 
 
 @contextlib.contextmanager
-def _refusals_to_fuse() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
+def _record_fusion_refusals() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
     """Record why Inductor does not fuse two sets of nodes; it names a set by its nodes, joined by `_`."""
     from backprint._torch.inductor import WhyNoFuse
 
     refusals: list[tuple[frozenset[str], frozenset[str], str]] = []
 
-    def noted(self: Any, reason: str, *args: Any) -> None:
+    def record_refusal(self: Any, reason: str, *args: Any) -> None:
         text = reason % args if args else reason
         refusals.append((frozenset(self.name1.split("_")), frozenset(self.name2.split("_")), text))
 
-    with mock.patch.object(WhyNoFuse, "__call__", noted):
+    with mock.patch.object(WhyNoFuse, "__call__", record_refusal):
         yield refusals
 
 
@@ -388,7 +388,7 @@ def steps_of(nodes: Any) -> list[str]:
 
     origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
     # the order of the graph, which `aggregate_origins` does not keep
-    places = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
-    origins.sort(key=lambda origin: places.get(origin, len(places)))
+    positions = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
+    origins.sort(key=lambda origin: positions.get(origin, len(positions)))
     # written by `_name_sources` in prepare
     return [name for origin in origins for name, _ in origin.meta.get("source_fn_stack", ())[-1:]]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import RefusedError
-from backprint.tools.kernels.build_triton import cache_of_ours, files_by_package
+from backprint.tools.kernels.build_triton import name_files_by_package, use_separate_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class BuiltFunction:
     spilled: int | None = None
 
 
-def built_function(
+def compile_function(
     function: Any, name: str, types: Mapping[str, str], constants: Mapping[str, Any], warps: int, capability: int
 ) -> BuiltFunction:
     """Return a kernel of a file, compiled: `types` are those of its arguments, and `constants` the values of those that
@@ -38,23 +38,25 @@ def built_function(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    names = list(function.arg_names)
-    signature = {key: "constexpr" if key in constants else types[key] for key in names}
-    places = {(names.index(key),): value for key, value in constants.items() if key in names}
+    parameter_names = list(function.arg_names)
+    signature = {key: "constexpr" if key in constants else types[key] for key in parameter_names}
+    constants_by_position = {
+        (parameter_names.index(name),): value for name, value in constants.items() if name in parameter_names
+    }
     options = {"num_warps": warps}
-    with cache_of_ours(), files_by_package():
-        source = ASTSource(function, signature, places)
+    with use_separate_cache(), name_files_by_package():
+        source = ASTSource(function, signature, constants_by_position)
         compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)  # 32 threads are a warp
-    registers, spilled = resources(compiled.asm["cubin"])
+    registers, spilled = read_resources(compiled.asm["cubin"])
     return BuiltFunction(name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
 
 
-def resources(cubin: bytes) -> tuple[int | None, int | None]:
+def read_resources(cubin: bytes) -> tuple[int | None, int | None]:
     """Return registers and spilled bytes of a cubin, from cuobjdump; None where that is not there."""
     import triton
 
-    own = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    tool = str(own) if own.exists() else shutil.which("cuobjdump")
+    bundled = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    tool = str(bundled) if bundled.exists() else shutil.which("cuobjdump")
     if tool is None:
         return None, None
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

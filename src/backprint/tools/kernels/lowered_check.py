@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from backprint._torch.pytree import tree_map
-from backprint.child.child import Start, interpreter
+from backprint.child.child import Start, start_interpreter
 from backprint.child.ends import ChildDied
 from backprint.child.limits import limited
 from backprint.child.tensors import SharedMemory, TensorChild
@@ -88,16 +88,16 @@ class Case:
     """The results in float64; none where the program does not run in it."""
 
 
-def compared(lowered: Lowered, cases: Sequence[Case], timeout: float) -> LoweredCheck:
+def compare_with_eager(lowered: Lowered, cases: Sequence[Case], timeout: float) -> LoweredCheck:
     """Return the comparison of a Lowered with these cases."""
-    answers = run_apart(lowered, cases, timeout)
+    answers = run_in_child(lowered, cases, timeout)
     rows: list[LoweredRow] = []
     for case, answer in zip(cases, answers, strict=True):
-        rows += [row_of(case, port, answer.get(port), value) for port, value in case.results.items()]
+        rows += [compare_port(case, port, answer.get(port), value) for port, value in case.results.items()]
     return LoweredCheck(tuple(rows))
 
 
-def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> LoweredRow:
+def compare_port(case: Case, port: str, result: Tensor | None, eager: Tensor) -> LoweredRow:
     """Return how far a result is from eager in float64, where that is known, and else from eager. A missing result, or
     one of another shape or dtype, is infinitely far."""
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
@@ -133,15 +133,15 @@ def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDG
                 parameter.data = nudge(parameter.data, seed)
         args, kwargs = tree_map(lambda value, seed=seed: nudge(value, seed), (call.args, dict(call.kwargs)))
         inputs = named_inputs(lowered, function, args, kwargs)
-        moved = [None if item is None else nudge(item, seed) for item in tangents]
-        nudged.append(run_eager(lowered, function, args, kwargs, inputs, moved)[0])
+        nudged_tangents = [None if item is None else nudge(item, seed) for item in tangents]
+        nudged.append(run_eager(lowered, function, args, kwargs, inputs, nudged_tangents)[0])
     exact: dict[str, Tensor] = {}
     with contextlib.suppress(RuntimeError, TypeError):  # the program has another dtype inside
-        function = widened(lowered.function)
-        args, kwargs = widened(call.args), widened(dict(call.kwargs))
+        function = to_float64(lowered.function)
+        args, kwargs = to_float64(call.args), to_float64(dict(call.kwargs))
         inputs = named_inputs(lowered, function, args, kwargs)
-        wide = [widened(item) for item in tangents]
-        exact = run_eager(lowered, function, args, kwargs, inputs, wide)[0]
+        wide_tangents = [to_float64(item) for item in tangents]
+        exact = run_eager(lowered, function, args, kwargs, inputs, wide_tangents)[0]
     return Case(size, named, tuple(tangents), results, tuple(nudged), exact)
 
 
@@ -149,11 +149,11 @@ def nudge(value: Any, seed: int) -> Any:
     """Return a float32 or float64 tensor whose elements moved by up to a last bit; another value as it is."""
     if not isinstance(value, Tensor) or value.dtype not in (torch.float32, torch.float64):
         return value
-    moved = rounded_again(value.detach(), value.dtype, seed, units=1.0)
-    return moved.requires_grad_(value.requires_grad)
+    nudged = rounded_again(value.detach(), value.dtype, seed, units=1.0)
+    return nudged.requires_grad_(value.requires_grad)
 
 
-def widened(value: Any) -> Any:
+def to_float64(value: Any) -> Any:
     """Return arguments or a module with all floating-point tensors in float64."""
     if isinstance(value, Tensor):
         wide = value.detach().to(torch.float64) if value.is_floating_point() else value.detach().clone()
@@ -161,8 +161,8 @@ def widened(value: Any) -> Any:
     if isinstance(value, nn.Module):
         return copy.deepcopy(value).to(torch.float64)
     if isinstance(value, (tuple, list)):
-        return type(value)(widened(item) for item in value)
-    return {key: widened(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return type(value)(to_float64(item) for item in value)
+    return {key: to_float64(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -183,26 +183,31 @@ def run_eager(
     which are drawn if None. Makes the leaves among the inputs require grad, where they have a gradient."""
     face = lowered.face
     torch.manual_seed(SEED)
-    wanted = {port: inputs[port] for port, gradient in zip(inputs, face.gradients, strict=True) if gradient}
-    for tensor in wanted.values():
+    differentiable = {port: inputs[port] for port, gradient in zip(inputs, face.gradients, strict=True) if gradient}
+    for tensor in differentiable.values():
         if tensor.is_leaf:
             tensor.requires_grad_(True)
     outputs = tensors_in(function(*args, **kwargs))
     if len(outputs) != len(face.outputs):
         raise UsageError(f"the program returned {len(outputs)} tensors, and was captured with {len(face.outputs)}")
     if tangents is None:
-        tangents = list(_drawn_tangents(lowered, outputs))
+        tangents = list(_random_tangents(lowered, outputs))
     results = {f"output {port}": output.detach() for port, output in zip(face.outputs, outputs, strict=True)}
-    pairs = [(output, tangent) for output, tangent in zip(outputs, tangents, strict=True) if tangent is not None]
-    if wanted and pairs:
+    outputs_and_tangents = [
+        (output, tangent) for output, tangent in zip(outputs, tangents, strict=True) if tangent is not None
+    ]
+    if differentiable and outputs_and_tangents:
         gradients = torch.autograd.grad(
-            [y for y, _ in pairs], list(wanted.values()), [g for _, g in pairs], materialize_grads=True
+            [output for output, _ in outputs_and_tangents],
+            list(differentiable.values()),
+            [tangent for _, tangent in outputs_and_tangents],
+            materialize_grads=True,
         )
-        results |= {f"gradient {port}": gradient for port, gradient in zip(wanted, gradients, strict=True)}
+        results |= {f"gradient {port}": gradient for port, gradient in zip(differentiable, gradients, strict=True)}
     return results, list(tangents)
 
 
-def _drawn_tangents(lowered: Lowered, outputs: Sequence[Tensor]) -> Iterator[Tensor | None]:
+def _random_tangents(lowered: Lowered, outputs: Sequence[Tensor]) -> Iterator[Tensor | None]:
     """Yield a tangent for each output that has one, None for the others; always the same ones for the same shapes."""
     generator = torch.Generator().manual_seed(1)
     for output, has_tangent in zip(outputs, lowered.face.tangents, strict=True):
@@ -220,15 +225,15 @@ def tensors_in(value: Any) -> list[Tensor]:
 # ---- Cases of a capture
 
 
-def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], graphs: bool = False) -> Case:
+def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], use_graphs: bool = False) -> Case:
     """Return the results of the captured program on these values, and on others that differ in their last bit: of the
-    program itself, if it is still alive, and else, or if `graphs`, of the captured graphs."""
-    results_of = results_of_graphs if graphs or not lowered.capture.origin.alive else _results_of_program
+    program itself, if it is still alive, and else, or if `use_graphs`, of the captured graphs."""
+    results_of = results_of_graphs if use_graphs or not lowered.capture.origin.alive else _results_of_program
     pair, face = lowered.capture.pairs[0], lowered.face
     inputs = [values[port.name] for port in pair.forward.inputs]
     results = zip(pair.forward.outputs, run_graph(pair.forward, inputs), strict=True)
     outputs = {port.name: value for port, value in results if port.role == "output"}
-    tangents = tuple(_drawn_tangents(lowered, [outputs[name] for name in face.outputs]))
+    tangents = tuple(_random_tangents(lowered, [outputs[name] for name in face.outputs]))
     nudged = [
         results_of(
             lowered,
@@ -237,8 +242,8 @@ def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], g
         )
         for seed in range(NUDGES)
     ]
-    given = {name: values[name] for name in face.inputs}
-    return Case(size, given, tangents, results_of(lowered, values, tangents), tuple(nudged))
+    function_inputs = {name: values[name] for name in face.inputs}
+    return Case(size, function_inputs, tangents, results_of(lowered, values, tangents), tuple(nudged))
 
 
 def _results_of_program(
@@ -246,8 +251,8 @@ def _results_of_program(
 ) -> dict[str, Tensor]:
     """Return outputs and gradients of the captured program on these values: twin of `results_of_graphs`."""
     origin, face = lowered.capture.origin, lowered.face
-    named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
-    step = origin.run_step(values, named or None)
+    tangents_by_output = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
+    step = origin.run_step(values, tangents_by_output or None)
     results = {f"output {name}": step.outputs[name].detach() for name in face.outputs}
     return results | dict(_wanted_gradients(lowered, values, step.gradients))
 
@@ -257,12 +262,12 @@ def results_of_graphs(
 ) -> dict[str, Tensor]:
     """Return outputs and gradients of the captured graphs on these values: twin of `_results_of_program`."""
     pair, face = lowered.capture.pairs[0], lowered.face
-    named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
+    tangents_by_output = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
     keys = ((port.role, port.name) for port in pair.forward.outputs)
     torch.manual_seed(SEED)
     results = run_graph(pair.forward, [values[port.name].detach() for port in pair.forward.inputs], strict=False)
     forward = dict(zip(keys, results, strict=True))
-    gradients = dict(_gradients_of_graph(pair, forward, named))
+    gradients = dict(_gradients_of_graph(pair, forward, tangents_by_output))
     outputs = {f"output {name}": forward["output", name] for name in face.outputs}
     return outputs | dict(_wanted_gradients(lowered, values, gradients))
 
@@ -297,12 +302,12 @@ def values_of_steps(graph: Graph, inputs: Sequence[Tensor], names: Collection[st
     that eager drew there."""
     values: dict[str, Tensor] = {}
 
-    def keep(which: Graph, name: str, value: Any) -> None:
+    def record(which: Graph, name: str, value: Any) -> None:
         if which is graph and name in names:
             values[name] = (value[1] if isinstance(value, tuple) else value).clone()  # a dropout's mask is its second
 
     torch.manual_seed(SEED)
-    run_graph(graph, inputs, strict=False, options=RunOptions(watch=keep))
+    run_graph(graph, inputs, strict=False, options=RunOptions(watch=record))
     return values
 
 
@@ -313,7 +318,7 @@ RUNNER = "backprint.tools.kernels.lowered_run"
 """The module that the process runs: it has the inputs, and nothing of eager's results."""
 
 
-def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
+def run_in_child(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
     """Run the file on cases in a process of its own; return its results by port for each. Refuse where the process does
     not finish."""
     face = lowered.face
@@ -324,12 +329,14 @@ def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[d
     with tempfile.TemporaryDirectory(prefix="backprint_lowered_") as folder:
         file = Path(folder) / "lowered.py"
         lowered.save(file)
-        words = os.fspath(file), lowered.name
+        arguments = os.fspath(file), lowered.name
         environment = {"TRITON_INTERPRET": "1"} if is_cpu else {}
 
         def start(inputs: SharedMemory, results: SharedMemory) -> Start:
             memories = inputs.file, results.file
-            return interpreter(RUNNER, *words, *map(str, memories), environment=environment, kept=memories)
+            return start_interpreter(
+                RUNNER, *arguments, *map(str, memories), environment=environment, inherited=memories
+            )
 
         child = TensorChild(start, limited(timeout), captured=True)
         try:
@@ -351,9 +358,9 @@ def _answer_to(child: TensorChild, case: Case, gradients: Sequence[bool]) -> lis
     """Return outputs and gradients of the file for a case."""
     pairs = zip(case.inputs.values(), gradients, strict=True)
     inputs = [tensor.detach().clone().requires_grad_(has_gradient) for tensor, has_gradient in pairs]
-    places, values = [], list(inputs)
+    tangent_positions, values = [], list(inputs)
     for tangent in case.tangents:
-        places.append(None if tangent is None else len(values))
+        tangent_positions.append(None if tangent is None else len(values))
         values += [] if tangent is None else [tangent]
-    answer = child.request("run", inputs=child.send_inputs(values), tangents=places)
+    answer = child.request("run", inputs=child.send_inputs(values), tangents=tangent_positions)
     return child.results_in(answer)

@@ -32,7 +32,7 @@ def _answer_requests() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for request in line:
-        values = _results(getattr(module, name), read_inputs(inputs, request["inputs"]), request["tangents"])
+        values = _run_function(getattr(module, name), read_inputs(inputs, request["inputs"]), request["tangents"])
         headers, _ = put_results(results, values)
         line.send({"results": headers})
 
@@ -42,31 +42,35 @@ def _interpret_as_a_gpu() -> None:
     from triton.runtime.interpreter import GridExecutor
 
     from backprint.tools.kernels.checking.interpreter import patch_interpreter
-    from backprint.tools.kernels.checking.memory import launch_of
+    from backprint.tools.kernels.checking.memory import allow_arguments
 
     patch_interpreter()
     launch = GridExecutor.__call__
 
     def within_arguments(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with launch_of([*args, *kwargs.values()]):
+        with allow_arguments([*args, *kwargs.values()]):
             return launch(self, *args, **kwargs)
 
     GridExecutor.__call__ = within_arguments
 
 
-def _results(function: Callable[..., Any], values: Sequence[Any], places: Sequence[int | None]) -> list[Any]:
-    """Return outputs and gradients. `values` are the inputs, and then the tangents; `places` says for each output where
-    its tangent is among them, None for one without."""
-    count = len(values) - sum(place is not None for place in places)
-    outputs = function(*values[:count])
+def _run_function(
+    function: Callable[..., Any], values: Sequence[Any], tangent_positions: Sequence[int | None]
+) -> list[Any]:
+    """Return outputs and gradients. `values` are the inputs, and then the tangents; `tangent_positions` says for each
+    output where its tangent is among them, None for one without."""
+    input_count = len(values) - sum(place is not None for place in tangent_positions)
+    outputs = function(*values[:input_count])
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    wanted = [value for value in values[:count] if value.requires_grad]
-    pairs = [(output, values[place]) for output, place in zip(outputs, places, strict=True) if place is not None]
-    pairs = [(output, tangent) for output, tangent in pairs if output.requires_grad]
+    differentiable = [value for value in values[:input_count] if value.requires_grad]
+    outputs_and_tangents = [
+        (output, values[place]) for output, place in zip(outputs, tangent_positions, strict=True) if place is not None
+    ]
+    outputs_and_tangents = [(output, tangent) for output, tangent in outputs_and_tangents if output.requires_grad]
     gradients: Sequence[Any] = ()
-    if pairs and wanted:
-        outputs_with, tangents = zip(*pairs, strict=True)
-        gradients = torch.autograd.grad(outputs_with, wanted, tangents, materialize_grads=True)
+    if outputs_and_tangents and differentiable:
+        outputs_with, tangents = zip(*outputs_and_tangents, strict=True)
+        gradients = torch.autograd.grad(outputs_with, differentiable, tangents, materialize_grads=True)
     return [*(output.detach() for output in outputs), *gradients]
 
 

@@ -72,7 +72,7 @@ def normal_form(language: str, source: str, name: str) -> NormalForm:
 
 # ------------------------------------------------------------------ Triton
 
-MATTERS = (
+PROGRAM_KEYS = (
     "grid_type",
     "mutated_arg_names",
     "config_args",
@@ -85,7 +85,7 @@ MATTERS = (
 )
 """Keys of `inductor_meta` that change the program or its grid. The others say how the kernel was made and tuned."""
 
-BY_NAME = re.compile(r"\w*numel(_\d+)?")
+LAUNCHER_PARAMETER = re.compile(r"\w*numel(_\d+)?")
 """Parameters that the launcher finds by name, to compute the grid. So it finds those that are `tl.constexpr`."""
 
 SETUP = "set_driver_to_gpu"
@@ -98,7 +98,7 @@ def _triton_form(source: str, name: str) -> NormalForm:
     main = find_kernel([node for node in tree.body if isinstance(node, ast.FunctionDef)], name)
     if main is None:
         raise RefusedError(f"{name}: there is no Triton kernel in this source")
-    sizes = [text for mark in main.decorator_list if isinstance(mark, ast.Call) for text in _take_metadata(mark)]
+    sizes = [text for mark in main.decorator_list if isinstance(mark, ast.Call) for text in _strip_metadata(mark)]
     body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom) and not is_setup(node)]
     module = ast.Module(body, [])
     program = ast.unparse(ast.fix_missing_locations(_Renamer(tree, module, main).visit(module)))
@@ -116,10 +116,10 @@ def is_setup(statement: ast.stmt) -> bool:
             return False
 
 
-def _take_metadata(decorator: ast.Call) -> Iterator[str]:
+def _strip_metadata(decorator: ast.Call) -> Iterator[str]:
     """Leave in Inductor's decorator what changes the program, and take out the rest; yield of that what depends on
     sizes."""
-    kept = []
+    kept_keywords = []
     for keyword in decorator.keywords:
         match keyword:
             case ast.keyword(arg="filename"):
@@ -130,22 +130,23 @@ def _take_metadata(decorator: ast.Call) -> Iterator[str]:
             case ast.keyword(arg="triton_meta" | "inductor_meta", value=ast.Dict(keys=keys, values=values)):
                 entries = {getattr(key, "value", ""): (key, value) for key, value in zip(keys, values, strict=True)}
                 if keyword.arg == "inductor_meta":
-                    entries = {key: entries[key] for key in MATTERS if key in entries}
+                    entries = {key: entries[key] for key in PROGRAM_KEYS if key in entries}
                 if configs := entries.pop("configs", None):
                     yield ast.unparse(configs[1])
                 match entries.get("device"):
                     case key, ast.Call(keywords=facts):  # a kernel is the same for an A100 and an H100
                         entries["device"] = (key, next(fact.value for fact in facts if fact.arg == "type"))
                 keyword = ast.keyword(keyword.arg, ast.Dict(*map(list, zip(*entries.values(), strict=True))))
-        kept.append(keyword)
-    decorator.keywords = kept
+        kept_keywords.append(keyword)
+    decorator.keywords = kept_keywords
 
 
 class _Renamer(ast.NodeTransformer):
     """Numbers the names that a module declares, in the order in which it declares them.
 
-    These keep their names: the kernel's parameters that its launcher finds by name (`BY_NAME`), parameters that a call
-    of a helper names, and words in texts of the metadata. An imported name becomes the full name of what it stands for.
+    These keep their names: the kernel's parameters that its launcher finds by name (`LAUNCHER_PARAMETER`), parameters
+    that a call of a helper names, and words in texts of the metadata. An imported name becomes the full name of what it
+    stands for.
     """
 
     def __init__(self, tree: ast.Module, module: ast.Module, main: ast.FunctionDef) -> None:
@@ -162,7 +163,7 @@ class _Renamer(ast.NodeTransformer):
         nodes = [node for mark in main.decorator_list for node in ast.walk(mark) if isinstance(node, ast.Constant)]
         texts = {node.value for node in nodes if isinstance(node.value, str)}
         # a text that is one word is the name of a parameter; in longer texts, words stay
-        self.staying = keywords | {word for text in texts for word in WORD.findall(text) if word != text}
+        self.unchanged = keywords | {word for text in texts for word in WORD.findall(text) if word != text}
         for node in module.body:
             match node:
                 case ast.FunctionDef(name=name):
@@ -189,8 +190,10 @@ class _Renamer(ast.NodeTransformer):
         bound = dict.fromkeys(child.id for child in inside)
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             bound.pop(argument.arg, None)
-            launched = node is self.main and (argument.annotation is not None or BY_NAME.fullmatch(argument.arg))
-            if launched or argument.arg in self.staying:
+            launcher_finds_it = node is self.main and (
+                argument.annotation is not None or LAUNCHER_PARAMETER.fullmatch(argument.arg)
+            )
+            if launcher_finds_it or argument.arg in self.unchanged:
                 self.names[argument.arg] = argument.arg
             else:
                 self.declare(argument.arg)
@@ -228,10 +231,10 @@ INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
 TYPES = re.compile(r"auto|half|bfloat16|float8_\w+|Half|BFloat16")
 """Types that are no keywords of C++."""
 
-MARKS = frozenset(("*", "&", "const", "__restrict", "__restrict__"))
+BETWEEN_TYPE_AND_NAME = frozenset(("*", "&", "const", "__restrict", "__restrict__"))
 """What may stand between a type and the name that it declares."""
 
-MEMBERS = frozenset((".", "->", "::"))
+BEFORE_MEMBER = frozenset((".", "->", "::"))
 """What stands before the name of a member, which is in another space of names."""
 
 Token = tuple[object, str]
@@ -247,24 +250,24 @@ def _cpp_program(source: str) -> str:
             tokens.append((kind, text))
     names: dict[str, str] = {}
     seen: set[str] = set()
-    written: list[str] = []
-    for place, (kind, text) in enumerate(tokens):
-        if kind in Name and not (place and tokens[place - 1][1] in MEMBERS):
-            if text not in seen and _is_declared(tokens, place, names):
+    output: list[str] = []
+    for index, (kind, text) in enumerate(tokens):
+        if kind in Name and not (index and tokens[index - 1][1] in BEFORE_MEMBER):
+            if text not in seen and _is_declared(tokens, index, names):
                 names[text] = f"%{len(names)}"
             seen.add(text)
             text = names.get(text, text)
         elif kind in Comment.Preproc or kind in String:  # a pragma, or the message of an assertion
             text = WORD.sub(lambda word: names.get(word[0], word[0]), text)
-        written.append(text)
-    return " ".join(written)
+        output.append(text)
+    return " ".join(output)
 
 
-def _is_declared(tokens: Sequence[Token], place: int, names: dict[str, str]) -> bool:
+def _is_declared(tokens: Sequence[Token], index: int, names: dict[str, str]) -> bool:
     """Whether the name at a place is declared there: a type stands before it. `names` are declared already, so they are
     no types."""
-    before = place - 1
-    while before > 0 and tokens[before][1] in MARKS:
+    before = index - 1
+    while before > 0 and tokens[before][1] in BETWEEN_TYPE_AND_NAME:
         before -= 1
     kind, text = tokens[before] if before >= 0 else (None, "")
     if kind in Keyword.Type or TYPES.fullmatch(text):

@@ -208,15 +208,16 @@ class Kernel:
 
     def times(self) -> KernelTimes:
         """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
-        from backprint.tools.kernels.winners import times_of
+        from backprint.tools.kernels.winners import time_kernel
 
-        return times_of(self)
+        return time_kernel(self)
 
     def built(self, capability: int | None = None) -> BuiltKernel:
         """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
-        from backprint.tools.kernels.build_triton import built
+        from backprint.tools.kernels.build_triton import compile_configurations
 
-        return next(built(self, target_named(f"cuda:{capability}" if capability else self.target)))
+        target = target_named(f"cuda:{capability}" if capability else self.target)
+        return next(compile_configurations(self, target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,16 +81,16 @@ MASKS = ("bool", "uint8")
 
 
 def use_captured_sizes(module: fx.GraphModule) -> str:
-    """Replace the operators in SIZED by functions that take the shape that the result had at capture; return a note
-    that names them, or ''."""
+    """Replace the operators in SIZED_FORMS by functions that take the shape that the result had at capture; return a
+    note that names them, or ''."""
     operators: dict[str, None] = {}
     for node in module.graph.nodes:
         spec = node.meta.get("spec")
-        if node.op == "call_function" and node.target in SIZED and isinstance(spec, TensorSpec):
+        if node.op == "call_function" and node.target in SIZED_FORMS and isinstance(spec, TensorSpec):
             if node.target is aten.index.Tensor and not _has_one_mask(node):
                 continue
             operators[str(node.target)] = None
-            node.target, node.kwargs = SIZED[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
+            node.target, node.kwargs = SIZED_FORMS[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
     module.recompile()
     return f"{', '.join(operators)}: the size is that of the capture, which its guards hold" if operators else ""
 
@@ -116,20 +116,20 @@ def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
     """Return the values at indices, with the places of the mask among them in the place of the mask."""
-    places: list[Tensor | None] = []
+    positions: list[Tensor | None] = []
     for one_index in indices:
         if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
-            places += nonzero(one_index, [shape[_first_indexed(indices)]]).unbind(1)
+            positions += nonzero(one_index, [shape[_first_indexed(indices)]]).unbind(1)
         else:
-            places.append(one_index)
-    return aten.index.Tensor(value, places)
+            positions.append(one_index)
+    return aten.index.Tensor(value, positions)
 
 
 def _first_indexed(indices: Sequence[Tensor | None]) -> int:
     """Return the dimension of a result in which the indices' own dimensions begin: 0, if the indices are not next to
     one another."""
-    places = [place for place, one_index in enumerate(indices) if one_index is not None]
-    return places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    positions = [place for place, one_index in enumerate(indices) if one_index is not None]
+    return positions[0] if positions[-1] - positions[0] == len(positions) - 1 else 0
 
 
 def repeat_interleave(repeats: Tensor, shape: Sequence[int], output_size: int | None = None) -> Tensor:
@@ -137,7 +137,7 @@ def repeat_interleave(repeats: Tensor, shape: Sequence[int], output_size: int | 
     return aten.repeat_interleave.Tensor(repeats, output_size=shape[0])
 
 
-SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
+SIZED_FORMS: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
     {
         aten.nonzero.default: nonzero,
         aten.masked_select.default: masked_select,
@@ -157,11 +157,11 @@ def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
     return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
 
 
-DRAWS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
+RANDOM_FORMS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
 """Operators that draw, with results of eager's dtype."""
 
 
-NUMBERS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
+NUMBER_KINDS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
 """Kinds of numbers in a ScalarSpec, which are computed of sizes -> Python's types."""
 
 
@@ -186,7 +186,7 @@ class PreparedGraph:
     notes: tuple[str, ...] = ()
 
 
-def prepared_graph(
+def prepare_graph(
     graph: Graph,
     target: KernelTarget,
     forms: Mapping[Any, Any],
@@ -201,8 +201,8 @@ def prepared_graph(
 
     load_inductor("lowering")  # not loaded by what follows, which needs it
 
-    sizes, sized = ({}, graph) if symbols else (example_sizes(graph), at_example_sizes(graph))
-    module = to_fx(in_canonical_order(sized), symbols)
+    sizes, sized_graph = ({}, graph) if symbols else (example_sizes(graph), at_example_sizes(graph))
+    module = to_fx(in_canonical_order(sized_graph), symbols)
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
     remarks = _sizes_note(sizes), _guards_note(graph), move_to_device(module, device), use_captured_sizes(module)
     notes = [note for note in remarks if note]
@@ -212,21 +212,25 @@ def prepared_graph(
     replace_views(module)  # results on the target, and those of a form, may have other strides
     _name_sources(module)
     # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
-    shapes = symbols.mode.shape_env if symbols else None
-    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu", shape_env=shapes)
-    table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
+    shape_env = symbols.mode.shape_env if symbols else None
+    mode = FakeTensorMode(
+        allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu", shape_env=shape_env
+    )
+    decompositions = {**select_decompositions(), **(RANDOM_FORMS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [
             _symbolic_input(port, device, saved or {}, symbols)
             if symbols
             else _fake_input(port, device, saved or {}, sizes)
-            for port in sized.inputs
+            for port in sized_graph.inputs
         ]
-        lowered = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+        lowered = make_fx(TracingInterpreter(module).run, decomposition_table=decompositions, tracing_mode="real")(
+            *inputs
+        )
     return PreparedGraph(lowered, inputs, mode, _saved_layouts(graph, lowered), tuple(notes))
 
 
-class Tracing(fx.Interpreter):
+class TracingInterpreter(fx.Interpreter):
     """Runs a graph on fake tensors; raises RefusedError for an operator that does not run on the target's."""
 
     def __init__(self, module: fx.GraphModule) -> None:
@@ -235,19 +239,19 @@ class Tracing(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node; raise RefusedError with the node's name in the place of an error."""
-        called = f"{operator_of(n)} ({n.name})"
+        call_text = f"{operator_of(n)} ({n.name})"
         try:
             return super().run_node(n)
         except BackprintError:
             raise
         except (DynamicOutputShapeException, DataDependentOutputException) as error:
             raise RefusedError(
-                f"{called}: its result has a size or a value that depends on values, and no form with the "
+                f"{call_text}: its result has a size or a value that depends on values, and no form with the "
                 "size of the capture here: compute it outside of what is captured"
             ) from error
         except UnsupportedOperatorException as error:
             raise RefusedError(
-                f"{called} has no rule for the sizes and strides of its results on the target: "
+                f"{call_text} has no rule for the sizes and strides of its results on the target: "
                 "capture the program without it"
             ) from error
         except Exception as error:  # what an operator asks of a device is in its own code
@@ -255,7 +259,7 @@ class Tracing(fx.Interpreter):
                 raise
             message = str(error).strip().partition("\n")[0][:300]
             raise RefusedError(
-                f"{called} does not run on the target's tensors: {type(error).__name__}: {message}; capture "
+                f"{call_text} does not run on the target's tensors: {type(error).__name__}: {message}; capture "
                 "the program on such a device, or extract for another target"
             ) from error
 
@@ -282,11 +286,11 @@ FUNCTIONAL: Mapping[Any, Any] = {
 }
 """Draws into a tensor -> draws that return a new one."""
 
-DEFAULTS: Mapping[Any, tuple[float, ...]] = {aten.bernoulli_.float: (0.5,)}
+DEFAULT_ARGUMENTS: Mapping[Any, tuple[float, ...]] = {aten.bernoulli_.float: (0.5,)}
 """Arguments that a call may leave out, but not a call of the operator in FUNCTIONAL: the probability."""
 
 
-NEW = frozenset(
+ALLOCATING_OPERATORS = frozenset(
     "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
 )
 """Operators whose result is a new tensor: nothing else has its memory."""
@@ -298,23 +302,27 @@ def _draw_into_new_tensors(module: fx.GraphModule) -> None:
 
     Inductor takes the result of such a call for a new tensor, and reuses the memory of its argument.
     """
-    keeping = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
-    order = {node: place for place, node in enumerate(module.graph.nodes)}
+    with_state, saving_state = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
+    # the arguments are (state, operator, tensor, ...) under a saved state, and (operator, tensor, ...) where it is
+    # saved
+    operator_positions = {with_state: 1, saving_state: 0}
+    order = {node: index for index, node in enumerate(module.graph.nodes)}
     for node in list(module.graph.nodes):
-        first = keeping.index(node.target) if node.op == "call_function" and node.target in keeping else None
-        # the arguments are (state, operator, ...) under a saved state, and (operator, ...) where it is saved
-        operator = node.args[1 - first] if first is not None else None
+        if node.op != "call_function" or node.target not in operator_positions:
+            continue
+        operator, base, *rest = node.args[operator_positions[node.target] :]
         if not getattr(schema_if_any(operator), "is_mutable", False):
             continue
-        base, rest = node.args[2], node.args[3:]
         others = [user for user in base.users if user is not node]
-        is_own = base.op == "call_function" and operator_of(base).removeprefix("aten.").partition(".")[0] in NEW
-        if first == 1 or operator not in FUNCTIONAL or not is_own or any(order[user] < order[node] for user in others):
+        base_operator = operator_of(base).removeprefix("aten.").partition(".")[0]
+        is_new = base.op == "call_function" and base_operator in ALLOCATING_OPERATORS
+        is_read_before = any(order[user] < order[node] for user in others)
+        if node.target is saving_state or operator not in FUNCTIONAL or not is_new or is_read_before:
             raise RefusedError(
                 f"{operator} ({node.name}) draws into a tensor that was there before, with a random state that is "
                 "kept: capture the program without it"
             )
-        node.args = (node.args[0], FUNCTIONAL[operator], base, *(rest or DEFAULTS.get(operator, ())))
+        node.args = (node.args[0], FUNCTIONAL[operator], base, *(rest or DEFAULT_ARGUMENTS.get(operator, ())))
         for user in others:
             user.replace_input_with(base, node)
     module.recompile()
@@ -322,9 +330,9 @@ def _draw_into_new_tensors(module: fx.GraphModule) -> None:
 
 def _sizes_note(sizes: Mapping[str, int]) -> str:
     """Return a note with the sizes for which a graph with symbols is lowered; '' if it has none."""
-    return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
-        sizes
-    )
+    if not sizes:
+        return ""
+    return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}"
 
 
 def _guards_note(graph: Graph) -> str:
@@ -353,8 +361,8 @@ def _fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout
     """Return an input of a graph as a fake tensor on the device, or as a number if it is one that sizes make; refuse
     others."""
     spec = port.spec
-    if isinstance(spec, ScalarSpec) and spec.kind in NUMBERS and spec.expression and known(spec.expression, sizes):
-        return NUMBERS[spec.kind](evaluate(spec.expression, sizes))
+    if isinstance(spec, ScalarSpec) and spec.kind in NUMBER_KINDS and spec.expression and known(spec.expression, sizes):
+        return NUMBER_KINDS[spec.kind](evaluate(spec.expression, sizes))
     if isinstance(spec, ScalarSpec) or spec is None:
         raise RefusedError(f"input {port.name} is {'a number' if spec else 'None'}: kernels take tensors only")
     if not isinstance(spec, TensorSpec):

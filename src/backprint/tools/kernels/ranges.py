@@ -80,56 +80,61 @@ class Memory:
     the kernels has the name '', and the memory that it writes."""
     inputs: list[int | None] = field(default_factory=list)
     outputs: list[int | None] = field(default_factory=list)
-    kept: list[Tensor] = field(default_factory=list)
+    alive: list[Tensor] = field(default_factory=list)
     """Tensors that must live while memory is told apart by its number."""
 
-    def of(self, value: Any) -> int | None:
+    def storage_of(self, value: Any) -> int | None:
         """Return a number for the memory of an argument, None for a number."""
         if not isinstance(value, Tensor):
             return None
-        self.kept.append(value)
+        self.alive.append(value)
         return storage_id(value.untyped_storage())
 
 
 def with_ranges(kernels: Sequence[Kernel], memory: Memory, graph: Graph, ranges: Ranges) -> tuple[Kernel, ...]:
     """Return kernels with the ranges of their arguments, as far as they are known: from the inputs until a call writes
-    into their memory (`before`), and from the outputs after the last call that does (`after`, walked backwards)."""
-    locals_in = [port.local for port in graph.inputs]
-    locals_out = [value.name if isinstance(value, Ref) else "" for value in graph.results]
-    if not ranges or (len(memory.inputs), len(memory.outputs)) != (len(locals_in), len(locals_out)):
+    into their memory (`ranges_before`), and from the outputs after the last call that does (`ranges_after`, walked
+    backwards)."""
+    input_names = [port.local for port in graph.inputs]
+    output_names = [value.name if isinstance(value, Ref) else "" for value in graph.results]
+    if not ranges or (len(memory.inputs), len(memory.outputs)) != (len(input_names), len(output_names)):
         return tuple(kernels)
-    written = {kernel.name: _writes(kernel) for kernel in kernels}
-    before = _known(memory.inputs, locals_in, graph, ranges)
-    after = _known(memory.outputs, locals_out, graph, ranges)
-    found: list[list[Range | None]] = []
-    for name, places in memory.calls:
-        found.append([before.get(place) for place in places])
-        for place in _written(written, name, places):
-            before.pop(place, None)
-    for number, (name, places) in reversed(list(enumerate(memory.calls))):
-        for place in _written(written, name, places):
-            after.pop(place, None)
-        found[number] = [one or after.get(place) for one, place in zip(found[number], places, strict=True)]
-    rows: dict[str, list[list[Range | None]]] = {}
-    for (name, _), row in zip(memory.calls, found, strict=True):
-        rows.setdefault(name, []).append(row)
+    writes_by_kernel = {kernel.name: _written_arguments(kernel) for kernel in kernels}
+    ranges_before = _ranges_by_storage(memory.inputs, input_names, graph, ranges)
+    ranges_after = _ranges_by_storage(memory.outputs, output_names, graph, ranges)
+    ranges_by_call: list[list[Range | None]] = []
+    for name, storages in memory.calls:
+        ranges_by_call.append([ranges_before.get(storage) for storage in storages])
+        for storage in _written_storages(writes_by_kernel, name, storages):
+            ranges_before.pop(storage, None)
+    for number, (name, storages) in reversed(list(enumerate(memory.calls))):
+        for storage in _written_storages(writes_by_kernel, name, storages):
+            ranges_after.pop(storage, None)
+        ranges_by_call[number] = [
+            one or ranges_after.get(storage) for one, storage in zip(ranges_by_call[number], storages, strict=True)
+        ]
+    ranges_by_kernel: dict[str, list[list[Range | None]]] = {}
+    for (name, _), row in zip(memory.calls, ranges_by_call, strict=True):
+        ranges_by_kernel.setdefault(name, []).append(row)
     return tuple(
-        replace(kernel, calls=tuple(map(_call_with_ranges, kernel.calls, rows.get(kernel.name, []))))
+        replace(kernel, calls=tuple(map(_call_with_ranges, kernel.calls, ranges_by_kernel.get(kernel.name, []))))
         for kernel in kernels
     )
 
 
-def _known(places: Sequence[int | None], names: Sequence[str], graph: Graph, ranges: Ranges) -> dict[int | None, Range]:
+def _ranges_by_storage(
+    storages: Sequence[int | None], names: Sequence[str], graph: Graph, ranges: Ranges
+) -> dict[int | None, Range]:
     """Return the range of each memory that holds one known value; where two values share a memory, it is left out."""
     known: dict[int | None, Range] = {}
-    shared = {place for place in places if places.count(place) > 1}
-    for place, name in zip(places, names, strict=True):
-        if place is not None and place not in shared and (id(graph), name) in ranges:
-            known[place] = ranges[id(graph), name]
+    shared = {storage for storage in storages if storages.count(storage) > 1}
+    for storage, name in zip(storages, names, strict=True):
+        if storage is not None and storage not in shared and (id(graph), name) in ranges:
+            known[storage] = ranges[id(graph), name]
     return known
 
 
-def _writes(kernel: Kernel) -> list[bool]:
+def _written_arguments(kernel: Kernel) -> list[bool]:
     """Return for each argument of a kernel whether the kernel may write into it; of C++, by its declared types."""
     if kernel.language == "triton":
         return [use.writes for use in parameter_uses(kernel)]
@@ -137,11 +142,13 @@ def _writes(kernel: Kernel) -> list[bool]:
     return ["*" in kind and "const " not in kind for kind in types]
 
 
-def _written(written: Mapping[str, Sequence[bool]], name: str, places: Sequence[int | None]) -> list[int | None]:
+def _written_storages(
+    writes_by_kernel: Mapping[str, Sequence[bool]], name: str, storages: Sequence[int | None]
+) -> list[int | None]:
     """Return the memory that a call writes: of an operator beside the kernels, all that was recorded."""
-    if name not in written:
-        return list(places)
-    return [place for place, writes in zip(places, written[name], strict=False) if writes]
+    if name not in writes_by_kernel:
+        return list(storages)
+    return [storage for storage, writes in zip(storages, writes_by_kernel[name], strict=False) if writes]
 
 
 def _call_with_ranges(call: KernelCall, ranges: Sequence[Range | None]) -> KernelCall:

@@ -48,37 +48,37 @@ def _compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> Kern
 # ------------------------------------------------------------------ a Triton kernel's module
 
 
-def parse_module(source: str, called: str) -> ast.Module:
+def parse_module(source: str, name: str) -> ast.Module:
     """Parse a Python source without running it; what Python cannot read raises RefusedError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes of a program's own kernels are no concern of the caller's
             return ast.parse(source)
     except (SyntaxError, ValueError) as error:
-        raise RefusedError(f"{called}: not Python ({error})") from error
+        raise RefusedError(f"{name}: not Python ({error})") from error
     except (RecursionError, MemoryError) as error:
-        raise RefusedError(f"{called}: nested too deeply to be read ({type(error).__name__})") from error
+        raise RefusedError(f"{name}: nested too deeply to be read ({type(error).__name__})") from error
 
 
 def find_kernel(functions: Iterable[ast.FunctionDef], name: str) -> ast.FunctionDef | None:
     """Return the kernel of a name among a module's functions; without one of that name, the last that no other
     calls."""
     jitted = [function for function in functions if is_jitted(function)]
-    used = {
+    names_used = {
         node.id
         for function in jitted
         for node in ast.walk(function)
         if isinstance(node, ast.Name) and node.id != function.name
     }
     named = [function for function in jitted if function.name == name]
-    candidates = named or [function for function in jitted if function.name not in used] or jitted
+    candidates = named or [function for function in jitted if function.name not in names_used] or jitted
     return candidates[-1] if candidates else None
 
 
 def is_jitted(function: ast.FunctionDef) -> bool:
     """Whether a function has the decorator `triton.jit`, called or not."""
-    for mark in function.decorator_list:
-        match mark.func if isinstance(mark, ast.Call) else mark:
+    for decorator in function.decorator_list:
+        match decorator.func if isinstance(decorator, ast.Call) else decorator:
             case ast.Attribute(value=ast.Name(id="triton"), attr="jit") | ast.Name(id="jit"):
                 return True
     return False

@@ -53,7 +53,7 @@ class KernelRow:
     """Whether this is the first row with its hash: the rows that are `first` are each program once."""
 
 
-def row_of(kernel: Kernel, graph: str, file: str) -> KernelRow:
+def kernel_row(kernel: Kernel, graph: str, file: str) -> KernelRow:
     """Return the row of a kernel of a graph."""
     return KernelRow(
         kernel.sample,
@@ -99,8 +99,8 @@ def gather_rows(out: Path, samples: Iterable[str]) -> None:
     rows = (
         replace(row, sample=sample, file=f"{sample}/{row.file}")
         for sample in samples
-        for place in sorted((out / sample).glob(f"*/{FILE}"))
-        for row in read_rows(place.parent)
+        for file in sorted((out / sample).glob(f"*/{FILE}"))
+        for row in read_rows(file.parent)
     )
     write_rows(out, rows)
 
@@ -121,7 +121,7 @@ class _Hashed(Protocol):
 H = TypeVar("H", bound=_Hashed)
 
 
-def grouped(kernels: Iterable[H], ignore_sizes: bool = False) -> dict[str, list[H]]:
+def group_by_hash(kernels: Iterable[H], ignore_sizes: bool = False) -> dict[str, list[H]]:
     """Return hash -> the kernels that have it; of programs, or with `ignore_sizes` of structures."""
     groups: dict[str, list[H]] = defaultdict(list)
     for kernel in kernels:
@@ -131,16 +131,16 @@ def grouped(kernels: Iterable[H], ignore_sizes: bool = False) -> dict[str, list[
 
 def summary_lines(rows: Sequence[KernelRow]) -> Iterator[str]:
     """Yield how many kernels, programs and structures there are, and how the directions share the programs."""
-    programs = grouped(rows)
+    programs = group_by_hash(rows)
     samples = len({row.sample for row in rows})
     uses = f" ({len(rows) / len(programs):.2f} uses each)" if programs else ""
-    structures = len(grouped(rows, ignore_sizes=True))
+    structures = len(group_by_hash(rows, ignore_sizes=True))
     yield (
         f"{len(rows):,} kernels in {samples:,} samples: {len(programs):,} programs{uses}, {structures:,} structures "
         "apart from sizes and constants"
     )
     directions = [{row.direction for row in group} for group in programs.values()]
     if rows:
-        alone = [sum(names == {side} for names in directions) for side in ("forward", "backward")]
+        forwards, backwards = (sum(names == {side} for names in directions) for side in ("forward", "backward"))
         both = sum(len(names) > 1 for names in directions)
-        yield f"programs of forwards alone {alone[0]:,}, of backwards alone {alone[1]:,}, of both {both:,}"
+        yield f"programs of forwards alone {forwards:,}, of backwards alone {backwards:,}, of both {both:,}"

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import PlaceError, RefusedError
-from backprint.tools.kernels.alone import alone_text
-from backprint.tools.kernels.build_triton import built
+from backprint.tools.kernels.alone import standalone_text
+from backprint.tools.kernels.build_triton import compile_configurations
 from backprint.tools.kernels.nouns import (
     CaptureKernels,
     ExtractedGraph,
@@ -34,8 +34,8 @@ from backprint.tools.kernels.nouns import (
     KernelConfiguration,
     KernelTarget,
 )
-from backprint.tools.kernels.rows import KernelRow, row_of, write_rows
-from backprint.tools.kernels.winners import is_here
+from backprint.tools.kernels.rows import KernelRow, kernel_row, write_rows
+from backprint.tools.kernels.winners import has_gpu
 
 FORMAT = 2
 """The format of `graph.json`."""
@@ -61,8 +61,10 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
         rows: list[KernelRow] = []
         for graph in kernels.graphs:
             times_lines += _write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
-            within = f"{place.name}/{graph.title.replace(' ', '/')}"
-            rows += [row_of(kernel, graph.title, f"{within}/{file_of(kernel)}") for kernel in graph.kernels]
+            relative_folder = f"{place.name}/{graph.title.replace(' ', '/')}"
+            rows += [
+                kernel_row(kernel, graph.title, f"{relative_folder}/{kernel_file(kernel)}") for kernel in graph.kernels
+            ]
         write_rows(unfinished, rows)
         if place.exists():
             shutil.rmtree(place)
@@ -74,23 +76,23 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
+def _write_graph(graph: ExtractedGraph, folder: Path, build: bool) -> list[str]:
     """Write the wrapper and the kernels of one graph; return a line for each kernel that was timed."""
-    place.mkdir(parents=True)
-    (place / "wrapper.py").write_text(graph.wrapper, encoding="utf-8")
+    folder.mkdir(parents=True)
+    (folder / "wrapper.py").write_text(graph.wrapper, encoding="utf-8")
     for kernel in graph.kernels:
-        (place / "kernels").mkdir(exist_ok=True)
-        text = alone_text(kernel) if kernel.language == "triton" else kernel.source
-        (place / file_of(kernel)).write_text(text, encoding="utf-8")
+        (folder / "kernels").mkdir(exist_ok=True)
+        text = standalone_text(kernel) if kernel.language == "triton" else kernel.source
+        (folder / kernel_file(kernel)).write_text(text, encoding="utf-8")
         if build and kernel.language == "triton":
-            _write_built(graph, kernel, place / "built" / kernel.name)
-    known = [_facts_of_kernel(kernel) | _facts_of_times(graph.target, kernel) for kernel in graph.kernels]
-    facts = {**facts_of(graph), "kernels": known}
-    (place / "graph.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    return [_times_line(row["name"], row["times"]) for row in known if "times" in row]
+            _write_built(graph, kernel, folder / "built" / kernel.name)
+    kernel_facts = [_facts_of_kernel(kernel) | _facts_of_times(graph.target, kernel) for kernel in graph.kernels]
+    facts = {**graph_facts(graph), "kernels": kernel_facts}
+    (folder / "graph.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return [_times_line(row["name"], row["times"]) for row in kernel_facts if "times" in row]
 
 
-def file_of(kernel: Kernel) -> str:
+def kernel_file(kernel: Kernel) -> str:
     """Return the path of a kernel's file in the folder of its graph."""
     return f"kernels/{kernel.name}.{SUFFIXES[kernel.language]}"
 
@@ -103,17 +105,17 @@ def _times_line(name: str, times: Mapping[str, Any]) -> str:
     return f"{name}: {times['total']:.1f} us on {times['device']} in {fastest}"
 
 
-def _write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
+def _write_built(graph: ExtractedGraph, kernel: Kernel, folder: Path) -> None:
     """Compile a Triton kernel in every configuration, and write each stage of it."""
-    place.mkdir(parents=True)
-    for compiled in built(kernel, graph.target):
+    folder.mkdir(parents=True)
+    for compiled in compile_configurations(kernel, graph.target):
         name = compiled.configuration.name
         for suffix, text in (("ttir", compiled.ttir), ("llir", compiled.llir), ("ptx", compiled.ptx)):
-            (place / f"{name}.{suffix}").write_text(text, encoding="utf-8")
-        (place / f"{name}.cubin").write_bytes(compiled.cubin)
+            (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+        (folder / f"{name}.cubin").write_bytes(compiled.cubin)
 
 
-def facts_of(graph: ExtractedGraph) -> dict[str, Any]:
+def graph_facts(graph: ExtractedGraph) -> dict[str, Any]:
     """Return the facts of a graph, for JSON."""
     return {
         "format": FORMAT,
@@ -131,7 +133,7 @@ def facts_of(graph: ExtractedGraph) -> dict[str, Any]:
 
 def _facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
     """Return how long a kernel takes where its GPU is here, or why that is not known; nothing elsewhere."""
-    if kernel.language != "triton" or not is_here(target):
+    if kernel.language != "triton" or not has_gpu(target):
         return {}
     try:
         return {"times": asdict(kernel.times())}

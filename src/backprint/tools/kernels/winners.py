@@ -18,15 +18,15 @@ import torch
 from backprint.child.child import run_command
 from backprint.errors import RefusedError
 from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
-from backprint.tools.kernels.alone import alone_text
-from backprint.tools.kernels.alone_file import unique_calls
+from backprint.tools.kernels.alone import standalone_text
+from backprint.tools.kernels.alone_file import call_counts
 from backprint.tools.kernels.nouns import Kernel, KernelTarget, KernelTimes, target_named
 
 TIMEOUT = 600.0
 """Seconds that timing a kernel may take."""
 
 
-def is_here(target: KernelTarget) -> bool:
+def has_gpu(target: KernelTarget) -> bool:
     """Whether this machine has a GPU of a target's compute capability."""
     if target.device != "cuda" or not torch.cuda.is_available():
         return False
@@ -34,27 +34,27 @@ def is_here(target: KernelTarget) -> bool:
     return 10 * major + minor == target.capability
 
 
-def times_of(kernel: Kernel) -> KernelTimes:
+def time_kernel(kernel: Kernel) -> KernelTimes:
     """Time a Triton kernel in every configuration; refuse kernels in C++, and those for a GPU that is not here."""
     if kernel.language != "triton":
         raise RefusedError(
             f"{kernel.name} is written in {kernel.language}: only Triton kernels have configurations to "
             "choose from; its stand-alone file times it"
         )
-    if not is_here(target_named(kernel.target)):
+    if not has_gpu(target_named(kernel.target)):
         raise RefusedError(
             f"{kernel.name} is a kernel for {kernel.target}, and there is no such GPU here: on one, its "
             "stand-alone file times it"
         )
     with tempfile.TemporaryDirectory(prefix="backprint_times_") as name:
         file = Path(name) / f"{kernel.name}.py"
-        file.write_text(alone_text(kernel), encoding="utf-8")
+        file.write_text(standalone_text(kernel), encoding="utf-8")
         turns = Turns(turns_folder(Path(tempfile.gettempdir())), GraphClock())
         with turns.working(), turns.alone():  # as in a bench: no other worker times meanwhile
-            return times_of_file(kernel, [sys.executable, "-P", str(file), "--times"])
+            return run_timing(kernel, [sys.executable, "-P", str(file), "--times"])
 
 
-def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
+def run_timing(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
     """Run a command, which is a stand-alone file that times itself; return its times. Refuse a run that ends
     otherwise."""
     end = run_command(command, TIMEOUT)
@@ -69,19 +69,20 @@ def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
         raise RefusedError(f"{kernel.name}: its timing said what is no time: {output[:300]}") from error
 
 
-def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:
+def read_times(kernel: Kernel, report: dict[str, Any]) -> KernelTimes:
     """Return times of a kernel from the JSON of its file; refuse them unless there is one for each call and
     configuration."""
-    rows = tuple(tuple(map(float, row)) for row in known["microseconds"])
-    calls, places = unique_calls(kernel), len(kernel.configurations)
-    if len(rows) != len(calls) or any(len(row) != places for row in rows):
+    rows = tuple(tuple(map(float, row)) for row in report["microseconds"])
+    calls, configuration_count = call_counts(kernel), len(kernel.configurations)
+    if len(rows) != len(calls) or any(len(row) != configuration_count for row in rows):
         raise RefusedError(
-            f"{kernel.name}: {len(rows)} rows of times, for {len(calls)} calls of {places} configurations"
+            f"{kernel.name}: {len(rows)} rows of times, for {len(calls)} calls of {configuration_count} configurations"
         )
     if not all(math.isfinite(microseconds) and microseconds > 0 for row in rows for microseconds in row):
         raise RefusedError(f"{kernel.name}: times that are none: {rows!s:.200}")
     totals = [
-        sum(row[place] * times for row, times in zip(rows, calls.values(), strict=True)) for place in range(places)
+        sum(row[place] * count for row, count in zip(rows, calls.values(), strict=True))
+        for place in range(configuration_count)
     ]
     best = totals.index(min(totals))
-    return KernelTimes(str(known["device"]), rows, kernel.configurations[best], totals[best])
+    return KernelTimes(str(report["device"]), rows, kernel.configurations[best], totals[best])

@@ -11,7 +11,7 @@ from backprint.graph.verdicts import DERIVATIVE, worst, worst_derivative
 from backprint.tools.jobs.task import Task, one_line, stage
 from backprint.tools.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels
 from backprint.tools.kernels.compilers import kernel_compiler
-from backprint.tools.kernels.extraction import capture_kernels
+from backprint.tools.kernels.extraction import extract_kernels
 from backprint.tools.kernels.nouns import CaptureKernels, target_named
 from backprint.tools.kernels.rows import gather_rows
 from backprint.tools.kernels.save import NOT_TIMED, save_kernels
@@ -50,30 +50,30 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
         capture = _read_sample(task, options)
     staging.mkdir()
     remarks: list[str] = []
-    words: list[str] = []
+    verdict_words: list[str] = []
     refused: list[str] = []
     hashes: list[str] = []
-    timed: list[str] = []
+    times_lines: list[str] = []
     columns = capture_columns(capture)
     if options["check"]:
         with stage("derivative"):
             columns |= column_of_derivatives(capture, remarks)
     for target in options["targets"]:
         with stage("extract"):
-            kernels = capture_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
+            kernels = extract_kernels(capture, target, options["direction"], options["threads"], options["compiler"])
         with stage("build" if options["build"] else "save"):
-            timed += save_kernels(kernels, staging, options["build"])
+            times_lines += save_kernels(kernels, staging, options["build"])
         refused += [f"{target}: {title}: {why}" for title, why in kernels.refused]
         hashes += [kernel.hash for kernel in kernels]
         if options["check"]:
             with stage("check"):
-                words += _check_and_describe(kernels, remarks)
+                verdict_words += _check_and_describe(kernels, remarks)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
-    counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
-    row = columns | {"notes": [one_line(text) for text in (*refused, *remarks, *timed)]}
+    counts += f", {sum(not text.startswith(NOT_TIMED) for text in times_lines)} timed" if times_lines else ""
+    row = columns | {"notes": [one_line(text) for text in (*refused, *remarks, *times_lines)]}
     if refused:
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
-    verdict = worst(words) if options["check"] else "unproven"
+    verdict = worst(verdict_words) if options["check"] else "unproven"
     detail = counts if options["check"] else f"{counts}; not run"
     return row | {"verdict": verdict, "cause": "", "detail": one_line("; ".join([detail, *remarks[:1]]))}
 
@@ -98,8 +98,8 @@ def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str
         for title, derivative in derivatives.items()
         if derivative.word != DERIVATIVE
     ]
-    whole = worst_derivative(derivatives.values())
-    return {} if whole is None else {"derivative": whole.word}
+    worst_word = worst_derivative(derivatives.values())
+    return {} if worst_word is None else {"derivative": worst_word.word}
 
 
 def _read_sample(task: Task, options: Mapping[str, Any]) -> Capture:

@@ -25,7 +25,7 @@ from backprint.tools.export.rerun import copies
 
 aten = torch.ops.aten
 
-TORCHS = (
+TORCH_DECOMPOSED = (
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
     "_native_batch_norm_legit_no_training _batch_norm_with_update_functional _batch_norm_no_update "
     "native_layer_norm native_group_norm _fused_rms_norm _weight_norm_interface nll_loss_forward nll_loss2d_forward "
@@ -35,34 +35,37 @@ TORCHS = (
 ).split()
 """Operators that torch's decomposition computes right and a format lacks, or gets wrong in some case."""
 
-NONE: Mapping[Any, Any] = MappingProxyType({})
+NO_FORMS: Mapping[Any, Any] = MappingProxyType({})
 
 RESHAPES = (aten.view.default, aten._unsafe_view.default)
 """Views of another shape, which only some strides allow."""
 
-HANDS_THROUGH = (aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default)
+IDENTITY_OPERATORS = (aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default)
 """Operators that return their argument's values as they are: `lower` leaves them out."""
 
 
 @functools.cache
 def decompositions_of(thorough: bool) -> dict[Any, Callable[..., Any]]:
     """Return operator -> its form; `thorough` also has those of every operator outside of torch's core set."""
-    torchs = {
+    forms = {
         operator: form
         for operator, form in decomposition_table.items()
         if isinstance(operator, OpOverload)
-        and (name_of(operator) in TORCHS or name_of(operator).endswith(("_backward", "_backward_data")))
+        and (
+            operator_name(operator) in TORCH_DECOMPOSED
+            or operator_name(operator).endswith(("_backward", "_backward_data"))
+        )
     }
-    return {**(core_decompositions() if thorough else {}), **torchs, **OWN}
+    return {**(core_decompositions() if thorough else {}), **forms, **OWN}
 
 
-def name_of(operator: Any) -> str:
+def operator_name(operator: Any) -> str:
     """Return an operator's name without its namespace and overload."""
     return str(schema_of(operator).name).partition("::")[2]
 
 
 def lower(
-    module: fx.GraphModule, inputs: Sequence[Any], thorough: bool = False, more: Mapping[Any, Any] = NONE
+    module: fx.GraphModule, inputs: Sequence[Any], thorough: bool = False, more: Mapping[Any, Any] = NO_FORMS
 ) -> fx.GraphModule:
     """Return a graph that computes the same from such inputs, without operators that exchange formats lack. Refuse one
     that draws or that writes into an input.
@@ -73,24 +76,24 @@ def lower(
     refuse_draws(module)
     traced = fx.GraphModule(module, copy.deepcopy(module.graph))
     replace_views(traced)
-    program = torch.func.functionalize(traced) if writes(traced) else traced
+    program = torch.func.functionalize(traced) if writing_operators(traced) else traced
     with torch.no_grad():
         lowered = make_fx(program, decomposition_table={**decompositions_of(thorough), **more}, tracing_mode="real")(
             *copies(inputs)
         )
     for node in list(lowered.graph.nodes):
-        if node.target in HANDS_THROUGH:
+        if node.target in IDENTITY_OPERATORS:
             node.replace_all_uses_with(node.args[0])
             lowered.graph.erase_node(node)
     lowered.graph.eliminate_dead_code()
-    _write_dtypes(lowered)
+    _fill_in_dtypes(lowered)
     replace_views(lowered)
-    if written := writes(lowered):
-        raise RefusedError(f"{written[0]} writes into an input, and no exchange format can")
+    if writing := writing_operators(lowered):
+        raise RefusedError(f"{writing[0]} writes into an input, and no exchange format can")
     return lowered
 
 
-def _write_dtypes(module: fx.GraphModule) -> None:
+def _fill_in_dtypes(module: fx.GraphModule) -> None:
     """Write the dtype into calls that make a tensor of numbers without one: a format may have another default than
     torch."""
     for node in module.graph.nodes:
@@ -99,7 +102,7 @@ def _write_dtypes(module: fx.GraphModule) -> None:
             node.kwargs = {**node.kwargs, "dtype": node.meta["tensor_meta"].dtype}
 
 
-def writes(module: fx.GraphModule) -> list[Any]:
+def writing_operators(module: fx.GraphModule) -> list[Any]:
     """Return the operators of a graph that write into an argument."""
     return [node.target for node in module.graph.nodes if _writes_into(node)]
 
@@ -112,14 +115,14 @@ def _node_schema(node: fx.Node) -> Any:
 def replace_views(module: fx.GraphModule) -> None:
     """Replace views by reshapes, which do not depend on strides, but for views of memory that the graph writes into."""
     nodes = list(module.graph.nodes)
-    written = {_owner_of(source) for node in nodes if _writes_into(node) for source in node.all_input_nodes}
+    written_bases = {_base_of_view(source) for node in nodes if _writes_into(node) for source in node.all_input_nodes}
     for node in nodes:
-        if node.target in RESHAPES and _owner_of(node) not in written:
+        if node.target in RESHAPES and _base_of_view(node) not in written_bases:
             node.target = aten.reshape.default
     module.recompile()
 
 
-def _owner_of(node: fx.Node) -> fx.Node:
+def _base_of_view(node: fx.Node) -> fx.Node:
     """Return the node whose memory a view shows, through views of views; another node itself."""
     while any(value.alias_info for value in getattr(_node_schema(node), "returns", ())) and node.all_input_nodes:
         node = node.all_input_nodes[0]

@@ -31,7 +31,7 @@ from backprint.graph.fx.values import resolve
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, TensorSpec, refuse_collectives
 from backprint.graph.operators import operators
 from backprint.graph.sizes import unguarded_graph
-from backprint.graph.steps import SAVING, needed, used
+from backprint.graph.steps import SAVING, needed_steps, used
 from backprint.graph.text import HEADER, emit_class
 from backprint.run_sample import make_inputs
 from backprint.tools.export.export import content_of, graphs_needed, recipes_needed
@@ -60,10 +60,10 @@ def seed_generators(seed: int) -> None:
 def state_of(seed: int) -> RandomState:
     """Return the random state of a seed, and leave the generators in it."""
     seed_generators(seed)
-    return random_now()
+    return current_random_state()
 
 
-def random_now() -> RandomState:
+def current_random_state() -> RandomState:
     """Return the random state."""
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
 
@@ -104,18 +104,18 @@ def take_out_draws(module: fx.GraphModule) -> _OutsideDraws | None:
     """Return a graph with its draws taken out; None if nothing is drawn, or a draw depends on computed values."""
     without_draws = fx.GraphModule(module, copy.deepcopy(module.graph))
     nodes = list(without_draws.graph.nodes)
-    value_free = _nodes_without_values(nodes)
+    without_values = _nodes_without_values(nodes)
     drawing_nodes = _nodes_of_draws(nodes)
-    if not any(map(draws, nodes)) or any(draws(node) and node not in value_free for node in nodes):
+    if not any(map(draws, nodes)) or any(draws(node) and node not in without_values for node in nodes):
         return None
-    outside = [node for node in nodes if node in value_free and node in drawing_nodes]
+    outside = [node for node in nodes if node in without_values and node in drawing_nodes]
     # those that the rest of the graph uses become inputs, behind the others
-    returned = [node for node in outside if any(user not in outside for user in node.users)]
-    prelude = _prelude_of(without_draws, [node for node in nodes if node in value_free], returned)
+    used_draws = [node for node in outside if any(user not in outside for user in node.users)]
+    draw = _draw_function(without_draws, [node for node in nodes if node in without_values], used_draws)
     ports = [node for node in nodes if node.op == "placeholder"][-1:]
-    for place, node in enumerate(returned):
+    for index, node in enumerate(used_draws):
         with without_draws.graph.inserting_after(*ports) if ports else without_draws.graph.inserting_before(nodes[0]):
-            port = without_draws.graph.placeholder(f"drawn_{place}")
+            port = without_draws.graph.placeholder(f"drawn_{index}")
         port.meta = dict(node.meta)
         node.replace_all_uses_with(port)
         ports = [port]
@@ -123,7 +123,7 @@ def take_out_draws(module: fx.GraphModule) -> _OutsideDraws | None:
         without_draws.graph.erase_node(node)
     without_draws.graph.lint()
     without_draws.recompile()
-    return _OutsideDraws(without_draws, prelude)
+    return _OutsideDraws(without_draws, draw)
 
 
 def draws(node: fx.Node) -> bool:
@@ -138,11 +138,11 @@ def is_draw(target: Any) -> bool:
 
 def _nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     """Return the nodes that depend on no values of inputs, only on dtypes, shapes and strides."""
-    value_free: set[fx.Node] = set()
+    without_values: set[fx.Node] = set()
     for node in nodes:
-        if node.op == "call_function" and all(read in value_free for read in values_read(node)):
-            value_free.add(node)
-    return value_free
+        if node.op == "call_function" and all(read in without_values for read in values_read(node)):
+            without_values.add(node)
+    return without_values
 
 
 def values_read(node: fx.Node) -> list[fx.Node]:
@@ -171,23 +171,23 @@ def _nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     return drawn
 
 
-def _prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
-    """Return a function that computes the `kept` nodes: `free` nodes, copied in the order of the graph, with an
+def _draw_function(module: fx.GraphModule, nodes: Sequence[fx.Node], results: Sequence[fx.Node]) -> Callable[[], Any]:
+    """Return a function that computes the results of these nodes, which are copied in the order of the graph, with an
     unwritten tensor in the place of an input whose form alone is read."""
     graph = fx.Graph()
-    env: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
 
     def copied_node(node: fx.Node) -> fx.Node:
-        return env[node] if node in env else graph.call_function(torch.empty_strided, *form_of(node))
+        return copies[node] if node in copies else graph.call_function(torch.empty_strided, *empty_arguments(node))
 
-    for node in free:
-        env[node] = graph.node_copy(node, copied_node)
-    graph.output(tuple(env[node] for node in kept))
+    for node in nodes:
+        copies[node] = graph.node_copy(node, copied_node)
+    graph.output(tuple(copies[node] for node in results))
     graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or draws(node))
     return fx.GraphModule(module, graph).forward
 
 
-def form_of(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def empty_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return args and kwargs with which `torch.empty_strided` makes a tensor of a node's form."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
@@ -375,23 +375,27 @@ def _may_draw(target: Any) -> bool:
 def lifted_draws(graph: Graph) -> LiftedDraws | None:
     """Return a graph with its draws as inputs; None if it does not return all of them, or reads a tensor that one was
     written into."""
-    shown = {value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)}
-    names = [name for name in _drawn_names(graph) if name in shown]
+    result_places = {
+        value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)
+    }
+    names = [name for name in _drawn_names(graph) if name in result_places]
     specs = {step.name: step.spec for step in graph.steps}
     names = [name for name in names if isinstance(specs[name], TensorSpec)]
-    lifted = with_inputs(graph, names)
-    read = {name for step in lifted.steps for name in used(step)} | {
+    lifted = values_as_inputs(graph, names)
+    names_read = {name for step in lifted.steps for name in used(step)} | {
         v.name for v in lifted.results if isinstance(v, Ref)
     }
-    written = {base.name for step in graph.steps if step.name in names for base in _written_value(step)}
+    names_written = {base.name for step in graph.steps if step.name in names for base in _written_value(step)}
     return (
         None
-        if steps_that_draw(lifted) or written & read
-        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= _value_free_names(graph))
+        if steps_that_draw(lifted) or names_written & names_read
+        else LiftedDraws(
+            lifted, tuple(result_places[name] for name in names), set(names) <= _names_without_values(graph)
+        )
     )
 
 
-def _value_free_names(graph: Graph) -> set[str]:
+def _names_without_values(graph: Graph) -> set[str]:
     """Return the names of values that depend on no input's values; a dropout's mask is one."""
     nodes = list(to_fx(graph).graph.nodes)
     masks = {node.name for node in nodes if _is_item(node, 1) and str(node.args[0].target) == DROPOUT}
@@ -408,31 +412,31 @@ def opened_graph(graph: Graph) -> Graph | None:
     """Return a graph with its draws as further results; None if nothing is added, or its draws still cannot be
     lifted."""
     nodes = list(to_fx(graph).graph.nodes)
-    pure = [node for node in nodes if node.name in set(_drawn_names(graph))]
-    returned = [node.name for node in pure if not _pure_users(node, pure)]
+    drawn_nodes = [node for node in nodes if node.name in set(_drawn_names(graph))]
+    returned = [node.name for node in drawn_nodes if not _is_used_by_draws_only(node, drawn_nodes)]
     steps = {step.name: step for step in graph.steps}
-    shown = {value.name for value in graph.results if isinstance(value, Ref)}
-    added = [name for name in returned if name not in shown and isinstance(steps[name].spec, TensorSpec)]
+    result_names = {value.name for value in graph.results if isinstance(value, Ref)}
+    added = [name for name in returned if name not in result_names and isinstance(steps[name].spec, TensorSpec)]
     ports = tuple(Port(f"draw of {name}", "saved", steps[name].spec, name) for name in added)
     opened = replace(graph, outputs=(*graph.outputs, *ports), results=(*graph.results, *map(Ref, added)))
     return opened if added and lifted_draws(opened) is not None else None
 
 
-def _pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
+def _is_used_by_draws_only(node: fx.Node, drawn_nodes: Sequence[fx.Node]) -> bool:
     """Whether a drawn value is used, and only by what is computed of draws alone: it need not be returned then."""
-    return bool(node.users) and all(user in pure for user in node.users)
+    return bool(node.users) and all(user in drawn_nodes for user in node.users)
 
 
 def _drawn_names(graph: Graph) -> list[str]:
     """Return the names of draws, of values computed from draws alone, and of masks of dropouts."""
     nodes = list(to_fx(graph).graph.nodes)
-    free, drawn = _nodes_without_values(nodes), _nodes_of_draws(nodes)
+    without_values, drawn = _nodes_without_values(nodes), _nodes_of_draws(nodes)
     names = []
     for node in nodes:
         if node.op != "call_function":
             continue
         is_mask = _is_item(node, 1) and str(node.args[0].target) == DROPOUT
-        if is_mask or (node in drawn and node in free) or (draws(node) and str(node.target) != DROPOUT):
+        if is_mask or (node in drawn and node in without_values) or (draws(node) and str(node.target) != DROPOUT):
             names.append(node.name)
     return names
 
@@ -442,15 +446,17 @@ def _is_item(node: fx.Node, place: int) -> bool:
     return getattr(node.target, "__name__", "") == "getitem" and node.args[1] == place
 
 
-def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
+def values_as_inputs(graph: Graph, names: Sequence[str]) -> Graph:
     """Return a graph in which these values are inputs, without the steps that are then not needed."""
     steps = {step.name: step for step in graph.steps}
     ports = tuple(Port(f"draw of {name}", "rng", steps[name].spec, name) for name in names)
     masks = {base.name: step.name for step in graph.steps if step.name in names for base in _dropout_of(step, steps)}
-    body = [part for step in graph.steps if step.name not in names for part in _without_dropout(step, steps, masks)]
-    wanted = [value.name for value in graph.results if isinstance(value, Ref)]
-    needed_steps = needed(body, wanted, _writes_needed)
-    return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(needed_steps))
+    steps_without_draws = [
+        part for step in graph.steps if step.name not in names for part in _expand_dropout(step, steps, masks)
+    ]
+    result_names = [value.name for value in graph.results if isinstance(value, Ref)]
+    steps_left = needed_steps(steps_without_draws, result_names, _writes_needed)
+    return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(steps_left))
 
 
 def _writes_needed(step: Step, names: Collection[str]) -> bool:
@@ -469,9 +475,9 @@ def _dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
     return []
 
 
-def _without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
+def _expand_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
     """Return a step, in a list; the output of a dropout becomes value * mask * 1 / (1 - p), as eager computes it.
-    `masks` has the mask of each dropout. A twin of `_masked_steps` in kernels/checking/check."""
+    `masks` has the mask of each dropout. A twin of `_expand_dropout` in kernels/checking/check."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in masks:
             value, p = steps[name].args[:2]

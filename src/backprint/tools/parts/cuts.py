@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from backprint.errors import GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, Step, TensorSpec, Value, refs
 from backprint.graph.operators import operators
-from backprint.graph.steps import live, used
+from backprint.graph.steps import used, without_dead_code
 from backprint.tools.cost.stretches import Stretch, StretchGraphs, module_of_stretch, stretches_of
 from backprint.tools.parts.uninitialised import uninitialized_values
 
@@ -69,55 +69,57 @@ def matches(name: str, wanted: str) -> bool:
 
 def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Return the places of a sequence, from the left and without overlap."""
-    places, at = [], 0
-    while at + len(wanted) <= len(names):
-        if tuple(names[at : at + len(wanted)]) == tuple(wanted):
-            places.append(at)
-            at += len(wanted)
+    places, index = [], 0
+    while index + len(wanted) <= len(names):
+        if tuple(names[index : index + len(wanted)]) == tuple(wanted):
+            places.append(index)
+            index += len(wanted)
         else:
-            at += 1
+            index += 1
     return places
 
 
 def _chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
     """Return where operators take each other's results: a place among `steps`, and how many steps it spans. Chains do
     not overlap."""
-    behind: dict[str, str] = {}  # the value of which an item or an alias is one, through others; else the value itself
+    origins: dict[str, str] = {}  # the value of which an item or an alias is one, through others; else the value itself
     for step in graph.steps:
         names = used(step)
-        behind[step.name] = behind.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
+        origins[step.name] = origins.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
     ranges: list[tuple[int, int]] = []
-    at = 0
-    while at < len(steps):
-        end = chain(graph, steps, at, wanted, behind)
+    index = 0
+    while index < len(steps):
+        end = chain(graph, steps, index, wanted, origins)
         if end is not None and wanted:
-            ranges.append((at, end + 1 - at))
-            at = end
-        at += 1
+            ranges.append((index, end + 1 - index))
+            index = end
+        index += 1
     return ranges
 
 
-def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]) -> int | None:
+def chain(
+    graph: Graph, steps: Sequence[int], start: int, wanted: Sequence[str], origins: Mapping[str, str]
+) -> int | None:
     """Return where the chain that starts at a place ends; None if no chain starts there, or most of it is other
     steps."""
-    if not wanted or not matches(operator(graph.steps[steps[at]]), wanted[0]):
+    if not wanted or not matches(operator(graph.steps[steps[start]]), wanted[0]):
         return None
-    place = at
+    last = start
     for wanted_name in wanted[1:]:
-        name = graph.steps[steps[place]].name
+        name = graph.steps[steps[last]].name
         # Within three times its length, or a chain would span much else.
-        ahead_ = range(place + 1, min(len(steps), at + 3 * len(wanted)))
+        candidates = range(last + 1, min(len(steps), start + 3 * len(wanted)))
         takers = (
             later
-            for later in ahead_
+            for later in candidates
             if matches(operator(graph.steps[steps[later]]), wanted_name)
-            and name in {behind.get(used_, used_) for used_ in used(graph.steps[steps[later]])}
+            and name in {origins.get(used_, used_) for used_ in used(graph.steps[steps[later]])}
         )
-        following = next(takers, None)
-        if following is None:
+        next_place = next(takers, None)
+        if next_place is None:
             return None
-        place = following
-    return place
+        last = next_place
+    return last
 
 
 def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
@@ -193,7 +195,9 @@ def weighty(graph: Graph) -> list[int]:
 
 def _calls_of(graph: Graph) -> list[int]:
     """Return the numbers of the steps that the forward needs: no items, aliases or guards."""
-    needed = {step.name for step in ahead(graph).steps if not step.is_guard and step.target not in FOLLOWS}
+    needed = {
+        step.name for step in without_saved_results(graph).steps if not step.is_guard and step.target not in FOLLOWS
+    }
     return [number for number, step in enumerate(graph.steps) if step.name in needed]
 
 
@@ -242,7 +246,7 @@ def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
     itself, between its modules, are pieces too. A step without a source line belongs to the module of the parameter
     that it takes, else to the piece before it."""
     depth = whole_number(what, "module", 1, 64) if what else 64
-    needed = {step.name for step in ahead(graph).steps}
+    needed = {step.name for step in without_saved_results(graph).steps}
     owners = {
         port.local: port.name.rpartition(".")[0] for port in (*graph.by_role("parameter"), *graph.by_role("buffer"))
     }
@@ -273,23 +277,25 @@ def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
     if what:
         raise UsageError(f"by=fold:{what:.40}: fold takes nothing after a colon")
     # Loops repeat in the forward without its saved values; a step that only these need goes to the stretch before it.
-    short = ahead(graph)
+    without_saved = without_saved_results(graph)
     places = {step.name: place for place, step in enumerate(graph.steps)}
-    saved = {name for result in graph.results for name in refs(result)} & {step.name for step in short.steps}
-    stretches, graphs = stretches_of(short), StretchGraphs(short, saved)
+    saved = {name for result in graph.results for name in refs(result)} & {step.name for step in without_saved.steps}
+    stretches, graphs = stretches_of(without_saved), StretchGraphs(without_saved, saved)
     if all(stretch.loop is None for stretch in stretches):
         raise UsageError("by=fold: no steps of this forward repeat as a loop; cut it by module, range or saved")
-    first: dict[str, Stretch] = {}
+    first_stretch: dict[str, Stretch] = {}
     counts: Counter[Stretch] = Counter()
     for stretch in stretches:
         key = graphs.graph_of(stretch).hash() if stretch.loop is not None else str(stretch)
-        counts[first.setdefault(key, stretch)] += 1
-    starts = [0, *(places[short.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
+        counts[first_stretch.setdefault(key, stretch)] += 1
+    starts = [0, *(places[without_saved.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
     ends = dict(zip(stretches, pairwise(starts), strict=True))
-    labels = {kind: module_of_stretch(short, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts}
+    labels = {
+        kind: module_of_stretch(without_saved, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts
+    }
     pieces = _with_gaps(graph, [(*ends[kind], labels[kind]) for kind in counts], "fold")
-    times = {ends[kind][0]: count for kind, count in counts.items()}
-    return tuple(replace(piece, count=times[piece.start]) if piece.wanted else piece for piece in pieces)
+    count_by_start = {ends[kind][0]: count for kind, count in counts.items()}
+    return tuple(replace(piece, count=count_by_start[piece.start]) if piece.wanted else piece for piece in pieces)
 
 
 def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -300,22 +306,22 @@ def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
     cost = crossing(graph)
     # best[cuts][index]: the fewest bytes that cross in so many cuts among the first `index` steps of `steps`, of which
     # every piece has `least` or more; come[cuts][index]: where the last of these cuts is.
-    best: list[list[float]] = [[0.0 if index >= least else float("inf") for index in range(len(steps) + 1)]]
-    come: list[list[int]] = [[0] * (len(steps) + 1)]
+    fewest_bytes: list[list[float]] = [[0.0 if index >= least else float("inf") for index in range(len(steps) + 1)]]
+    last_cuts: list[list[int]] = [[0] * (len(steps) + 1)]
     for _ in range(count - 1):
-        row, back, low, where = [], [], float("inf"), 0
+        bytes_row, cuts_row, lowest, lowest_cut = [], [], float("inf"), 0
         for index in range(len(steps) + 1):
             cut = index - least
-            if cut > 0 and best[-1][cut] + cost[steps[cut]] < low:
-                low, where = best[-1][cut] + cost[steps[cut]], cut
-            row.append(low)
-            back.append(where)
-        best.append(row)
-        come.append(back)
-    cuts, at = [], len(steps)
-    for back in reversed(come[1:]):
-        at = back[at]
-        cuts.append(steps[at])
+            if cut > 0 and fewest_bytes[-1][cut] + cost[steps[cut]] < lowest:
+                lowest, lowest_cut = fewest_bytes[-1][cut] + cost[steps[cut]], cut
+            bytes_row.append(lowest)
+            cuts_row.append(lowest_cut)
+        fewest_bytes.append(bytes_row)
+        last_cuts.append(cuts_row)
+    cuts, index_of_cut = [], len(steps)
+    for cuts_row in reversed(last_cuts[1:]):
+        index_of_cut = cuts_row[index_of_cut]
+        cuts.append(steps[index_of_cut])
     return pieces(graph, sorted(cut for cut in cuts if cut))
 
 
@@ -411,66 +417,70 @@ class ForwardPart:
         return frozenset((*self.takes, *(step.name for step in self.steps if not step.is_guard)))
 
 
-def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
+def cut_forward(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
     """Cut a forward before the steps with these numbers, and return its parts. Raise RefusedError for a cut through an
     update in place, memory that is not initialized, or a number, and GraphError for symbolic sizes."""
     if graph.symbols:
         raise GraphError("a graph with symbolic sizes cannot be cut: replace them by the captured sizes first")
     places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
-    home = homes(graph, places)
-    kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
-    stands = [_home_of(number, step, home, places) for number, step in kept]
+    part_of_value = part_of_each_value(graph, places)
+    kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in part_of_value]
+    part_of_step = [_part_of_step(number, step, part_of_value, places) for number, step in kept]
     crossing_values: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
-    for (_, step), index in zip(kept, stands, strict=True):
+    for (_, step), index in zip(kept, part_of_step, strict=True):
         for name in used(step):
-            if home.get(name, -1) != index:
+            if part_of_value.get(name, -1) != index:
                 crossing_values[index][name] = None
-    _check_updates(kept, home, stands)
-    _check_initialized(graph, home, crossing_values)
-    check_numbers(graph, home, crossing_values)
-    owner = dict(home)  # and, of an input, the first part that takes it: an output that is one belongs there
+    _check_updates(kept, part_of_value, part_of_step)
+    _check_initialized(graph, part_of_value, crossing_values)
+    check_numbers(graph, part_of_value, crossing_values)
+    first_part = dict(
+        part_of_value
+    )  # and, of an input, the first part that takes it: an output that is one belongs there
     for index, names in crossing_values.items():
         for name in names:
-            owner.setdefault(name, index)
+            first_part.setdefault(name, index)
     parts = []
     for index, (start, stop) in enumerate(pairwise(places)):
-        steps = tuple(step for (_, step), there in zip(kept, stands, strict=True) if there == index)
+        steps = tuple(
+            step for (_, step), number_of_part in zip(kept, part_of_step, strict=True) if number_of_part == index
+        )
         results = tuple(
             (port, result)
             for port, result in zip(graph.outputs, graph.results, strict=True)
-            if port.role != "saved" and max((owner.get(name, 0) for name in refs(result)), default=0) == index
+            if port.role != "saved" and max((first_part.get(name, 0) for name in refs(result)), default=0) == index
         )
         takes = dict(crossing_values[index])
         for _, result in results:
-            takes |= {name: None for name in refs(result) if home.get(name, -1) != index}
+            takes |= {name: None for name in refs(result) if part_of_value.get(name, -1) != index}
         parts.append(ForwardPart(index, start, stop, steps, tuple(takes), (), results))
     return _with_gives(parts)
 
 
-def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
+def part_of_each_value(graph: Graph, places: Sequence[int]) -> dict[str, int]:
     """Return the number of the part that makes each value: its step's, but an item of a result belongs to the result's
     part, and a view of an input, or memory that is not initialized, to the first part that takes it.
 
     A value that is made only for the backward is left out: the part whose backward needs it makes it.
     """
-    needed = {step.name for step in ahead(graph).steps}
-    home: dict[str, int] = {}
+    needed = {step.name for step in without_saved_results(graph).steps}
+    part_of_value: dict[str, int] = {}
     for number, step in enumerate(graph.steps):
         if not step.is_guard and step.name in needed:
             names = used(step)
-            follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
-            home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
-    # From the last step on, so that a view of a view is placed before that: `takers` is by value the first part that
-    # takes it.
-    late, takers = _views_of_inputs(graph) | movable(graph), dict[str, int]()
+            follows = step.target in FOLLOWS and len(names) == 1 and names[0] in part_of_value
+            part_of_value[step.name] = part_of_value[names[0]] if follows else bisect(places, number) - 1
+    # From the last step on, so that a view of a view is placed before that: `first_taker` is by value the first part
+    # that takes it.
+    placed_late, first_taker = _views_of_inputs(graph) | movable(graph), dict[str, int]()
     for number, step in reversed(list(enumerate(graph.steps))):
-        if not step.is_guard and step.name not in home:
+        if not step.is_guard and step.name not in part_of_value:
             continue
-        if step.name in late and step.name in takers:
-            home[step.name] = takers[step.name]
-        here = _home_of(number, step, home, places)
-        takers |= {name: min(here, takers.get(name, here)) for name in used(step)}
-    return home
+        if step.name in placed_late and step.name in first_taker:
+            part_of_value[step.name] = first_taker[step.name]
+        part = _part_of_step(number, step, part_of_value, places)
+        first_taker |= {name: min(part, first_taker.get(name, part)) for name in used(step)}
+    return part_of_value
 
 
 def _views_of_inputs(graph: Graph) -> set[str]:
@@ -496,15 +506,17 @@ def _flags_of(step: Step) -> str:
     return operators().get(step.target, "")
 
 
-def ahead(graph: Graph) -> Graph:
+def without_saved_results(graph: Graph) -> Graph:
     """Return the forward without its saved values, and without the steps that only those need."""
     kept = [(port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"]
-    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
+    return without_dead_code(
+        replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
+    )
 
 
-def _home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
+def _part_of_step(number: int, step: Step, part_of_value: Mapping[str, int], places: Sequence[int]) -> int:
     """Return the number of a step's part. A guard stays where it is."""
-    return bisect(places, number) - 1 if step.is_guard else home[step.name]
+    return bisect(places, number) - 1 if step.is_guard else part_of_value[step.name]
 
 
 def _with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
@@ -518,12 +530,14 @@ def _with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
     return tuple(replace(part, gives=tuple(gives[part.index])) for part in parts)
 
 
-def check_numbers(graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]) -> None:
+def check_numbers(
+    graph: Graph, part_of_value: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]
+) -> None:
     """Refuse a cut between a number that is read from a tensor and the steps that use it: parts pass tensors."""
     specs = {step.name: step.spec for step in graph.steps}
     for names in crossing_values.values():
         for name in names:
-            if name in home and not isinstance(specs[name], TensorSpec):
+            if name in part_of_value and not isinstance(specs[name], TensorSpec):
                 raise RefusedError(
                     f"{name!r} is not a tensor, and a cut separates it from the steps that use it: cut before or after "
                     "them"
@@ -531,29 +545,33 @@ def check_numbers(graph: Graph, home: Mapping[str, int], crossing_values: Mappin
 
 
 def _check_initialized(
-    graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]
+    graph: Graph, part_of_value: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]
 ) -> None:
     """Refuse a cut between memory that is not initialized and the steps that write or read it in several parts."""
     bare = uninitialized_values(graph).left
     for names in crossing_values.values():
         for name in names:
-            if name in home and name in bare:
+            if name in part_of_value and name in bare:
                 raise RefusedError(
                     f"a cut between {name!r}, whose elements are not all written yet, and a step that takes it: cut "
                     "before or after both"
                 )
 
 
-def _check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
+def _check_updates(
+    steps: Sequence[tuple[int, Step]], part_of_value: Mapping[str, int], part_of_step: Sequence[int]
+) -> None:
     """Refuse a cut between a value and the step that updates it, or a view of it, in place."""
-    base: dict[str, str] = {}
-    for (_, step), index in zip(steps, stands, strict=True):
+    base_of: dict[str, str] = {}
+    for (_, step), index in zip(steps, part_of_step, strict=True):
         first = next(iter(used(step)), "")
         if set("mv") & set(_flags_of(step)) or step.target in FOLLOWS:
-            base[step.name] = base.get(first, first)
+            base_of[step.name] = base_of.get(first, first)
         if "m" not in _flags_of(step):
             continue
-        changed = next((name for name in (first, base.get(first, first)) if home.get(name, index) != index), None)
+        changed = next(
+            (name for name in (first, base_of.get(first, first)) if part_of_value.get(name, index) != index), None
+        )
         if changed is not None:
             raise RefusedError(
                 f"a cut between {changed!r} and step {step.name!r} ({step.target}), which changes it in place: "

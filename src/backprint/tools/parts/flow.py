@@ -19,10 +19,10 @@ from torch import Tensor
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.keys import PortValues
-from backprint.graph.links import results
+from backprint.graph.links import result_links
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Step, Value, refs
 from backprint.graph.operators import operators
-from backprint.graph.steps import behind, mapped, used
+from backprint.graph.steps import mapped, names_behind, used
 from backprint.graph.text import show_step
 from backprint.graph.verdicts import GOOD
 from backprint.judge.closeness import TOLERANCE, distance, same_bits
@@ -30,7 +30,7 @@ from backprint.prove.draws import draw_from_recipes
 from backprint.prove.results import compare
 from backprint.prove.run import perform_steps, subgraphs
 from backprint.prove.whole import CaptureRun, PairRun, sum_in_order
-from backprint.tools.parts.cuts import ForwardPart, Piece, forwards, homes
+from backprint.tools.parts.cuts import ForwardPart, Piece, cut_forward, part_of_each_value
 from backprint.values.settings import RandomStates, random_states, set_random_states
 
 # ---- Borders: the values that cross between parts, and their names
@@ -98,9 +98,11 @@ def borders_of(capture: Capture, index: int, pieces: Sequence[Piece]) -> Borders
     """Cut one Pair's forward at the pieces."""
     forward = capture.pairs[index].forward
     cuts = [piece.start for piece in pieces[1:]]
-    parts = forwards(forward, cuts)
+    parts = cut_forward(forward, cuts)
     prefix = f"{capture.pairs[index].name}." if len(capture.pairs) > 1 else ""
-    return Borders(parts, homes(forward, [0, *cuts, len(forward.steps)]), names_at_borders(forward, parts, prefix))
+    return Borders(
+        parts, part_of_each_value(forward, [0, *cuts, len(forward.steps)]), names_at_borders(forward, parts, prefix)
+    )
 
 
 # ---- The steps of a part's backward
@@ -131,7 +133,7 @@ class PartBackward:
     saved: tuple[str, ...]
 
 
-def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: BorderGradients) -> PartBackward:
+def backward_of(pair: Pair, part: ForwardPart, part_of_value: Mapping[str, int], flow: BorderGradients) -> PartBackward:
     """Return the steps of the backward between the gradients at a part's borders.
 
     The walk goes from the gradients of the part's inputs to the values that they are computed from, and stops at the
@@ -143,22 +145,22 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
     assert backward is not None
     steps = {step.name: step for step in backward.steps if not step.is_guard}
     ports = {port.local: port for port in backward.inputs}
-    saved_as, again = saved_values(pair), recomputed(pair)
-    seen: set[str] = set()
+    saved_as, recomputed_as = saved_values(pair), recomputed_values(pair)
+    visited: set[str] = set()
     saved: dict[str, None] = {}
 
     def is_earlier(name: str) -> bool:
         """Whether a value of the backward is one of an earlier part, computed again."""
-        return home.get(again.get(name, ""), part.index) < part.index
+        return part_of_value.get(recomputed_as.get(name, ""), part.index) < part.index
 
-    for name in behind(
+    for name in names_behind(
         filter(None, flow.gradients.values()),
         steps,
         lambda value_name: value_name in flow.tangents or is_earlier(value_name),
     ):
         if name in flow.tangents:
             continue
-        seen.add(name)
+        visited.add(name)
         if name in steps:
             saved |= {name: None} if is_earlier(name) else {}
             continue
@@ -166,10 +168,12 @@ def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: Bo
         if port.role == "tangent":
             raise Inseparable(f"its backward takes the tangent of {port.name!r}, which is not one of its results")
         value = saved_as.get(port.name, "") if port.role == "saved" else ""
-        if home.get(value, -1) > part.index:
+        if part_of_value.get(value, -1) > part.index:
             raise Inseparable(f"its backward takes {value!r}, which a later part makes")
         saved[name] = None
-    kept = tuple(step for step in backward.steps if step.name in seen and step.name not in saved and not step.is_guard)
+    kept = tuple(
+        step for step in backward.steps if step.name in visited and step.name not in saved and not step.is_guard
+    )
     return PartBackward(kept, tuple(saved))
 
 
@@ -183,7 +187,7 @@ def saved_values(pair: Pair) -> dict[str, str]:
     }
 
 
-def recomputed(pair: Pair) -> dict[str, str]:
+def recomputed_values(pair: Pair) -> dict[str, str]:
     """Return the forward's name for each value that the backward recomputes, by the backward's name.
 
     A step of the backward recomputes a step of the forward if it makes the same call of saved or recomputed values.
@@ -226,7 +230,7 @@ def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edg
     holds = part.holds
     extra: dict[str, None] = {}
     wanted = [local for _, value in saved_ports(pair, saved) for local in refs(value)]
-    for local in behind(wanted, steps, lambda name: name in holds):
+    for local in names_behind(wanted, steps, lambda name: name in holds):
         if local in holds:
             continue
         if local in steps and local in edge.home:
@@ -252,7 +256,7 @@ def saved_ports(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], .
             port = ports[local]
             rows.append((Port(port.name, "saved", port.spec), saved_values[port.name]))
         elif local in steps:
-            rows.append((Port(local, "saved", steps[local].spec), Ref(recomputed(pair)[local])))
+            rows.append((Port(local, "saved", steps[local].spec), Ref(recomputed_values(pair)[local])))
     return tuple(rows)
 
 
@@ -293,7 +297,7 @@ def runs_of_pairs(capture: Capture) -> list[PairRun]:
     Pair."""
     draw = draw_from_recipes(capture, "recipe", None)
     torch.manual_seed(draw.seed)
-    run = CaptureRun(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
+    run = CaptureRun(replace(capture, links=capture.links or result_links(capture)), draw.values, draw.tangents)
     run.forward()
     run.gradients()
     return run.runs
@@ -309,7 +313,7 @@ def runs_of_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[PartR
     later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
         last = traced.pop()
-        later.append(_named_in(values, last, *_border_gradients(last, pair_run, later)))
+        later.append(_name_gradients(values, last, *_border_gradients(last, pair_run, later)))
     inconsistent = _inconsistent_gradient(pair, pair_run, later)
     return [replace(run, inconsistent=inconsistent) for run in reversed(later)]
 
@@ -435,7 +439,7 @@ class _BackwardValues:
             self.values[local] = value = value.resolve_conj().resolve_neg()
             self.kinds.setdefault((value.dtype, tuple(value.shape)), []).append(local)
 
-    def like(self, wanted: Tensor) -> list[str]:
+    def names_equal_to(self, wanted: Tensor) -> list[str]:
         """Return the names of the values that equal a tensor; if none, of the nearest one if it counts as close."""
         if wanted.layout is not torch.strided:
             return []
@@ -444,12 +448,12 @@ class _BackwardValues:
         equal = [local for local in names if same_bits(self.values[local], wanted)]
         if equal:
             return equal
-        near = [(distance(self.values[local], wanted), local) for local in names]
-        error, local = min(near, default=(float("inf"), ""))  # [6:] below: a dtype without `torch.`
+        distances = [(distance(self.values[local], wanted), local) for local in names]
+        error, local = min(distances, default=(float("inf"), ""))  # [6:] below: a dtype without `torch.`
         return [local] if error <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0) else []
 
 
-def _named_in(
+def _name_gradients(
     values: _BackwardValues, traced: _TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
 ) -> PartRun:
     """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them.
@@ -463,18 +467,18 @@ def _named_in(
     shares: dict[str, str] = {}
     missing: list[str] = []
     for local, total in tangents.items():
-        equal = values.like(total)
+        equal = values.names_equal_to(total)
         if not equal:
             missing.append(f"the gradient of {local!r} is not a value of the whole's backward")
         result_of |= {name: local for name in equal if name not in result_of}
     for local, gradient in gradients.items():
-        equal = values.like(gradient)
+        equal = values.names_equal_to(gradient)
         if not equal:
             missing.append(f"its share in the gradient of {local!r} is not a value of the whole's backward")
             continue
         echoing = [name for name in equal if set(values.echoes.get(name, ())) & steps]
         shares[local] = (echoing or equal)[0]
     # Earlier parts continue from the whole's own values: these may differ in the last bits from autograd of the part.
-    own = gradients | {local: values.values[name] for local, name in shares.items()}
+    gradients_of_whole = gradients | {local: values.values[name] for local, name in shares.items()}
     flow = BorderGradients(result_of, shares)
-    return replace(traced.run, tangents=tangents, gradients=own, flow=flow, why=next(iter(missing), ""))
+    return replace(traced.run, tangents=tangents, gradients=gradients_of_whole, flow=flow, why=next(iter(missing), ""))

@@ -40,10 +40,10 @@ from backprint.graph.nouns import (
     custom_operators,
     leaves,
 )
-from backprint.graph.sizes import at_capture, held_constant
-from backprint.graph.steps import behind, free, live, mapped, specs_of, used
+from backprint.graph.sizes import with_constant_sizes, with_guarded_constants
+from backprint.graph.steps import free, mapped, names_behind, specs_of, used, without_dead_code
 from backprint.graph.verdicts import PortVerdict, Verdict, worst
-from backprint.prove.arguments import tangent_as
+from backprint.prove.arguments import tangent_with_traced_strides
 from backprint.prove.capturing import capture_call
 from backprint.prove.draws import draw_from_recipes
 from backprint.prove.results import compare
@@ -110,18 +110,18 @@ def forward_graph(
             inputs.append(locals_of[local])
         else:
             inputs.append(Port(names.of(local), "input", specs[local], local))
-    own = {result.name for port, result in part.results if port.role == "output" and isinstance(result, Ref)}
+    returned = {result.name for port, result in part.results if port.role == "output" and isinstance(result, Ref)}
     outputs: list[tuple[Port, Value]] = list(part.results)
     outputs += [
         (Port(names.of(local), "output", specs[local]), Ref(local))
         for local in part.gives
-        if local not in own or names.of(local) not in {port.name for port, _ in part.results}
+        if local not in returned or names.of(local) not in {port.name for port, _ in part.results}
     ]
     ranked = sorted(outputs, key=lambda item: ("output", "mutation").index(item[0].role))
     ranked += saved
     subgraphs = tuple((name, sub) for name, sub in graph.subgraphs if name in subgraphs_in(part.steps))
     ports, results = tuple(port for port, _ in ranked), tuple(result for _, result in ranked)
-    return live(Graph(tuple(inputs), part.steps, ports, results, subgraphs, (), title))
+    return without_dead_code(Graph(tuple(inputs), part.steps, ports, results, subgraphs, (), title))
 
 
 def _in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
@@ -296,18 +296,21 @@ class _PartOfWhole:
         }
 
 
-def _capture_of_part(of: _PartOfWhole, pair: Pair, why: str) -> Capture:
+def _capture_of_part(part_of_whole: _PartOfWhole, pair: Pair, why: str) -> Capture:
     """Return the Capture of a part with this Pair; `why` says where its backward is from."""
-    whole, number = of.whole, of.number
-    values = values_of(of, pair)
+    whole, number = part_of_whole.whole, part_of_whole.number
+    values = values_of(part_of_whole, pair)
     outputs = [port.name for port in pair.forward.by_role("output")]
     tangent_names = [port.name for port in pair.backward.by_role("tangent")] if pair.backward is not None else []
     differentiable = tuple(name for name in outputs if name in tangent_names)
     several = len(whole.pairs) > 1
-    within = f" of {of.pair.name}" if several else ""
-    place = f"forward steps {of.part.start} to {of.part.stop}{within} of {whole.name}: {of.piece.label}"
+    within = f" of {part_of_whole.pair.name}" if several else ""
+    part = part_of_whole.part
+    place = f"forward steps {part.start} to {part.stop}{within} of {whole.name}: {part_of_whole.piece.label}"
     capture = Capture(
-        name=f"{whole.name}.{number}.{of.part.index}" if several else f"{whole.name}.{of.part.index}",
+        name=f"{whole.name}.{number}.{part_of_whole.part.index}"
+        if several
+        else f"{whole.name}.{part_of_whole.part.index}",
         engine=whole.engine,
         pairs=(pair,),
         signature=Signature(
@@ -318,28 +321,29 @@ def _capture_of_part(of: _PartOfWhole, pair: Pair, why: str) -> Capture:
         why=(place, why),
         notes=whole.notes,
         guards=guards_of(pair, whole.name),
-        opaque=of.opaque,
+        opaque=part_of_whole.opaque,
         environment=whole.environment,
         requires=required(pair),
         seed=whole.seed,
-        origin=PartOrigin(pair, values, differentiable, bool(of.opaque)),
+        origin=PartOrigin(pair, values, differentiable, bool(part_of_whole.opaque)),
     )
-    tangents = of.tangents
+    tangents = part_of_whole.tangents
     return replace(
-        capture, recipes=recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
+        capture,
+        recipes=recipes_of(capture, values, {name: tangents[name] for name in differentiable}, part_of_whole.exact),
     )
 
 
-def values_of(of: _PartOfWhole, pair: Pair) -> dict[str, Any]:
+def values_of(part_of_whole: _PartOfWhole, pair: Pair) -> dict[str, Any]:
     """Return the values of a part's inputs: those it had in the whole, and from recipes those that only its backward
     takes."""
-    known = of.values
+    known = part_of_whole.values
     values = {port.name: known[port.name] for port in pair.forward.inputs if port.name in known}
-    beside = pair.backward.by_role("constant") if pair.backward is not None else ()
-    missing = [port.name for port in (*pair.forward.inputs, *beside) if port.name not in values]
+    constants_of_backward = pair.backward.by_role("constant") if pair.backward is not None else ()
+    missing = [port.name for port in (*pair.forward.inputs, *constants_of_backward) if port.name not in values]
     if not missing:
         return values
-    recipe_values = draw_from_recipes(of.whole, "recipe", None).values
+    recipe_values = draw_from_recipes(part_of_whole.whole, "recipe", None).values
     return values | {name: recipe_values[name] for name in missing if name in recipe_values}
 
 
@@ -369,7 +373,7 @@ def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
     for step in pair.forward.steps:
         if not step.is_guard:
             continue
-        seen = set(behind(used(step), steps))
+        seen = set(names_behind(used(step), steps))
         names = tuple(name for local, name in ports.items() if local in seen)
         guards.append(Guard("value", f"step {step.name} of {whole}", names, step.source))
     return tuple(guards)
@@ -384,83 +388,83 @@ def required(pair: Pair) -> tuple[str, ...]:
 # ---- A part captured again, if the whole's backward does not separate at its borders
 
 
-def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
+def derive_part(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
     """Capture a part of a forward again from its steps, and return the Pair under the part's own names. What gets a
     gradient is what got one in the whole: other results are detached, and other inputs do not require grad."""
     graph = forward_graph(forward, part, borders.names, (), specs_of(forward), title)
-    graph = live(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
+    graph = without_dead_code(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
     module = to_fx(graph)
     names_with_tangents = {borders.names.of(local) if local in part.gives else "" for local in ran.tangents}
     names_with_tangents |= {
         port.name for port, value in part.results if isinstance(value, Ref) and value.name in ran.tangents
     }
-    pulled = [port.role == "output" and port.name in names_with_tangents for port in graph.outputs]
+    has_tangent = [port.role == "output" and port.name in names_with_tangents for port in graph.outputs]
 
-    def again(*inputs: Any) -> tuple[Any, ...]:
+    def run_part(*inputs: Any) -> tuple[Any, ...]:
         """Run the part; detach the results that got no gradient in the whole."""
         return tuple(
-            value if pull or not isinstance(value, Tensor) else value.detach()
-            for value, pull in zip(module(*inputs), pulled, strict=True)
+            value if keep_gradient or not isinstance(value, Tensor) else value.detach()
+            for value, keep_gradient in zip(module(*inputs), has_tangent, strict=True)
         )
 
-    tracked = [port.local in ran.gradients for port in graph.inputs]
+    gets_gradient = [port.local in ran.gradients for port in graph.inputs]
     values = [
         value.detach().clone().requires_grad_(asks) if isinstance(value, Tensor) else value
-        for value, asks in zip((ran.values[port.local] for port in graph.inputs), tracked, strict=True)
+        for value, asks in zip((ran.values[port.local] for port in graph.inputs), gets_gradient, strict=True)
     ]
     captured_again = capture_call(
-        again,
+        run_part,
         tuple(values),
         {},
         CaptureOptions(
-            requires_grad=None if any(tracked) else [],
+            requires_grad=None if any(gets_gradient) else [],
             name="part",
             allow=tuple(target for _, target in custom_operators(graph)),
         ),
     )
-    return renamed(captured_again.pairs[0], graph, title)
+    return rename_ports(captured_again.pairs[0], graph, title)
 
 
 GENERATED = "<eval_with_key>"
 """How the name of the file begins that torch.fx gives to the text of a GraphModule."""
 
 
-def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
+def rename_ports(pair: Pair, graph: Graph, title: str) -> Pair:
     """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
     # The names of such ports end with the number (`inputs.2`); one without is the first.
     ports = dict(enumerate(graph.inputs))
     used_names = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
 
-    def at(text: str) -> int:
+    def number_in(text: str) -> int:
         match = re.search(r"\d+$", text)
         return int(match[0]) if match else 0
 
-    def incoming(port: Port) -> Port:
+    def rename_input(port: Port) -> Port:
         """Return an input with the name of the graph's port that it is."""
         if port.role == "tangent":
-            return replace(port, name=graph.outputs[at(port.name)].name)
+            return replace(port, name=graph.outputs[number_in(port.name)].name)
         if port.role == "saved":
             return replace(port, name=saved_name(port.name))
         if port.role == "constant":
             return port
-        return replace(ports[at(port.name)], local=port.local)
+        return replace(ports[number_in(port.name)], local=port.local)
 
     def saved_name(text: str) -> str:
         """Return the name of a saved value: an input's own, else one that no input has."""
         if re.fullmatch(r"inputs\.\d+", text):
-            return graph.inputs[at(text)].name
+            return graph.inputs[number_in(text)].name
         while text in used_names:
             text += "~"
         return text
 
-    def outgoing(port: Port) -> Port:
+    def rename_output(port: Port) -> Port:
         """Return a result with the name of the graph's port that it is."""
         if port.role == "gradient":
-            return replace(port, name=ports[at(port.name)].name)
+            return replace(port, name=ports[number_in(port.name)].name)
         if port.role == "saved":
             return replace(port, name=saved_name(port.name))
-        own = graph.outputs[at(port.name)]
-        return replace(own, spec=port.spec)
+        port_of_part = graph.outputs[number_in(port.name)]
+        return replace(port_of_part, spec=port.spec)
 
     sources = {step.name: step.source for step in graph.steps}
 
@@ -471,11 +475,13 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
         written = re.match(r"\w+", step.source.code.strip())
         return replace(step, source=sources.get(written[0]) if written else None)
 
-    def side(was: Graph) -> Graph:
-        inputs, outputs = tuple(map(incoming, was.inputs)), tuple(map(outgoing, was.outputs))
-        return replace(was, inputs=inputs, outputs=outputs, steps=tuple(map(with_own_source, was.steps)), title=title)
+    def rename_graph(captured: Graph) -> Graph:
+        inputs, outputs = tuple(map(rename_input, captured.inputs)), tuple(map(rename_output, captured.outputs))
+        return replace(
+            captured, inputs=inputs, outputs=outputs, steps=tuple(map(with_own_source, captured.steps)), title=title
+        )
 
-    return Pair(title, side(pair.forward), side(pair.backward) if pair.backward is not None else None)
+    return Pair(title, rename_graph(pair.forward), rename_graph(pair.backward) if pair.backward is not None else None)
 
 
 # ---- The parts linked as the Pairs of one Capture
@@ -489,12 +495,12 @@ class _DividedPair:
     pairs: tuple[Pair, ...]
 
 
-def linked(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
+def link_parts(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
     """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
     # The number that the first part of each Pair has among all parts.
-    first = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
+    first_numbers = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
     links: list[Link] = []
-    for offset, divided_pair in zip(first, divided, strict=True):
+    for offset, divided_pair in zip(first_numbers, divided, strict=True):
         part_of_value = {name: part.index for part in divided_pair.borders.parts for name in part.gives}
         for part in divided_pair.borders.parts:
             for local in part.takes:
@@ -505,16 +511,18 @@ def linked(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
                     )
     if not capture.links:  # a single Pair, whose outputs are the results
         for port in capture.pairs[0].forward.by_role("output"):
-            links.append(Link(_pair_with(divided[0], first[0], port.key), port.key, None, port.name))
+            links.append(Link(_pair_with(divided[0], first_numbers[0], port.key), port.key, None, port.name))
     for link in capture.links:
-        start = None if link.source is None else _pair_with(divided[link.source], first[link.source], link.port)
+        source = (
+            None if link.source is None else _pair_with(divided[link.source], first_numbers[link.source], link.port)
+        )
         if link.target is None:
-            links.append(Link(start, link.port, None, link.name))
+            links.append(Link(source, link.port, None, link.name))
             continue
-        takers = divided[link.target]
-        for index, pair in enumerate(takers.pairs):
+        target = divided[link.target]
+        for index, pair in enumerate(target.pairs):
             if any(port.name == link.name for port in pair.forward.inputs):
-                links.append(Link(start, link.port, first[link.target] + index, link.name))
+                links.append(Link(source, link.port, first_numbers[link.target] + index, link.name))
     pairs = tuple(pair for divided_pair in divided for pair in divided_pair.pairs)
     return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
 
@@ -531,11 +539,11 @@ def _pair_with(divided: _DividedPair, offset: int, key: PortKey) -> int:
 # ---- The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes
 
 
-def _verdict_of_part(of: _PartOfWhole, capture: Capture) -> Verdict:
+def _verdict_of_part(part_of_whole: _PartOfWhole, capture: Capture) -> Verdict:
     """Return the verdict on a part's Capture: against the whole's own values first, then against autograd on fresh
     inputs."""
     try:
-        first = against_whole(of, capture)
+        first = against_whole(part_of_whole, capture)
         if not first.good:
             return first
         last = verify_capture(capture, ("recipe", "fresh"))[-1]
@@ -544,19 +552,19 @@ def _verdict_of_part(of: _PartOfWhole, capture: Capture) -> Verdict:
     return first if first.verdict == "close" and last.verdict == "bitwise" else last
 
 
-def against_whole(of: _PartOfWhole, capture: Capture) -> Verdict:
+def against_whole(part_of_whole: _PartOfWhole, capture: Capture) -> Verdict:
     """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
     [pair] = capture.pairs
-    set_random_states(of.ran.random)
-    results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
+    set_random_states(part_of_whole.ran.random)
+    results = dict(zip(pair.forward.outputs, run_graph(pair.forward, part_of_whole.values), strict=True))
     ports = [
-        compare(port.name, port.role, value, of.ran.results[local])
+        compare(port.name, port.role, value, part_of_whole.ran.results[local])
         for port, value in results.items()
         if port.role != "saved" and isinstance(value, Tensor)
-        for local in [local_of(of.part, of.borders.names, port)]
-        if local in of.ran.results
+        for local in [local_of(part_of_whole.part, part_of_whole.borders.names, port)]
+        if local in part_of_whole.ran.results
     ]
-    ports += _gradients_against_whole(of, capture, pair, results)
+    ports += _gradients_against_whole(part_of_whole, capture, pair, results)
     bad = [port for port in ports if port.verdict != "bitwise"]
     detail = "; ".join(f"on the whole's own values {port}" for port in bad[:3])
     if not ports:
@@ -565,7 +573,7 @@ def against_whole(of: _PartOfWhole, capture: Capture) -> Verdict:
 
 
 def _gradients_against_whole(
-    of: _PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
+    part_of_whole: _PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
 ) -> list[PortVerdict]:
     """Compare the gradients of a part's backward, on the values its forward saved, with its shares in the whole."""
     if pair.backward is None:
@@ -573,13 +581,15 @@ def _gradients_against_whole(
     feed: dict[PortKey, Any] = {port.key: value for port, value in results.items() if port.role == "saved"}
     feed |= keyed("constant", capture.origin.values())
     outputs = {port.name: value for port, value in results.items() if port.role == "output"}
-    tangents = of.tangents
+    tangents = part_of_whole.tangents
     for port in pair.backward.by_role("tangent"):
-        feed[port.key] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
+        feed[port.key] = tangent_with_traced_strides(tangents[port.name], outputs[port.name], port.spec, {})
     gradients = run_graph(pair.backward, feed, strict=False)
-    wanted = {of.borders.names.of(local): gradient for local, gradient in of.ran.gradients.items()}
+    expected = {
+        part_of_whole.borders.names.of(local): gradient for local, gradient in part_of_whole.ran.gradients.items()
+    }
     return [
-        compare(port.name, "gradient", value, wanted.get(port.name))
+        compare(port.name, "gradient", value, expected.get(port.name))
         for port, value in zip(pair.backward.outputs, gradients, strict=True)
     ]
 
@@ -626,7 +636,7 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
         for edges, parts in zip(borders, split_parts, strict=True)
     ]
     parts = tuple(part if data != "none" else _without_recipes(part) for parts in split_parts for part in parts)
-    return Split(parts, linked(whole, divided))
+    return Split(parts, link_parts(whole, divided))
 
 
 def _without_recipes(part: SplitPart) -> SplitPart:
@@ -638,77 +648,94 @@ def _fixed_pair(pair: Pair) -> Pair:
     """Return a Pair at its captured sizes, in which numbers that guards fix are constants: parts pass tensors alone."""
     return Pair(
         pair.name,
-        held_constant(at_capture(pair.forward)),
-        at_capture(pair.backward) if pair.backward is not None else None,
+        with_guarded_constants(with_constant_sizes(pair.forward)),
+        with_constant_sizes(pair.backward) if pair.backward is not None else None,
     )
 
 
-def _proven_part(of: _PartOfWhole) -> SplitPart:
+def _proven_part(part_of_whole: _PartOfWhole) -> SplitPart:
     """Return one part as a Capture with its verdict: with the whole's own backward steps if that is proven, else
     captured again; refuse a part of which neither is right (`_check_opaque`)."""
-    if not of.part.gives and not of.part.results:
-        capture = _capture_of_part(of, forward_alone(of), "it returns no tensor")
+    if not part_of_whole.part.gives and not part_of_whole.part.results:
+        capture = _capture_of_part(part_of_whole, forward_alone(part_of_whole), "it returns no tensor")
         return replace(
-            _judged_part(of, capture, Verdict("undifferentiable", capture.name, "returns no tensor")), wanted=False
+            _judged_part(part_of_whole, capture, Verdict("undifferentiable", capture.name, "returns no tensor")),
+            wanted=False,
         )
-    whole_steps, why = _tried_slice(of)
+    whole_steps, why = _tried_slice(part_of_whole)
     if whole_steps is not None:
         return whole_steps
-    _check_opaque(of, why)
+    _check_opaque(part_of_whole, why)
     try:
-        pair = derived(of.pair.forward, of.borders, of.part, of.ran, of.piece.label)
+        pair = derive_part(
+            part_of_whole.pair.forward,
+            part_of_whole.borders,
+            part_of_whole.part,
+            part_of_whole.ran,
+            part_of_whole.piece.label,
+        )
     except BackprintError as error:
         problem = f"{why}; and its forward alone cannot be captured: {error}"
-        capture = _capture_of_part(of, forward_alone(of), problem)
-        return _judged_part(of, capture, Verdict("failed", capture.name, problem))
-    capture = _capture_of_part(of, pair, f"{DERIVED}: {why}")
-    return _judged_part(of, capture, _verdict_of_part(of, capture))
+        capture = _capture_of_part(part_of_whole, forward_alone(part_of_whole), problem)
+        return _judged_part(part_of_whole, capture, Verdict("failed", capture.name, problem))
+    capture = _capture_of_part(part_of_whole, pair, f"{DERIVED}: {why}")
+    return _judged_part(part_of_whole, capture, _verdict_of_part(part_of_whole, capture))
 
 
-def _judged_part(of: _PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
+def _judged_part(part_of_whole: _PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
     """Return a part with this Capture and Verdict, as `bp.split` returns it."""
-    return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, capture, verdict, of.piece.count)
+    return SplitPart(
+        part_of_whole.number,
+        part_of_whole.part.index,
+        part_of_whole.piece.label,
+        part_of_whole.piece.wanted,
+        capture,
+        verdict,
+        part_of_whole.piece.count,
+    )
 
 
-def forward_alone(of: _PartOfWhole) -> Pair:
+def forward_alone(part_of_whole: _PartOfWhole) -> Pair:
     """Return a part as a Pair without a backward."""
-    return pair_of(of.pair, of.part, of.borders.names, of.piece.label)
+    return pair_of(part_of_whole.pair, part_of_whole.part, part_of_whole.borders.names, part_of_whole.piece.label)
 
 
-def _tried_slice(of: _PartOfWhole) -> tuple[SplitPart | None, str]:
+def _tried_slice(part_of_whole: _PartOfWhole) -> tuple[SplitPart | None, str]:
     """Return the part with the whole's own backward steps if that is proven; else why not."""
-    if of.ran.why:
-        return None, of.ran.why
+    if part_of_whole.ran.why:
+        return None, part_of_whole.ran.why
     try:
-        pair = sliced(of)
+        pair = slice_part(part_of_whole)
     except Inseparable as error:
         return None, str(error)
-    capture = _capture_of_part(of, pair, SLICED)
-    verdict = _verdict_of_part(of, capture)
+    capture = _capture_of_part(part_of_whole, pair, SLICED)
+    verdict = _verdict_of_part(part_of_whole, capture)
     if verdict.good:
-        return _judged_part(of, capture, verdict), ""
+        return _judged_part(part_of_whole, capture, verdict), ""
     return None, f"as the whole's own steps it is {verdict.verdict}: {verdict.detail}"
 
 
-def sliced(of: _PartOfWhole) -> Pair:
+def slice_part(part_of_whole: _PartOfWhole) -> Pair:
     """Return a part as a Pair with the whole's own backward steps; raise Inseparable if they cannot be separated."""
-    pair, flow = of.pair, of.ran.flow
+    pair, flow = part_of_whole.pair, part_of_whole.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
-        return forward_alone(of)
-    cut = backward_of(pair, of.part, of.borders.home, flow)
-    part = with_steps_of_saved(pair, of.part, cut.saved, of.borders)
-    return pair_of(pair, part, of.borders.names, of.piece.label, flow, cut)
+        return forward_alone(part_of_whole)
+    cut = backward_of(pair, part_of_whole.part, part_of_whole.borders.home, flow)
+    part = with_steps_of_saved(pair, part_of_whole.part, cut.saved, part_of_whole.borders)
+    return pair_of(pair, part, part_of_whole.borders.names, part_of_whole.piece.label, flow, cut)
 
 
-def _check_opaque(of: _PartOfWhole, why: str) -> None:
+def _check_opaque(part_of_whole: _PartOfWhole, why: str) -> None:
     """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
-    edges = of.opaque or (of.whole.opaque if of.ran.why else ())
-    if not edges and not of.ran.inconsistent:
+    edges = part_of_whole.opaque or (part_of_whole.whole.opaque if part_of_whole.ran.why else ())
+    if not edges and not part_of_whole.ran.inconsistent:
         return
-    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.inconsistent)
+    unseen = (
+        f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(part_of_whole.ran.inconsistent)
+    )
     raise RefusedError(
-        f"{of.whole.name}, {of.piece.label}: the backward cannot be separated here ({why}), and autograd of the "
-        f"forward {unseen}: cut elsewhere, or leave that part whole"
+        f"{part_of_whole.whole.name}, {part_of_whole.piece.label}: the backward cannot be separated here ({why}), and "
+        f"autograd of the forward {unseen}: cut elsewhere, or leave that part whole"
     )
 
 

@@ -52,7 +52,7 @@ class Gradients:
         same = [row for row in rows if row.shape == self.wanted[rank].shape]
         return sum_of(same) if same else torch.zeros_like(self.wanted[rank])
 
-    def mixes(self, ranks: Sequence[int], members_of: Members, by: float) -> bool:
+    def have_sums_of_wanted(self, ranks: Sequence[int], members_of: Members, divisor: float) -> bool:
         """Whether these ranks have the sum of what the members of their groups are to have, divided by a number."""
         known = all(member in self.wanted for rank in ranks for member in members_of[rank])
         same = known and all(
@@ -62,7 +62,7 @@ class Gradients:
             return False
         return all(
             _relative_error(
-                self.local[rank], sum_of([self.wanted[member] for member in members_of[rank]]) / by, self.largest
+                self.local[rank], sum_of([self.wanted[member] for member in members_of[rank]]) / divisor, self.largest
             )
             <= TOLERANCE
             for rank in ranks
@@ -95,19 +95,19 @@ def cause_of(
 ) -> str:
     """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does. `reducing`
     are the groups over which the backward sends."""
-    others = {
+    candidates = {
         label: members_of
         for label, members_of in groups.items()
         if all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1
     }
-    for label, members_of in others.items():
+    for label, members_of in candidates.items():
         count = len(members_of[wrong[0]])
-        alike = [other for other, members in others.items() if len(members[wrong[0]]) == count]
-        over = " or ".join([other for other in alike if other in reducing] or alike)
+        same_size = [other for other, members in candidates.items() if len(members[wrong[0]]) == count]
+        group_names = " or ".join([other for other in same_size if other in reducing] or same_size)
         if gradients.holds_scaled(wrong, 1 / count):
-            return f"is {count} times the whole's: summed over {over} once too often, or not averaged"
+            return f"is {count} times the whole's: summed over {group_names} once too often, or not averaged"
         if gradients.holds_scaled(wrong, count):
-            return f"is 1/{count} of the whole's: averaged over {over} once too often, or not summed"
+            return f"is 1/{count} of the whole's: averaged over {group_names} once too often, or not summed"
         if cause := _cause_in_group(gradients, wrong, label, members_of):
             return cause
     return factor(gradients, wrong)
@@ -120,8 +120,8 @@ def _cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, memb
         return f"lacks a sum over {label}"
     if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank]) / count):
         return f"lacks an average over {label}"
-    for word, by in (("summed", 1), ("averaged", count)):
-        if gradients.mixes(wrong, members_of, by):
+    for word, divisor in (("summed", 1), ("averaged", count)):
+        if gradients.have_sums_of_wanted(wrong, members_of, divisor):
             return f"is {word} over {label}, whose ranks hold different parts of it"
     return ""
 

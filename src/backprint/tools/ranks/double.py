@@ -26,20 +26,20 @@ from backprint.graph.capture_options import CaptureOptions
 from backprint.run_sample import digest
 from backprint.tools.ranks.sharded import Call, RankPlace
 from backprint.trace.collectives import Answered
-from backprint.trace.running import tangent_of
+from backprint.trace.running import tangent_for_output
 from backprint.trace.watch import SEED
 from backprint.values.results import outputs_of
 from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import flatten_with_path, leaf_name, number_duplicates, positional
-from backprint.values.wrappers import opened, wrapping_of
+from backprint.values.wrappers import unwrap, wrapping_of
 
 # ---- Where each element of a shard lies in the whole
 
 
-def numbered(call: Call) -> Call:
+def number_elements(call: Call) -> Call:
     """Return a call whose parameters, and inputs that require grad, are numbered from 1 on, element by element."""
     model, args, kwargs = call
-    copied, start = copy.deepcopy(model).double(), 1
+    model_copy, start = copy.deepcopy(model).double(), 1
 
     def next_numbers(tensor: Tensor) -> Tensor:
         nonlocal start
@@ -48,13 +48,13 @@ def numbered(call: Call) -> Call:
         return numbers.view(tensor.shape)
 
     with torch.no_grad():
-        for parameter in copied.parameters():
+        for parameter in model_copy.parameters():
             parameter.copy_(next_numbers(parameter))
 
-    def marked(leaf: Any) -> Any:
+    def number_if_differentiable(leaf: Any) -> Any:
         return next_numbers(leaf).requires_grad_() if _takes_gradient(leaf) else leaf
 
-    return copied, *tree_map(marked, (args, kwargs))
+    return model_copy, *tree_map(number_if_differentiable, (args, kwargs))
 
 
 def _takes_gradient(leaf: Any) -> bool:
@@ -69,7 +69,7 @@ def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
     names_by_place = [*named, *map(str, range(len(named), len(args)))]  # `shard` may pass more than the whole takes
     leaves, _ = flatten_with_path((args, kwargs))
     names = number_duplicates([leaf_name(path, names_by_place) for path, _ in leaves])
-    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if _takes_gradient(opened(leaf))}
+    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if _takes_gradient(unwrap(leaf))}
 
 
 def in_double(value: Any) -> Any:
@@ -85,7 +85,7 @@ def in_double(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The parameters and inputs of a rank that `numbered` has made: each element is its number in the whole."""
+    """The parameters and inputs of a rank that `number_elements` has made: each element is its number in the whole."""
 
     parameters: Mapping[str, Tensor]
     inputs: Mapping[str, Tensor]
@@ -95,8 +95,8 @@ def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
     """Return the Numbers of a rank: what `shard` has left in it of a numbered model and its arguments."""
     model = place.call[0]
     state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
-    inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
-    return Numbers({name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
+    inputs = {name: on_cpu(unwrap(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
+    return Numbers({name: on_cpu(unwrap(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
 
 
 # ---- Data that hide faults: two ranks with different parts of the whole, which are equal
@@ -110,7 +110,7 @@ def digests_of(call: Call) -> Digests:
     """Return a digest of the elements of each tensor among the arguments of a call, to compare with those of another
     rank. Their order does not count: a sum over the same rows in another order hides as much."""
     _, args, kwargs = call
-    tensors = [on_cpu(opened(leaf)) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    tensors = [on_cpu(unwrap(leaf)) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
     return tuple(digest(tensor.reshape(-1).sort().values) for tensor in real)
 
@@ -161,25 +161,25 @@ def redrawn(call: Call, integers: bool) -> Call:
     values that there are, the least the most often."""
     generator = torch.Generator().manual_seed(SEED)
 
-    def other(leaf: Any) -> Any:
+    def redraw_leaf(leaf: Any) -> Any:
         """Return one argument with other values, of the same shape, dtype and device."""
         if not isinstance(leaf, Tensor) or not leaf.numel():
             return leaf
         if leaf.is_floating_point():
-            part = torch.rand(leaf.shape, generator=generator, dtype=leaf.dtype).to(leaf.device) / 4
+            fraction = torch.rand(leaf.shape, generator=generator, dtype=leaf.dtype).to(leaf.device) / 4
             value = leaf.detach()
-            return torch.where(value == 0, part, value * (1 - part)).requires_grad_(leaf.requires_grad)
+            return torch.where(value == 0, fraction, value * (1 - fraction)).requires_grad_(leaf.requires_grad)
         if not integers or leaf.is_complex():
             return leaf
         values = leaf.unique()
         # Of one value alone, such as lengths that are all 7, the smaller ones are drawn too.
         if len(values) == 1 and int(values) > 0:
             values = torch.arange(int(values) + 1).to(leaf)
-        places = torch.rand(leaf.shape, generator=generator).square() * len(values)
-        return values[places.long().to(leaf.device)]
+        indices = torch.rand(leaf.shape, generator=generator).square() * len(values)
+        return values[indices.long().to(leaf.device)]
 
     model, args, kwargs = call
-    return model, *tree_map(other, (args, kwargs))
+    return model, *tree_map(redraw_leaf, (args, kwargs))
 
 
 # ---- What a step leaves
@@ -265,7 +265,7 @@ def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str])
     roots = losses[:1] or able
     if roots:
         begun = [tensors[name] for name in roots]
-        torch.autograd.backward(begun, [tangent_of(root, None) for root in begun])
+        torch.autograd.backward(begun, [tangent_for_output(root, None) for root in begun])
     after = dict(model.named_parameters())  # DDP of DTensors has others in their place after its forward
     parameters = {name: [known[name] for known in (after, before) if name in known] for name in before | after}
     return Left(
@@ -274,7 +274,7 @@ def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str])
             for name, known in parameters.items()
         },
         {
-            name: on_cpu(opened(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
+            name: on_cpu(unwrap(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
             for name, tensor in inputs.items()
         },
         outputs,
@@ -285,7 +285,7 @@ def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str])
 
 def gradient_of(parameter: Tensor) -> Tensor | None:
     """Return the gradient of a parameter, sharded as that is."""
-    return None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
+    return None if parameter.grad is None else on_cpu(unwrap(sharded_like(parameter.grad, parameter)))
 
 
 def on_cpu(tensor: Tensor) -> Tensor:
@@ -305,7 +305,7 @@ class _InDouble(Answered):
         if kwargs.get("dtype") in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
         if func.namespace == "aten" and not schema_of(func).is_mutable:
-            args, kwargs = widened(args, kwargs)
+            args, kwargs = widen_to_float64(args, kwargs)
         if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
             return super().__torch_dispatch__(func, types, args, kwargs)
         before = _bytes_of_states()  # attention without dropout is such an operator, and draws nothing
@@ -314,7 +314,7 @@ class _InDouble(Answered):
         return result
 
 
-def widened(args: Any, kwargs: Any) -> Any:
+def widen_to_float64(args: Any, kwargs: Any) -> Any:
     """Return the arguments of an operator with all floating-point tensors in float64, if one is: a tensor that is a
     plain attribute of a module is in float32 yet, and some operators, such as a matrix product, take one dtype."""
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]

@@ -116,7 +116,8 @@ def _as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor)
     of rounding; else what is computed."""
     arrived = exchange.received
     if arrived is None or any(
-        before is None or not torch.equal(before, now) for before, now in zip(exchange.sent, sent, strict=True)
+        sent_then is None or not torch.equal(sent_then, sent_now)
+        for sent_then, sent_now in zip(exchange.sent, sent, strict=True)
     ):
         return computed
     return arrived.clone() if _is_same_sum(arrived, computed, sent) else computed
@@ -145,49 +146,54 @@ def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Se
     for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
         for label, members in capture.rank.groups if capture.rank is not None else ():
             counts.setdefault((label, members), {})[number] = len(rows_by_label.get(label, ()))
-    for (label, members), by_rank in counts.items():
-        by_rank |= {number: 0 for number in members if number not in by_rank}
-        if len(set(by_rank.values())) > 1:
-            shown = ", ".join(f"rank {number} has {count}" for number, count in list(by_rank.items())[:8])
+    for (label, members), count_by_rank in counts.items():
+        count_by_rank |= {number: 0 for number in members if number not in count_by_rank}
+        if len(set(count_by_rank.values())) > 1:
+            shown = ", ".join(f"rank {number} has {count}" for number, count in list(count_by_rank.items())[:8])
             raise RanksError(f"the samples are not of one step of the ranks: of collectives over {label!r}, {shown}")
     for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
         steps = collective_steps(capture)
         for label, rows in rows_by_label.items():
-            place = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
-            for at, row in enumerate(rows):
+            member_index = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
+            for position, row in enumerate(rows):
                 sent = [tensor for tensor in row.sent if tensor is not None]
-                step, is_used = steps.get((label, at), (None, False))
+                step, is_used = steps.get((label, position), (None, False))
                 if not is_used or step is None or row.received is None or len(sent) < len(row.sent):
                     continue
-                if row.calls[place].kind == "all_to_all_single" or mismatch(row.calls, sent):
+                if row.calls[member_index].kind == "all_to_all_single" or mismatch(row.calls, sent):
                     continue
-                computed = received_by(place, row.calls[place].kind, [call.options for call in row.calls], sent)
+                computed = received_by(
+                    member_index, row.calls[member_index].kind, [call.options for call in row.calls], sent
+                )
                 if not _is_same_sum(row.received, computed, sent):
                     where = f" at {step.source.at}" if step.source is not None else ""
                     raise RanksError(
                         f"the samples are not of one step of the ranks: what rank {number} received in "
-                        f"{row.calls[place].text}{where} is not what the others sent, by their samples. Is one of them "
-                        "of an earlier run, or has a rank made other steps than the others?"
+                        f"{row.calls[member_index].text}{where} is not what the others sent, by their samples. Is one "
+                        "of them of an earlier run, or has a rank made other steps than the others?"
                     )
 
 
 def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:
     """Return the collectives of each rank, with what every member of the group sent: a rank's own sample has only what
     the rank itself sent, so the others' is taken from their samples, and is None where these do not keep it."""
-    kept = [getattr(capture.peers, "exchanges", {}) for capture in ranks]
+    exchanges_of_ranks = [getattr(capture.peers, "exchanges", {}) for capture in ranks]
     groups = [dict(capture.rank.groups) if capture.rank is not None else {} for capture in ranks]
-    own: dict[tuple[str, tuple[int, ...], int, int], Tensor | None] = {}
-    for number, (rows, members_of_label) in enumerate(zip(kept, groups, strict=True)):
+    sent_by_key: dict[tuple[str, tuple[int, ...], int, int], Tensor | None] = {}
+    for number, (rows, members_of_label) in enumerate(zip(exchanges_of_ranks, groups, strict=True)):
         for label, members in members_of_label.items():
-            place = members.index(number)
-            own |= {(label, members, at, number): row.sent[place] for at, row in enumerate(rows.get(label, ()))}
+            member_index = members.index(number)
+            sent_by_key |= {
+                (label, members, position, number): row.sent[member_index]
+                for position, row in enumerate(rows.get(label, ()))
+            }
     return [
         {
             label: [
-                replace(row, sent=tuple(own.get((label, members, at, member)) for member in members))
-                for at, row in enumerate(rows.get(label, ()))
+                replace(row, sent=tuple(sent_by_key.get((label, members, position, member)) for member in members))
+                for position, row in enumerate(rows.get(label, ()))
             ]
             for label, members in members_of_label.items()
         }
-        for rows, members_of_label in zip(kept, groups, strict=True)
+        for rows, members_of_label in zip(exchanges_of_ranks, groups, strict=True)
     ]

@@ -97,7 +97,7 @@ def _raise_if_gone(error: RuntimeError, call_text: str) -> NoReturn:
 
 
 @contextmanager
-def _others_may_go(call_text: str) -> Iterator[None]:
+def _raising_if_rank_gone(call_text: str) -> Iterator[None]:
     """Raise that a rank has gone where a collective in this block fails because of that; other errors as they are."""
     try:
         yield
@@ -145,13 +145,13 @@ class Together:
             _raise_if_failed()
         text = f"{call.text}{frames.place(frames.here({}))}"
         meta = json.dumps([call.kind, call.group, call.options]).encode()
-        with _others_may_go(text):
+        with _raising_if_rank_gone(text):
             rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
         calls = [_call_from_bytes(row) for row, _ in rows]
         sent = tuple(sent for _, sent in rows)
         if problem := mismatch(calls, sent):
             raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
-        with _others_may_go(text):
+        with _raising_if_rank_gone(text):
             received = in_group(call.kind, tensor, call.options, str(group.group_name))
         self.exchanges.setdefault(call.group, []).append(Exchange(tuple(calls), sent, received.clone()))
         return received
@@ -239,6 +239,6 @@ def agree(together: Together) -> None:
     for _ in range(2):  # what a member of one group knows, those of its other groups then know as well
         for label in sorted(together.groups):
             group = together.groups[label]
-            with _others_may_go(THE_END):
+            with _raising_if_rank_gone(THE_END):
                 gather_bytes(b"", torch.zeros(1, device=device_of(group)), group, lambda work: wait_for(work, THE_END))
     _raise_if_failed()

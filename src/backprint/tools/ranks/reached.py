@@ -108,15 +108,15 @@ class Reached(Walk):
     def places_of_function(self, name: str, function: FunctionType) -> Iterator[Place]:
         """Yield the places of a function. Of a library's, such as a decorator's, only the functions that it wraps
         count, and of ours what it was made for."""
-        held = [content for cell in function.__closure__ or () if (content := Cell(cell).read()) is not NOT_THERE]
+        values = [content for cell in function.__closure__ or () if (content := Cell(cell).read()) is not NOT_THERE]
         if is_own(function.__module__) or _is_of_exec(function.__globals__):
             yield from self.all_globals(function.__globals__)
             yield from (Cell(cell) for cell in function.__closure__ or ())
             imported = (sys.modules.get(key) for key in names_in_code(function.__code__))
-            held += (*(function.__defaults__ or ()), function.__kwdefaults__, vars(function), *imported)
+            values += (*(function.__defaults__ or ()), function.__kwdefaults__, vars(function), *imported)
         elif str(function.__module__).partition(".")[0] != "backprint":
-            held = [value for value in held if type(value) in (FunctionType, MethodType, type)]
-        self.push_all(name, enumerate(held))
+            values = [value for value in values if type(value) in (FunctionType, MethodType, type)]
+        self.push_all(name, enumerate(values))
 
     def places_of_tensor(self, name: str, tensor: Tensor) -> Iterator[Place]:
         """Yield the values of a small tensor, and its gradient."""

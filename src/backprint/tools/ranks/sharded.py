@@ -34,7 +34,7 @@ from backprint.trace.witness import run_step
 from backprint.values.exchanges import Peers
 from backprint.values.settings import outside_modes, preserving_random_states
 from backprint.values.tree import strided_tensors
-from backprint.values.wrappers import opened
+from backprint.values.wrappers import unwrap
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """A model, its arguments and its keyword arguments."""
@@ -56,7 +56,7 @@ def sharding(
 
     def make() -> Call:
         whole = model, tuple(args), dict(kwargs)
-        memo = stand_ins(strided_tensors(*whole)) if without_values else {}
+        memo = fake_memo(strided_tensors(*whole)) if without_values else {}
         try:
             own_model, own_args, own_kwargs = copy.deepcopy(whole, memo)
         except (TypeError, RuntimeError) as error:
@@ -71,16 +71,16 @@ def sharding(
     return make
 
 
-def stand_ins(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
+def fake_memo(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
     """Return a memo for `copy.deepcopy` that replaces the tensors that have values by fake ones, by their ids: so a
     copy of a large model takes no memory."""
-    real = {str(id(tensor)): tensor for tensor in tensors if not isinstance(opened(tensor), FakeTensor)}
-    copies = common_world().fake_copies(real)
+    with_values = {str(id(tensor)): tensor for tensor in tensors if not isinstance(unwrap(tensor), FakeTensor)}
+    copies = common_world().fake_copies(with_values)
     return {
         id(tensor): nn.Parameter(copies[key], tensor.requires_grad)
         if isinstance(tensor, nn.Parameter)
         else copies[key].requires_grad_(tensor.requires_grad)
-        for key, tensor in real.items()
+        for key, tensor in with_values.items()
     }
 
 
@@ -111,7 +111,7 @@ class RankPlace:
     among: Among
 
 
-def in_ranks(
+def run_in_ranks(
     size: int,
     make: Make,
     work: Callable[[RankPlace], T],
@@ -125,7 +125,7 @@ def in_ranks(
     meeting = Meeting(turns)
     owners: dict[int, tuple[Tensor, int]] = {}
 
-    def in_one(rank: int) -> T:
+    def run_rank(rank: int) -> T:
         """Be one rank, in a thread that has its turn: make its call, and do the work."""
         groups = ThreadGroups(rank, size)
         with in_rank(groups):
@@ -139,7 +139,7 @@ def in_ranks(
             among.place = functools.partial(in_place, groups, turns.kept.values(), variables)
             return work(RankPlace(rank, call, groups, among))
 
-    return turns.run(in_one)
+    return turns.run(run_rank)
 
 
 def check_own(model: Any, rank: int, owners: dict[int, tuple[Tensor, int]]) -> None:

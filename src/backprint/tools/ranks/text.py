@@ -185,7 +185,7 @@ def lines_of_model(capture: Capture, rates: Rates) -> list[str]:
             f"  {name}{_seconds_text(ordered.seconds)} a step, {_seconds_text(ordered.computing)} of it computation; "
             f"{_seconds_text(early.seconds)} if each collective began as soon as what it sends is there"
         )
-        waited, waited_early = ordered.waited(), early.waited()
+        waited, waited_early = ordered.seconds_waited(), early.seconds_waited()
         for group, seconds in ordered.on_wire.items():
             lines.append(
                 f"  {group}: {_seconds_text(seconds)} on the wire; the computation waits "
@@ -216,7 +216,7 @@ def _model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
                 "seconds": line.seconds,
                 "computing": line.computing,
                 "wire": dict(line.on_wire),
-                "waits": line.waited(),
+                "waits": line.seconds_waited(),
             }
             for name, line in (("ordered", ordered), ("early", early))
         }

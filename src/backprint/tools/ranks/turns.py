@@ -119,7 +119,7 @@ class RankTurns(Generic[T]):
             with self.changed:
                 self.failure = self.failure or (rank, error)
         finally:
-            self.pass_on(rank)
+            self.pass_turn(rank)
 
     def take_turn(self, rank: int) -> None:
         """Wait until it is this rank's turn, and give the process its state; raise Stopped if another has failed."""
@@ -129,16 +129,16 @@ class RankTurns(Generic[T]):
                 raise Stopped
             set_state_of_process(self.own[rank], has_run=False)
 
-    def pass_on(self, rank: int) -> None:
+    def pass_turn(self, rank: int) -> None:
         """Keep this rank's state of the process, and give the turn to the next rank that can go on. If none can, and
         some wait, they wait for each other: all end."""
         with self.changed:
             self.own[rank] = state_of_process(self.kept)
-            others = [*range(rank + 1, self.size), *range(rank + 1)]  # the next ones, and at last this rank itself
-            able = [other for other in others if other not in self.ended and other not in self.waiting]
+            next_ranks = [*range(rank + 1, self.size), *range(rank + 1)]  # the next ones, and at last this rank itself
+            ready = [other for other in next_ranks if other not in self.ended and other not in self.waiting]
             alive = self.failure is None
-            if able and alive:
-                self.running = able[0]
+            if ready and alive:
+                self.running = ready[0]
             elif self.waiting and alive:
                 self.failure = (min(self.waiting), RanksError(self.why_none_goes_on()))
             self.changed.notify_all()
@@ -147,7 +147,7 @@ class RankTurns(Generic[T]):
         """Wait until `go_on` is called for this rank; `text` says what it waits for."""
         with self.changed:
             self.waiting[rank] = text
-        self.pass_on(rank)
+        self.pass_turn(rank)
         self.take_turn(rank)
 
     def go_on(self, rank: int) -> None:

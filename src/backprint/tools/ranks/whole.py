@@ -30,7 +30,7 @@ from backprint.tools.ranks.double import (
     gradients_of_rank,
     has_equal_parts,
     in_double,
-    numbered,
+    number_elements,
     numbers_of_rank,
     on_cpu,
     redrawn,
@@ -38,7 +38,7 @@ from backprint.tools.ranks.double import (
     with_unlike_elements,
     with_unlike_parameters,
 )
-from backprint.tools.ranks.sharded import Call, in_ranks, sharding
+from backprint.tools.ranks.sharded import Call, run_in_ranks, sharding
 from backprint.tools.ranks.text import ranks_in_words
 from backprint.trace import frames
 from backprint.values.tree import bind_names
@@ -199,7 +199,7 @@ def _ranks_with_equal_parts(call: Call, options: CaptureOptions, rows: Sequence[
         return ""
     unlike = sharding(*with_unlike_elements(call), options.shard)
     try:
-        parts = in_ranks(len(rows), unlike, lambda place: digests_of(place.call), MadeInDouble)
+        parts = run_in_ranks(len(rows), unlike, lambda place: digests_of(place.call), MadeInDouble)
     except BackprintError:  # `shard` computes with values: nothing tells which part a rank has
         return ranks_in_words([pairs[0][0].rank, pairs[0][1].rank])
     hidden = [(left.rank, right.rank) for left, right in pairs if parts[left.rank] != parts[right.rank]]
@@ -214,14 +214,14 @@ def _against_whole_on(
     what = "the model with numbered parameters"
     rows: Sequence[RankGradients] = ()
     try:
-        numbers = in_ranks(
+        numbers = run_in_ranks(
             size,
-            sharding(*numbered(call), options.shard),
+            sharding(*number_elements(call), options.shard),
             lambda place: numbers_of_rank(place, arguments),
             MadeInDouble,
         )
         what = "the sharded step in float64"
-        rows = in_ranks(
+        rows = run_in_ranks(
             size,
             sharding(*call, options.shard),
             lambda place: gradients_of_rank(place, options, arguments),
@@ -230,7 +230,7 @@ def _against_whole_on(
         )
         what = "the whole model in float64, in a group of one rank,"
         with with_methods_of_sharded():
-            [whole] = in_ranks(
+            [whole] = run_in_ranks(
                 1,
                 lambda: copy.deepcopy(call),
                 lambda place: gradients_of_rank(place, options, arguments),
@@ -243,14 +243,14 @@ def _against_whole_on(
         for name, number in whole.left.outputs.items()
         if all(name in row.left.outputs for row in rows)
     )
-    notes = tuple(_how_it_began(rows[0].left))
+    notes = tuple(_notes_on_roots(rows[0].left))
     if _has_cleared(rows):
         return AgainstWhole(0, unknown=(CLEARED,), outputs=outputs, notes=notes), rows
     of_parameters = {
         name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole.gradients[name]) is None else gradient.real
         for name, parameter in call[0].named_parameters()
     }
-    answer = compared(numbers, rows, of_parameters, whole.left.inputs, captures)
+    answer = compare_with_whole(numbers, rows, of_parameters, whole.left.inputs, captures)
     if answer.faults and any(row.draws for row in (*rows, whole)):
         names = ", ".join(fault.name for fault in answer.faults[:MOST_SHOWN])
         answer = replace(answer, faults=(), unknown=(*answer.unknown, (DRAWS, f"and the gradient of {names} differs")))
@@ -260,7 +260,7 @@ def _against_whole_on(
 DRAWS = "the step draws random numbers, and ranks draw others than the whole (compare in eval mode, with mode='eval'),"
 
 
-def _how_it_began(left: Left) -> Iterator[str]:
+def _notes_on_roots(left: Left) -> Iterator[str]:
     """Say at which outputs the backward began, if others could have been meant."""
     others = ", ".join(left.others[:MOST_SHOWN])
     if others:
@@ -307,10 +307,10 @@ class _Comparison:
     error: float = 0.0
     count: int = 0
 
-    def see_parameter(self, name: str) -> None:
+    def compare_parameter(self, name: str) -> None:
         """Compare a parameter on the ranks that have it, and count it, or note why it is not compared."""
         places = {rank: row.parameters[name] for rank, row in enumerate(self.numbers) if name in row.parameters}
-        if reason := _unknown_place(places, len(self.flat)):
+        if reason := _why_place_unknown(places, len(self.flat)):
             self.unknown.append((name, reason))
             return
         gradients = _gradients_at(places, self.flat, [row.gradients.get(name) for row in self.rows], self.least)
@@ -334,11 +334,11 @@ class _Comparison:
             else:
                 self.faults.append(self.fault(name, gradients))
 
-    def see_input(self, name: str) -> None:
-        """Compare an input that requires grad, as `see_parameter` does a parameter. Its gradient may be a whole number
-        of times too large on every rank (`_divisors`)."""
+    def compare_input(self, name: str) -> None:
+        """Compare an input that requires grad, as `compare_parameter` does a parameter. Its gradient may be a whole
+        number of times too large on every rank (`_divisors`)."""
         places = {rank: row.inputs[name] for rank, row in enumerate(self.numbers) if name in row.inputs}
-        if len(places) < len(self.rows) or _unknown_place(places, len(self.flat)):
+        if len(places) < len(self.rows) or _why_place_unknown(places, len(self.flat)):
             self.notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
             return
         gradients = _gradients_at(places, self.flat, [row.left.inputs.get(name) for row in self.rows], self.least)
@@ -373,7 +373,7 @@ class _Comparison:
             self.unknown.append((f"the gradient of {shown}", f"is {text}"))
 
 
-def compared(
+def compare_with_whole(
     numbers: Sequence[Numbers],
     rows: Sequence[RankGradients],
     whole: Mapping[str, Tensor],
@@ -385,7 +385,9 @@ def compared(
     nothing = torch.zeros(0, dtype=torch.float64)
     sent = [row for capture in captures for row in traffic_of(capture)]
     every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
-    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])  # elements are numbered from 1 on (`numbered`)
+    flat = torch.cat(
+        [torch.zeros(1, dtype=torch.float64), *every]
+    )  # elements are numbered from 1 on (`number_elements`)
     with_gradient = [
         row.parameters[name].real.reshape(-1)
         for row, left in zip(numbers, rows, strict=True)
@@ -402,10 +404,10 @@ def compared(
         frozenset({row.group for row in sent if row.side == "backward"} or {row.group for row in sent}),
     )
     for name in dict.fromkeys(name for row in numbers for name in row.parameters):
-        comparison.see_parameter(name)
+        comparison.compare_parameter(name)
     for name in inputs:
-        comparison.see_input(name)
-    comparison.unknown = comparison.unknown or list(_not_held([row.parameters for row in numbers], whole))
+        comparison.compare_input(name)
+    comparison.unknown = comparison.unknown or list(_untrained_parameters([row.parameters for row in numbers], whole))
     if comparison.zeros:
         comparison.note_zeros()
     return AgainstWhole(
@@ -421,10 +423,12 @@ def _gradients_at(
     places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Tensor | None], least: float
 ) -> Gradients:
     """Return the gradients of a parameter or an input on the ranks that have it, with the whole's at its places."""
-    at = {rank: place.long() for rank, place in places.items()}
-    wanted = {rank: flat[place] for rank, place in at.items()}
-    largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
-    return Gradients({rank: _of_the_whole(local[rank], at[rank]) for rank in at}, wanted, max(largest, least))
+    indices = {rank: place.long() for rank, place in places.items()}
+    expected = {rank: flat[place] for rank, place in indices.items()}
+    largest = max((float(row.abs().max()) for row in expected.values() if row.numel()), default=0.0)
+    return Gradients(
+        {rank: _of_the_whole(local[rank], indices[rank]) for rank in indices}, expected, max(largest, least)
+    )
 
 
 def _count_of_different(places: Mapping[int, Tensor]) -> int:
@@ -457,29 +461,35 @@ def _of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
     return gradient if gradient is None or gradient.shape != places.shape else gradient * (places > 0)
 
 
-def _not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
+def _untrained_parameters(
+    numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]
+) -> Iterator[tuple[str, str]]:
     """Yield the parameters of the whole that have a gradient and are trained by no rank, or not all of them."""
-    held = [places.real.reshape(-1) for row in numbers for places in row.values()]
-    known = torch.cat([torch.zeros(0, dtype=torch.float64), *held]).unique()
-    start = 1  # the number of the parameter's first element, as `numbered` counts them
+    elements = [places.real.reshape(-1) for row in numbers for places in row.values()]
+    trained_elements = torch.cat([torch.zeros(0, dtype=torch.float64), *elements]).unique()
+    start = 1  # the number of the parameter's first element, as `number_elements` counts them
     for name, gradient in whole.items():
         count = gradient.numel()
-        own = int(((known >= start) & (known < start + count)).sum())
+        trained_count = int(((trained_elements >= start) & (trained_elements < start + count)).sum())
         start += count
-        if own < count and bool(gradient.abs().max() > 0):
-            part = "it" if not own else f"{count - own} of its {count} elements"
-            yield name, f"has a gradient in the whole, and no rank trains {part}"
+        if trained_count < count and bool(gradient.abs().max() > 0):
+            what = "it" if not trained_count else f"{count - trained_count} of its {count} elements"
+            yield name, f"has a gradient in the whole, and no rank trains {what}"
 
 
-def _unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
+def _why_place_unknown(rows: Mapping[int, Tensor], count: int) -> str:
     """Say why it is not known where a parameter lies in the whole; '' if it is. Each of its elements must be the number
-    of one element of the whole (`numbered`), or 0 for what a shard adds."""
+    of one element of the whole (`number_elements`), or 0 for what a shard adds."""
     for rank, places in rows.items():
         if places.is_complex():
             return "is complex, and only real gradients are compared"
-        own = places[places != 0]
-        numbered_so = bool((own == own.round()).all()) and bool(((own >= 1) & (own < most)).all())
-        if places.numel() and (not own.numel() or not numbered_so or len(own.unique()) < own.numel()):
+        element_numbers = places[places != 0]
+        are_valid = bool((element_numbers == element_numbers.round()).all()) and bool(
+            ((element_numbers >= 1) & (element_numbers < count)).all()
+        )
+        if places.numel() and (
+            not element_numbers.numel() or not are_valid or len(element_numbers.unique()) < element_numbers.numel()
+        ):
             return f"does not hold elements of the whole in rank {rank}: `shard` computes it, or makes it anew"
     return ""
 

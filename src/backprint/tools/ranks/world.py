@@ -20,7 +20,14 @@ from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.links import mutated
 from backprint.graph.nouns import OUT_ROLES, Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
-from backprint.prove.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
+from backprint.prove.results import (
+    Results,
+    compare_results,
+    compare_with_rows,
+    numbers_of,
+    results_by_port,
+    with_witness,
+)
 from backprint.prove.run import RunOptions
 from backprint.prove.whole import replay_values
 from backprint.sample.load import load
@@ -35,7 +42,7 @@ from backprint.tools.ranks.sharded import (
     call_of_result,
     captured_among_others,
     captured_without_values,
-    in_ranks,
+    run_in_ranks,
     sharding,
 )
 from backprint.tools.ranks.text import (
@@ -109,9 +116,9 @@ class World:
         if self.ranks[0].fake:
             return [capture.verify()[0] for capture in self.ranks]
         if self.outcomes:
-            replayed = replayed_together(self.ranks, [capture.origin.values() for capture in self.ranks])
+            replayed = replay_together(self.ranks, [capture.origin.values() for capture in self.ranks])
             rows = [
-                (against(results, _with_unwritten(capture, results_of(outcome))), PROGRAM)
+                (compare_results(results, _with_unwritten(capture, results_of(outcome))), PROGRAM)
                 for capture, results, outcome in zip(self.ranks, replayed, self.outcomes, strict=True)
             ]
         else:
@@ -129,7 +136,7 @@ class World:
             inputs = [capture.inputs() for capture in self.ranks]
             exchanges = exchanges_of_all(self.ranks)
             check_one_step(self.ranks, exchanges)
-            replayed = replayed_together(self.ranks, inputs, exchanges)
+            replayed = replay_together(self.ranks, inputs, exchanges)
             rows = [
                 (_against_digests(witness, results), DIGESTS)
                 for witness, results in zip(self.witnesses, replayed, strict=True)
@@ -190,17 +197,17 @@ def _with_unwritten(capture: Capture, results: Results) -> Results:
 
 def _against_digests(witness: Mapping[str, Any], results: Results) -> list[PortVerdict]:
     """Compare results with the digests of the program's."""
-    return against_rows({PortKey.from_text(text): row for text, row in witness.items()}, results)
+    return compare_with_rows({PortKey.from_text(text): row for text, row in witness.items()}, results)
 
 
 def _verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], witness: str) -> Verdict:
     """Return the Verdict of a rank, the worst of its ports'; `witness` says what it was compared with."""
     detail = "; ".join(f"{port.role} {port.name}: {port.detail}" for port in ports if port.verdict != "bitwise")
     word = worst([port.verdict for port in ports])
-    return Verdict(word, f"rank {rank} of {capture.name}", detail, tuple(witnessed(ports, witness)))
+    return Verdict(word, f"rank {rank} of {capture.name}", detail, tuple(with_witness(ports, witness)))
 
 
-def replayed_together(
+def replay_together(
     ranks: Sequence[Capture],
     values: Sequence[Mapping[str, Any]],
     arrived: Sequence[Mapping[str, Sequence[Exchange]]] | None = None,
@@ -210,7 +217,7 @@ def replayed_together(
     turns: RankTurns[Results] = RankTurns(len(ranks))
     meeting = Meeting(turns, replays=True)
 
-    def replayed(rank: int) -> Results:
+    def replay_rank(rank: int) -> Results:
         capture = ranks[rank]
         groups = dict(capture.rank.groups) if capture.rank is not None else {}
         among = Among(meeting, rank, groups, arrived={} if arrived is None else arrived[rank])
@@ -218,7 +225,7 @@ def replayed_together(
         return replay_values(capture, values[rank], None, RunOptions(answer=among)).results
 
     with preserving_random_states():
-        return turns.run(replayed)
+        return turns.run(replay_rank)
 
 
 def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> World:
@@ -233,7 +240,7 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     make = sharding(target, args, kwargs, options.shard, options.fake)
     if options.fake:
         return fake_world(make, options)
-    rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options), loss=options.loss)
+    rows = run_in_ranks(options.world, make, lambda place: captured_among_others(place, options), loss=options.loss)
     return world_of(rows, Whole(target, tuple(args), dict(kwargs), options))
 
 
@@ -249,19 +256,19 @@ def fake_world(make: Make, options: CaptureOptions) -> World:
     size = options.world or 1
     numbers = tuple(options.ranks) if options.ranks is not None else (0,)
     world = World(tuple(captured_without_values(number, size, make, options) for number in numbers), size, numbers)
-    _check_alike(world)
+    _check_same_collectives(world)
     return world
 
 
-def _check_alike(world: World) -> None:
+def _check_same_collectives(world: World) -> None:
     """Raise if two ranks of one group that were captured do not call the same collectives in it: they would wait for
     each other."""
-    sent = {number: sent_by_group(world.rank(number)) for number in world.numbers}
+    calls_by_rank = {number: sent_by_group(world.rank(number)) for number in world.numbers}
     groups = {group for capture in world.ranks if capture.rank is not None for group in capture.rank.groups}
     for label, members in sorted(groups):
         captured = [number for number in world.numbers if number in members]
         for number in captured[1:]:
-            rows = (sent[rank].get(label, []) for rank in (captured[0], number))
+            rows = (calls_by_rank[rank].get(label, []) for rank in (captured[0], number))
             if problem := difference_of_calls(*rows):
                 raise RanksError(
                     f"ranks {captured[0]} and {number} do not call the same collectives over {label!r}: {problem}"
@@ -284,7 +291,7 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
     if options.fake:
         return fake_world(make, options)
     size = options.world or 1
-    return world_of(in_ranks(size, make, lambda place: captured_among_others(place, options), loss=options.loss))
+    return world_of(run_in_ranks(size, make, lambda place: captured_among_others(place, options), loss=options.loss))
 
 
 # ---- On disk: a folder with a sample of each rank, and `world.json`

@@ -297,7 +297,7 @@ class Recording:
             names = names_in_frames(sys._getframe(1))
         failed: list[str] = []
 
-        def work() -> None:
+        def prove_and_report() -> None:
             try:
                 with DisableTorchFunction():
                     capture = capture_of_step(recorder, names, f"step_{number}")
@@ -308,7 +308,7 @@ class Recording:
                 ended.set()
 
         ended = threading.Event()
-        thread = threading.Thread(target=work, name="backprint")
+        thread = threading.Thread(target=prove_and_report, name="backprint")
         thread.start()
         try:
             ended.wait()  # Python 3.11 takes a thread for ended once `join` was interrupted

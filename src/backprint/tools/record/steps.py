@@ -76,7 +76,7 @@ from backprint.values.exchanges import call_of
 from backprint.values.geometry import is_dense
 from backprint.values.memory import has_memory
 from backprint.values.tree import plain_leaves
-from backprint.values.wrappers import is_wrapped, is_wrapper_class, opened, waited
+from backprint.values.wrappers import is_wrapped, is_wrapper_class, unwrap, wait_for_collectives
 
 # ---- Names of tensors, after the variables of the script's frames
 
@@ -120,14 +120,14 @@ def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
-                named.setdefault(id(opened(tensor)), (f"{prefix}.{name}", tensor))
+                named.setdefault(id(unwrap(tensor)), (f"{prefix}.{name}", tensor))
     for prefix, value in reachable:
         if isinstance(value, torch.optim.Optimizer):
             for name, tensor in state_of_optimizer(value).items():
-                named.setdefault(id(opened(tensor)), (f"{prefix}.state.{name}", tensor))
+                named.setdefault(id(unwrap(tensor)), (f"{prefix}.state.{name}", tensor))
     for prefix, value in reachable:
         if isinstance(value, Tensor):
-            named.setdefault(id(opened(value)), (prefix, value))
+            named.setdefault(id(unwrap(value)), (prefix, value))
     return named
 
 
@@ -153,7 +153,7 @@ def _names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor
     names_by_key: dict[str, str] = {}
     names = {key: name for key, (name, _) in known.items()}
     grads = {
-        id(opened(leaf.grad)): names.get(id(tensor))
+        id(unwrap(leaf.grad)): names.get(id(tensor))
         for tensor, leaf in zip(outside, leaves, strict=True)
         if leaf.is_leaf and leaf.grad is not None
     }
@@ -389,7 +389,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         for leaf in plain_leaves(args, kwargs):
             if not isinstance(leaf, Tensor) or not is_wrapped(leaf):
                 continue
-            inner = opened(leaf)
+            inner = unwrap(leaf)
             name_groups_of(leaf)
             if not self.is_known(inner):
                 self.enter_unknown_tensor(None, inner, False)
@@ -491,12 +491,12 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             )
         storage = tensor.untyped_storage()
         self.external.callers[storage_id(storage)] = storage
-        self.seen.outside.append(tensor)
+        self.seen.external_tensors.append(tensor)
         self.outside_at_begin.append(tensor.detach())  # a tensor may be put on other memory while the step runs
         self.add_memory(tensor)
         place = self.place(tensor)
         self.known.setdefault(place.memory, []).append(place)
-        return f"outside {len(self.seen.outside) - 1}"
+        return f"outside {len(self.seen.external_tensors) - 1}"
 
     def know_parameters(self, frame: FrameType) -> None:
         """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
@@ -509,7 +509,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
                 self.note_wrappers((tensor,), {})
-                self.place_of(opened(tensor))
+                self.place_of(unwrap(tensor))
 
     def place_of(self, tensor: Tensor) -> StorageView:
         """Return the StorageView of a tensor; one of unknown memory comes from outside."""
@@ -521,20 +521,20 @@ class LiveRecorder(Recorder, TorchDispatchMode):
 
     def leaves(self) -> list[Tensor]:
         """Return the external tensors as the script has them: in wrappers, or not."""
-        return [self.wrappers.get(id(tensor), tensor) for tensor in self.seen.outside]
+        return [self.wrappers.get(id(tensor), tensor) for tensor in self.seen.external_tensors]
 
     def gradients(self) -> dict[int, StorageView]:
         """Return the StorageViews of the gradients of the tensors seen so far."""
         leaves = [(index, leaf) for index, leaf in enumerate(self.leaves()) if leaf.is_leaf and leaf.requires_grad]
-        return {index: self.place_of(opened(leaf.grad)) for index, leaf in leaves if leaf.grad is not None}
+        return {index: self.place_of(unwrap(leaf.grad)) for index, leaf in leaves if leaf.grad is not None}
 
     def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
         """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
         for root in roots:
             with self.recording():
-                waited(root)
-        places = [self.place_of(opened(root)) for root in roots]
-        losses = [opened(root).detach().clone() for root in roots]
+                wait_for_collectives(root)
+        places = [self.place_of(unwrap(root)) for root in roots]
+        losses = [unwrap(root).detach().clone() for root in roots]
         mark = Backward(len(self.tape.calls), places, losses, tangents)
         self.edges.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
         mark.before = self.gradients()
@@ -549,11 +549,11 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         for index, place in mark.after.items():
             gradient = leaves[index].grad
             assert gradient is not None
-            _refuse_freed("a gradient", opened(gradient))
+            _refuse_freed("a gradient", unwrap(gradient))
             mark.shards[index] = sharding_text(gradient)
             if index not in mark.before:
-                mark.given[index] = opened(gradient).detach().clone()
-                self.messages.also_into(mark.given[index], opened(gradient))
+                mark.given[index] = unwrap(gradient).detach().clone()
+                self.messages.also_into(mark.given[index], unwrap(gradient))
             elif place in mark.terms:
                 mark.given[index] = mark.terms[place]
 
@@ -714,7 +714,7 @@ class _StepWriter:
     def final_values(self) -> dict[str, tuple[str, Tensor]]:
         """Return the external tensors that the step changed, by name: their last value's name, and the value."""
         finals = {}
-        for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
+        for key, tensor in zip(self.names, self.recorder.seen.external_tensors, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
             if value != self.writer.locals[key]:
                 _refuse_freed(self.names[key], tensor)
@@ -776,7 +776,7 @@ class _LinkedSegments:
             name: _role_of(name, tensor)
             for name, tensor in zip(step.names.values(), step.recorder.leaves(), strict=True)
         }
-        outside = zip(step.names.values(), step.recorder.seen.outside, strict=True)
+        outside = zip(step.names.values(), step.recorder.seen.external_tensors, strict=True)
         self.shards = {name: step.recorder.shards.get(id(tensor), "") for name, tensor in outside}
 
     def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
@@ -813,11 +813,13 @@ class _LinkedSegments:
         segment = rest[0] if rest else _Segment([])
         losses = self.losses(index)
         changed = self.changed[index]
-        passed = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
-        passed = [name for name in passed if name not in losses.values() and name not in changed.values()]
+        outputs_for_later = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
+        outputs_for_later = [
+            name for name in outputs_for_later if name not in losses.values() and name not in changed.values()
+        ]
         results = [
             *(self.result(name, "output", local) for name, local in losses.items()),
-            *(self.result(local, "output", local) for local in passed),
+            *(self.result(local, "output", local) for local in outputs_for_later),
             *(self.result(name, "mutation", local) for name, local in changed.items()),
         ]
         gradients = dict(segment.gradients)
@@ -922,7 +924,7 @@ def _role_of(name: str, tensor: Tensor) -> str:
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
     """Return the Capture of a recorded step, with the tensors that the script computed as its Origin."""
     recorder.messages.read_all()
-    step = _StepWriter(recorder, _names_of_outside_tensors(recorder.seen.outside, recorder.leaves(), names))
+    step = _StepWriter(recorder, _names_of_outside_tensors(recorder.seen.external_tensors, recorder.leaves(), names))
     step.write()
     finals = step.final_values()
     at_begin = dict(zip(step.names.values(), recorder.values_at_begin(), strict=True))

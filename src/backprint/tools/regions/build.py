@@ -50,7 +50,7 @@ class PassBuild:
         self.inside = set(self.ran)
         self.keeps_values, self.keeps_stats = (LEVELS.index(core.level) >= level for level in (2, 1))
         self.titles: dict[Any, str] = {}
-        self.user_names = core.names.here()
+        self.user_names = core.names.living_tensor_names()
 
     def is_inside(self, node: Any) -> bool:
         """Whether a node was made in the region."""
@@ -62,7 +62,7 @@ class PassBuild:
         inside, reached = self.inside, self.call.nodes
         fed_by_region = {target for node in self.ran for target, _ in reached[node].targets}
         # The nodes of the region, those that take gradients from them, and those that return gradients to them.
-        near = [
+        nodes_at_region = [
             node
             for node in self.call.flows
             if node in inside or node in fed_by_region or any(target in inside for target, _ in reached[node].targets)
@@ -74,7 +74,7 @@ class PassBuild:
             for target, kept in zip(reached[node].slots, self.call.flows[node].returned, strict=False)
             if target is not None and kept is not None and target[0] not in self.call.flows
         ]
-        nodes = list(dict.fromkeys([*near, *not_run]))
+        nodes = list(dict.fromkeys([*nodes_at_region, *not_run]))
         self.name_nodes(nodes)
         return Pass(
             self.core.title,
@@ -84,14 +84,17 @@ class PassBuild:
             self.core.level,
             self.backward_roots(),
             tuple(map(self.make_node, nodes)),
-            tuple(edge for node in near for edge in self.edges_from(node)),
+            tuple(edge for node in nodes_at_region for edge in self.edges_from(node)),
             tuple(
-                row for node in near if node in inside or node in fed_by_region for row in self.gradients_taken(node)
+                row
+                for node in nodes_at_region
+                if node in inside or node in fed_by_region
+                for row in self.gradients_taken(node)
             ),
             error,
             tuple(f"{type(watching_error).__name__}: {watching_error}" for watching_error in self.call.errors[:3]),
             torch.__version__,
-            self.origin(near),
+            self.origin(nodes_at_region),
             RUN,
         )
 

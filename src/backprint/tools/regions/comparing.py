@@ -74,8 +74,8 @@ def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpCompariso
     ours, theirs = (
         {(region_pass.region, region_pass.index): region_pass for region_pass in side} for side in (left, right)
     )
-    numbered = len(ours) == len(left) and len(theirs) == len(right)
-    common = [key for key in ours if key in theirs] if numbered else []
+    are_unique = len(ours) == len(left) and len(theirs) == len(right)
+    common = [key for key in ours if key in theirs] if are_unique else []
     if common:
         pairs = [(key[1], ours[key], theirs[key]) for key in common]
         notes = [

@@ -175,13 +175,13 @@ class RegionCore:
             try:
                 self.take(PassBuild(self, call), error)
             except Exception as wrong:  # a backward must not fail because of a dump
-                self.failed(wrong)
+                self.warn_of_error(wrong)
 
     def take(self, build: PassBuild, error: str) -> None:
         """Keep a Pass of a backward call if a node of the region ran and the bounds keep it, and write it if there is a
         folder. Without such a node the call was no pass."""
         for wrong in build.call.errors:
-            self.failed(wrong)
+            self.warn_of_error(wrong)
         number = build.call.numbers[self]
         if not build.ran:
             self.count.give_back(number)
@@ -189,12 +189,12 @@ class RegionCore:
         for node in build.ran:
             reached = build.call.nodes[node]
             if reached.record is not None:
-                self.reach(reached.kind, reached.record)
+                self.count_reached(reached.kind, reached.record)
         self.fresh = self.reached = True
         if not self.count.is_due(number, self.bounds):
             return
         if not self.closed:  # else this was done at the end of the block
-            self.names.settle()
+            self.names.keep_paths()
         region_pass = build.make_pass(number, error)
         if (self.bounds.only_bad and not region_pass.bad) or not self.count.keep(self.bounds):
             return
@@ -202,7 +202,7 @@ class RegionCore:
         if self.path is not None:
             self.dump(len(self.passes) - 1)
 
-    def reach(self, kind: str, record: NodeRecord) -> None:
+    def count_reached(self, kind: str, record: NodeRecord) -> None:
         """Count the operator that a node was made for as reached, once for each run of the operator."""
         ran = operator_of(kind, record) or next(iter(record.after), None)
         if ran is not None and id(self) in ran.unrun:
@@ -218,14 +218,14 @@ class RegionCore:
         try:
             self.passes[index] = write_pass(region_pass, self.path, self.head)
         except (OSError, RegionError) as error:
-            self.failed(
+            self.warn_of_error(
                 RegionError(
                     f"{self.path}: pass {region_pass.index} of {self.title} could not be written ({error}): it is kept "
                     f"in memory, as region.passes[{index}]; make the folder writable and call region.save(path)"
                 )
             )
 
-    def failed(self, error: Exception) -> None:
+    def warn_of_error(self, error: Exception) -> None:
         """Warn of an error in watching, once; the program goes on."""
         text = str(error) if isinstance(error, RegionError) else describe_error(error)
         if text in self.errors:
@@ -324,26 +324,26 @@ class Region:
         signature = inspect.signature(function)
 
         @functools.wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
+        def call_in_region(*args: Any, **kwargs: Any) -> Any:
             try:
                 arguments = dict(signature.bind(*args, **kwargs).arguments)
             except TypeError:
                 arguments = {}  # the function itself says what is wrong with the call
             if self._derivative:  # of the first call
                 self._derivative = False
-                is_forward = bool(args) and getattr(type(args[0]), "forward", None) is inside
+                is_forward = bool(args) and getattr(type(args[0]), "forward", None) is call_in_region
                 target, rest = (args[0], args[1:]) if is_forward else (function, args)
                 self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
             self._begin(arguments)
-            left: dict[str, Any] = {}
+            outcome: dict[str, Any] = {}
             try:
-                left["result"] = result = function(*args, **kwargs)
+                outcome["result"] = result = function(*args, **kwargs)
                 return result
             finally:
-                self._end(left)
+                self._end(outcome)
 
-        inside.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
-        return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
+        call_in_region.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
+        return call_in_region  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
     def _begin(self, seen: dict[str, Any]) -> None:
         """Open the block, with the names of the variables that it can see. Refuse a region that is open or finished; a
@@ -361,7 +361,7 @@ class Region:
             except OSError as error:
                 self._state = "finished"
                 raise RegionError(f"{core.path}: the folder could not be made: {error.strerror}") from error
-        core.names.keep(core.names.look(seen))
+        core.names.keep(core.names.keep_modules(seen))
         watch.open_block(core)
 
     def _end(self, left: dict[str, Any]) -> None:
@@ -370,13 +370,13 @@ class Region:
         core = self._core
         watch.close_block(core)
         with watch.unwatched_here():
-            for name, tensor in core.names.look(left).items():
+            for name, tensor in core.names.keep_modules(left).items():
                 tag = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
                 if tag is not None and core in tag.cores:
                     tag.made.outputs.setdefault(tensor.output_nr, name)
                 else:
                     core.names.keep({name: tensor})
-            core.names.settle()
+            core.names.keep_paths()
         core.closed = self._state != "decorating"
 
     # ---- Results

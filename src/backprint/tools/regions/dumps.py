@@ -162,14 +162,14 @@ def _pass_of_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | No
     """Return the Pass that `pass_as_json` wrote; raise one of MALFORMED where it is not whole."""
     content = {name: value for name, value in content.items() if name != "format"}
     rows = {kind: [{**row, "stats": checked_stats(row["stats"])} for row in content[kind]] for kind in FLOWED}
-    kept = {kind: [row.pop("gradient", None) for row in rows[kind]] for kind in FLOWED}
+    kept_rows = {kind: [row.pop("gradient", None) for row in rows[kind]] for kind in FLOWED}
     origin = content.pop("origin")
     region_pass = from_plain(Pass, content | rows, "the pass")
     if region_pass.level not in LEVELS:
         raise ValueError(f"its level is {region_pass.level!r:.80}")
-    known = {node.name for node in region_pass.nodes}
+    node_names = {node.name for node in region_pass.nodes}
     for edge in region_pass.edges:
-        if not {edge.source, edge.target} <= known:
+        if not {edge.source, edge.target} <= node_names:
             ends = f"is from {edge.source!r:.80} to {edge.target!r:.80}, and not both are nodes"
             raise ValueError(f"edge {edge.name!r:.80} {ends}")
     changes: dict[str, Any] = {} if region_pass.watched else {"origin": Unwatched()}
@@ -179,7 +179,7 @@ def _pass_of_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | No
             raise ValueError(f"the origin is {changes['origin'].where!r:.80}")
     if tensors is not None:
         for kind in FLOWED:
-            flows = zip(getattr(region_pass, kind), kept[kind], strict=True)
+            flows = zip(getattr(region_pass, kind), kept_rows[kind], strict=True)
             changes[kind] = tuple(replace(flowed, gradient=_kept_gradient(row, tensors)) for flowed, row in flows)
     return replace(region_pass, **changes)
 
@@ -251,15 +251,15 @@ LISTED = 20
 
 def shown_passes(path: str | os.PathLike[str], run: str, number: int | None = None) -> Iterator[Pass]:
     """Yield the passes of a dump without their gradients, one in memory at a time; or those with one number."""
-    known = []
+    numbers = []
     for folder in folders_of(path, run):
         content = read_graph_json(folder)
-        known.append(content.get("index"))
-        if number in (None, known[-1]):
+        numbers.append(content.get("index"))
+        if number in (None, numbers[-1]):
             yield parse_pass(content, folder)
-    if number is not None and number not in known:
-        more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-        raise UsageError(f"{path}: has no pass {number}; it has {', '.join(map(str, known[:LISTED]))}{more}")
+    if number is not None and number not in numbers:
+        omitted = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
+        raise UsageError(f"{path}: has no pass {number}; it has {', '.join(map(str, numbers[:LISTED]))}{omitted}")
 
 
 # ---- Runs: the passes of one process of a script

@@ -172,9 +172,9 @@ class BackwardCall:
             return tuple([self.keep(tensor) for tensor in incoming])
         kept = []
         for place, tensor in enumerate(incoming):
-            held = self.held.pop((node, place), None)
-            same = held is not None and held[0] is tensor
-            kept.append(held[1] if same and held is not None else self.keep(tensor))
+            kept_before = self.held.pop((node, place), None)
+            is_unchanged = kept_before is not None and kept_before[0] is tensor
+            kept.append(kept_before[1] if is_unchanged and kept_before is not None else self.keep(tensor))
         return tuple(kept)
 
     def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> KeptGradient | None:

@@ -119,7 +119,7 @@ class UserNames:
         self.parameters: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self.places: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
 
-    def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
+    def keep_modules(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """Keep the modules among variables, and return the tensors that require grad, by name, which are not kept yet:
         `keep` does that."""
         tensors: dict[str, Tensor] = {}
@@ -145,7 +145,7 @@ class UserNames:
         held = self.parameters.get(id(tensor))
         return held[1] if held is not None and held[0]() is tensor else ""
 
-    def settle(self) -> None:
+    def keep_paths(self) -> None:
         """Keep the paths of all parameters and modules now: the modules may be gone when a pass comes."""
         for head, module in self.roots():
             for path, parameter in module.named_parameters():
@@ -159,14 +159,16 @@ class UserNames:
         modules = [(name, module) for name, reference in self.modules.items() if (module := reference()) is not None]
         inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
         modules = [(name, module) for name, module in modules if id(module) not in inner]
-        for name, module in reversed(modules):  # the first comes last: `settle` keeps the last path of what two share
+        for name, module in reversed(
+            modules
+        ):  # the first comes last: `keep_paths` keeps the last path of what two share
             yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
 
     def module_of_node(self, record: NodeRecord) -> str:
         """Return the path of the innermost known module whose forward made a node, or ''."""
         return next((self.places[id(caller)][1] for caller in record.modules if id(caller) in self.places), "")
 
-    def here(self) -> dict[tuple[int, int], str]:
+    def living_tensor_names(self) -> dict[tuple[int, int], str]:
         """Return the names of living tensors: by the id of the grad_fn and the output number, or, without a grad_fn, by
         the id of the tensor and -1."""
         names: dict[tuple[int, int], str] = {}

@@ -40,9 +40,9 @@ WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "e
 class NonfiniteSource:
     """Where NaN or Inf come from: the operator that made them, or the first operator that took them from outside.
 
-    `born` says which of the two, `cores` are the blocks that were open there, and `of` is the source of the Inf that an
-    operator turned into NaN. `taken` is the tensor that brought them in, and `title` its name. `from_number` says that
-    the program passed NaN or Inf to the operator as a number.
+    `born` says which of the two, `cores` are the blocks that were open there, and `of` is the source of the Inf
+    that an operator turned into NaN. `taken` is the tensor that brought them in, and `title` its name. `from_number`
+    says that the program passed NaN or Inf to the operator as a number.
     """
 
     what: str
@@ -94,9 +94,10 @@ def _nested_tensors(values: Any) -> Iterator[Tensor]:
 
 
 @functools.cache
-def _how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
+def _inspection_of(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
     """Return how to look at an operator: whether its results are looked at, whether it reads the arguments that it
-    writes, and which these are (place and name). `out=` arguments, and those of `copy_` and its like, are not read."""
+    writes, and which these are (place and name). `only_writes=` arguments, and those of `copy_` and its like, are not
+    read."""
     schema = schema_of(func)
     packet = schema.name.partition("::")[2]
     written = tuple(
@@ -104,9 +105,9 @@ def _how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
         for place, argument in enumerate(schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
-    looked = not func.is_view and not any(word in packet for word in UNINITIALIZED)
-    out = bool(written) and all(schema.arguments[place].is_out for place, _ in written)
-    return looked, not out and packet.rstrip("_") not in WRITES, written
+    looks_at_results = not func.is_view and not any(word in packet for word in UNINITIALIZED)
+    only_writes = bool(written) and all(schema.arguments[place].is_out for place, _ in written)
+    return looks_at_results, not only_writes and packet.rstrip("_") not in WRITES, written
 
 
 class OperatorLook:
@@ -118,7 +119,7 @@ class OperatorLook:
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
-        self.looked, reads, places = _how_to_look(func)
+        self.looked, reads, places = _inspection_of(func)
         self.changed = [
             tensor
             for place, name in places
@@ -141,26 +142,26 @@ class OperatorLook:
         results = [*_nested_tensors(result), *self.changed] if self.looked else []
         kinds = [(tensor, kind) for tensor in results if (kind := _nonfinite_values(tensor))]
         if not kinds:
-            return self.met(results), False
+            return self.source_of_arguments(results), False
         what = "NaN" if any(kind == "NaN" for _, kind in kinds) else "Inf"
-        source = self.born(what, cores, frame)
+        source = self.new_source(what, cores, frame)
         for tensor, _ in kinds:
             _remember_source(tensor, source)
         return source, True
 
-    def met(self, fine: Sequence[Tensor]) -> NonfiniteSource | None:
+    def source_of_arguments(self, finite: Sequence[Tensor]) -> NonfiniteSource | None:
         """Return the source of an argument with NaN or Inf, if one is known, for an operator with finite results; what
-        it wrote (`fine`) has no source any more."""
+        it wrote (`finite`) has no source any more."""
         if not _known:
             return None
         arguments = _nested_tensors((*self.args, *self.kwargs.values()))
         source = next((known for argument in arguments if (known := _recall_source(argument))), None)
         with _origins_lock:
-            for tensor in fine:
+            for tensor in finite:
                 _known.pop(tensor, None)
         return source
 
-    def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
+    def new_source(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
         """Return the source of `what`, NaN or Inf, in its results: that of an argument which has the same, else the
         operator itself. Set `same` to that argument."""
         bad_arguments = [(tensor, kind) for tensor, kind in self.nonfinite_arguments() if kind]

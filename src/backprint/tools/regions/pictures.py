@@ -27,24 +27,33 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
 
     An edge leads from `source` to `target` in the backward; in the forward a value goes the other way.
     """
-    near, count = _nodes_beside_leaves(region_pass), len(region_pass.nodes)
+    leaf_neighbors, count = _nodes_beside_leaves(region_pass), len(region_pass.nodes)
     forward = _in_forward_order(region_pass)
     backward = forward[::-1]
-    ours = {node.name: place for place, node in enumerate(forward)}
-    theirs = {node.name: count + place for place, node in enumerate(backward)}
-    ahead = _taken((ours[edge.target], ours[edge.source]) for edge in region_pass.edges)
-    back = _taken((theirs[edge.source], theirs[edge.target]) for edge in region_pass.edges)
+    forward_places = {node.name: place for place, node in enumerate(forward)}
+    backward_places = {node.name: count + place for place, node in enumerate(backward)}
+    forward_inputs = _inputs_by_node(
+        (forward_places[edge.target], forward_places[edge.source]) for edge in region_pass.edges
+    )
+    backward_inputs = _inputs_by_node(
+        (backward_places[edge.source], backward_places[edge.target]) for edge in region_pass.edges
+    )
     nodes = [
-        _scene_node(node, side, inputs.get(places[node.name], ()), partners, near.get(node.name), region_pass.region)
-        for side, order, places, inputs in ((FORWARD, forward, ours, ahead), (BACKWARD, backward, theirs, back))
+        _scene_node(
+            node, side, inputs.get(places[node.name], ()), partners, leaf_neighbors.get(node.name), region_pass.region
+        )
+        for side, order, places, inputs in (
+            (FORWARD, forward, forward_places, forward_inputs),
+            (BACKWARD, backward, backward_places, backward_inputs),
+        )
         for node in order
         # Not a loop: it names the tuple.
-        for partners in (((ours[node.name],) if side == BACKWARD else ()),)
+        for partners in (((forward_places[node.name],) if side == BACKWARD else ()),)
     ]
     marks: dict[tuple[int, int], FlowMark] = {}
     for edge in region_pass.edges:
-        marks.setdefault((ours[edge.target], ours[edge.source]), _forward_mark(edge.tensor))
-        ends, mark = (theirs[edge.source], theirs[edge.target]), _mark_of(edge)
+        marks.setdefault((forward_places[edge.target], forward_places[edge.source]), _forward_mark(edge.tensor))
+        ends, mark = (backward_places[edge.source], backward_places[edge.target]), _mark_of(edge)
         if ends not in marks or (mark.is_bad and not marks[ends].is_bad):
             marks[ends] = mark
     title = f"{region_pass.region}, pass {region_pass.index}"
@@ -71,7 +80,7 @@ def _in_forward_order(region_pass: Pass) -> list[Node]:
     return sorted(forward, key=part)
 
 
-def _taken(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+def _inputs_by_node(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """Return for each node the nodes whose results it takes, each once."""
     sources: dict[int, list[int]] = {}
     for maker, taker in flows:
@@ -96,25 +105,25 @@ def _scene_node(
     side: int,
     inputs: Sequence[int],
     partners: tuple[int, ...],
-    near: tuple[Node, str] | None,
+    leaf_neighbor: tuple[Node, str] | None,
     region: str,
 ) -> SceneNode:
     """Return a node of autograd as a node of a scene: with its operators in the forward, its kind in the backward; a
     leaf with the name of its tensor."""
     label = (", ".join(node.ops) or _operator_of(node.kind)) if side == FORWARD else node.kind
-    place = node
-    if near is not None:
-        place, name = near[0], near[1].rpartition(".")[2]
+    shown_at = node
+    if leaf_neighbor is not None:
+        shown_at, name = leaf_neighbor[0], leaf_neighbor[1].rpartition(".")[2]
         label = name if side == FORWARD else f"grad {name}"
-    line = node.line or place.line
+    line = node.line or shown_at.line
     # A neighbor stands around the region, and a parameter of a module in it beside the operator that takes it.
-    home = region if node.inside or (near is not None and place.module) else ""
-    module = place.module if home else ""
+    region_of_node = region if node.inside or (leaf_neighbor is not None and shown_at.module) else ""
+    module = shown_at.module if region_of_node else ""
     source = Source("?", 0, "", "", module) if module else None
     if line is not None:
         source = Source(line.file or "?", line.line, line.function, line.code, module)
     # The leaves of a repeated module differ in their names, and are one leaf of its loop; other leaves are in no loop.
-    token = (label if near is None else "leaf" if home else node.name, len(inputs))
+    token = (label if leaf_neighbor is None else "leaf" if region_of_node else node.name, len(inputs))
     return SceneNode(
         side,
         node.name,
@@ -125,7 +134,7 @@ def _scene_node(
         partners=partners,
         echo="gradient of" if partners else "",
         token=token,
-        region=home,
+        region=region_of_node,
         is_neighbor=not node.inside,
     )
 

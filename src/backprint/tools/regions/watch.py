@@ -316,7 +316,7 @@ def _keeping_errors(cores: tuple[RegionCore, ...]) -> Iterator[None]:
             yield
     except Exception as error:
         for core in cores:
-            core.failed(error)
+            core.warn_of_error(error)
 
 
 def is_tracing() -> bool:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from backprint.errors import UsageError
 from backprint.judge.timing import TimingChange, compare_in_stages, round_in_turns, timed
 from backprint.tools.swap.places import Place
-from backprint.tools.swap.steps import is_number, weighted
-from backprint.tools.swap.watched import as_they_were, put_in
+from backprint.tools.swap.steps import is_number, weighted_sum
+from backprint.tools.swap.watched import install_methods, restoring_methods
 from backprint.values.results import outputs_of
 from backprint.values.settings import outside_modes, preserving_random_states
 
@@ -57,22 +57,22 @@ def gain_of(
 ) -> SwapGain:
     """Time the step before and after, round by round in a random order. UsageError says that nothing requires grad, or
     that an original runs in the place of a solution."""
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    wanted += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    if not wanted:
+    differentiated = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    differentiated += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    if not differentiated:
         raise UsageError("bp.swap: nothing of this step requires grad, so it has no backward to time")
-    gpu = any(tensor.is_cuda for tensor in wanted)
+    gpu = any(tensor.is_cuda for tensor in differentiated)
 
     def step() -> None:
         """Run the model forward and backward; wait for the GPU, so that its work is timed."""
         result = model(*args, **kwargs)
-        torch.autograd.grad(loss_of(result, loss, seed), wanted, allow_unused=True)
+        torch.autograd.grad(loss_of(result, loss, seed), differentiated, allow_unused=True)
         if gpu:
             torch.cuda.synchronize()
 
     def after() -> int:
         """Return the nanoseconds of a step with the solutions, after one that is not timed."""
-        with put_in(places, None, None):
+        with install_methods(places, None, None):
             step()  # what is learnt or compiled at the first call
             nanoseconds, _ = timed(step, (), short=False)
             for place in places:
@@ -100,7 +100,7 @@ def gain_of(
         times["after"] += rounds[1]
         return rounds
 
-    with outside_modes(), preserving_random_states(), as_they_were(places), _buffers_restored(model):
+    with outside_modes(), preserving_random_states(), restoring_methods(places), _buffers_restored(model):
         change: TimingChange = compare_in_stages(more_rounds, STAGES)
     # The ratio of `change` is after divided by before, and that of a gain the inverse: its bounds change places.
     return SwapGain(
@@ -121,7 +121,7 @@ def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Ten
         if is_number(number):
             assert isinstance(number, Tensor)
             return number
-    return weighted({name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}, seed)
+    return weighted_sum({name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}, seed)
 
 
 @contextmanager

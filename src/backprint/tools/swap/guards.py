@@ -115,7 +115,7 @@ class PartGuard:
             buffers=tuple(replace(state, need=moved(state.need)) for state in self.buffers),
         )
 
-    def joined(self, other: PartGuard) -> PartGuard:
+    def merged_with(self, other: PartGuard) -> PartGuard:
         """Return the guard for two calls that differ only in which tensors require grad: this one, which lets the flags
         of the other pass too (`also`). If the calls have other numbers of tensors, this guard is returned as it is."""
         if len(self.grads) != len(other.grads):
@@ -132,8 +132,8 @@ class PartGuard:
         """Return the guard that also lets calls pass in which fewer tensors require grad: of those that do in this
         guard, the inputs only with `inputs`, and the parameters only with `state`."""
         number = sum(isinstance(need, _TensorNeed) for need in self.leaves)  # inputs come first in `grads`
-        kept = [(inputs if place < number else state) and grad for place, grad in enumerate(self.grads)]
-        return replace(self, also=(*self.also, tuple(kept)))
+        flags = [(inputs if place < number else state) and grad for place, grad in enumerate(self.grads)]
+        return replace(self, also=(*self.also, tuple(flags)))
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
@@ -250,7 +250,7 @@ def mismatch_of(
         return Mismatch("arguments", "the call", listed(present, leaves), listed(guard.present, guard.leaves))
     counts = (len(parameters), len(buffers), _number_of_modules(module))
     if counts != guard.counts:
-        return Mismatch("parameters", "the module", counted(counts), counted(guard.counts))
+        return Mismatch("parameters", "the module", counts_text(counts), counts_text(guard.counts))
     tensors: list[Tensor] = []
     for index, need in enumerate(guard.leaves):
         leaf = leaves[index]
@@ -300,19 +300,19 @@ def _broken_by_grads(guard: PartGuard, tensors: Sequence[Tensor]) -> Mismatch | 
     those of the guard or of one of its other calls, and where no gradients are recorded."""
     if not torch.is_grad_enabled():
         return None
-    now = [tensor.requires_grad for tensor in tensors]
+    flags = [tensor.requires_grad for tensor in tensors]
     for grads in (guard.grads, *guard.also):
-        if agree(now, grads):
+        if flags_match(flags, grads):
             return None
     needs = [*guard.leaves, *(state.need for state in (*guard.parameters, *guard.buffers))]
-    named = [need for need in needs if isinstance(need, _TensorNeed)]
-    for place, need in enumerate(named):
-        if need.requires_grad is not None and now[place] != need.requires_grad:
-            return Mismatch("requires_grad", need.name, str(now[place]), str(need.requires_grad))
+    tensor_needs = [need for need in needs if isinstance(need, _TensorNeed)]
+    for place, need in enumerate(tensor_needs):
+        if need.requires_grad is not None and flags[place] != need.requires_grad:
+            return Mismatch("requires_grad", need.name, str(flags[place]), str(need.requires_grad))
     return None
 
 
-def agree(now: Sequence[bool], grads: Sequence[bool | None]) -> bool:
+def flags_match(now: Sequence[bool], grads: Sequence[bool | None]) -> bool:
     """Whether tensors require grad (`now`) as `grads` says, where None leaves it open."""
     return all(wanted is None or now[place] == wanted for place, wanted in enumerate(grads))
 
@@ -326,7 +326,7 @@ def _in_autocast(dtype: torch.dtype | None) -> str:
     return "outside of autocast" if dtype is None else f"inside autocast to {dtype}"
 
 
-def counted(counts: tuple[int, int, int]) -> str:
+def counts_text(counts: tuple[int, int, int]) -> str:
     return f"{counts[0]} parameters and {counts[1]} buffers in {counts[2]} modules"
 
 
@@ -450,10 +450,10 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
                 "arguments, parameters and buffers: pass like= instead of for_"
             )
         (inputs if port.role == "input" else state).append((port, port.spec))
-    own = own_names([port.name for port, _ in state], module, path)
+    names_in_module = own_names([port.name for port, _ in state], module, path)
     # The module was captured alone if parameters and buffers have its own names for them, and not those of a model.
-    alone = all(port.name == name for (port, _), name in zip(state, own, strict=True))
-    names = argument_names([port.name for port, _ in inputs], forms, path, alone)
+    is_captured_alone = all(port.name == name for (port, _), name in zip(state, names_in_module, strict=True))
+    names = argument_names([port.name for port, _ in inputs], forms, path, is_captured_alone)
     dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
     leaves: list[_TensorNeed | _ConstantNeed] = []
     for name, (port, spec) in zip(names, inputs, strict=True):
@@ -466,20 +466,22 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
     leaves += [_ConstantNeed(name, _constant_of(name, text)) for name, text in capture.signature.leaves]
     order = {name: rank for rank, name in enumerate(forms.names)}
     leaves.sort(key=lambda need: order.get(need.name.partition(".")[0], len(order)))
-    only = {
+    needs_of_state = {
         name: _need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
-        for name, (port, spec) in zip(own, state, strict=True)
+        for name, (port, spec) in zip(names_in_module, state, strict=True)
     }
-    parameters, buffers, counts, training, _, _ = _whole_state(module, (), only)
-    kept = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
+    parameters, buffers, counts, training, _, _ = _whole_state(module, (), needs_of_state)
+    captured_mode = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
     return PartGuard(
         tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
         tuple(leaves),
         parameters,
         buffers,
         counts,
-        training if kept is None else kept == "train",
-        next((need.device.type for need in (*leaves, *only.values()) if isinstance(need, _TensorNeed)), "cpu"),
+        training if captured_mode is None else captured_mode == "train",
+        next(
+            (need.device.type for need in (*leaves, *needs_of_state.values()) if isinstance(need, _TensorNeed)), "cpu"
+        ),
         torch.get_autocast_dtype("cpu") if dict(capture.environment).get("autocast") == "True" else None,
     )
 
@@ -487,23 +489,23 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
 def own_names(names: Sequence[str], module: nn.Module, path: str) -> list[str]:
     """Return a module's own names of the parameters and buffers of a part, which may have those of the whole model:
     `blocks.0.mlp.fc.weight` -> `fc.weight`. UsageError says that they are not those of one module."""
-    known = [name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())]
-    if all(name in known for name in names):
+    module_names = [name for name, _ in (*module.named_parameters(remove_duplicate=False), *module.named_buffers())]
+    if all(name in module_names for name in names):
         return list(names)
-    known.sort(key=len)  # and reversed below: the longest name that fits, as `fc.weight` before `weight`
-    own = []
+    module_names.sort(key=len)  # and reversed below: the longest name that fits, as `fc.weight` before `weight`
+    found = []
     prefixes = set()
     for name in names:
-        short = next((other for other in reversed(known) if name.endswith(f".{other}")), None)
+        short = next((other for other in reversed(module_names) if name.endswith(f".{other}")), None)
         if short is None:
-            raise UsageError(f"bp.swap: the part takes {name}, and {path or 'the model'} has {', '.join(known)}")
-        own.append(short)
+            raise UsageError(f"bp.swap: the part takes {name}, and {path or 'the model'} has {', '.join(module_names)}")
+        found.append(short)
         prefixes.add(name.removesuffix(short))
     if len(prefixes) > 1:
         raise UsageError(
             f"bp.swap: the part takes parameters of {' and '.join(sorted(prefixes))}, which are not one module"
         )
-    return own
+    return found
 
 
 def argument_names(names: Sequence[str], forms: Forms, path: str, alone: bool) -> list[str]:

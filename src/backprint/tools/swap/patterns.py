@@ -22,7 +22,7 @@ def matching(paths: Sequence[str], pattern: str) -> list[str]:
     expression = re.compile(_expression_of(pattern))
     matches = [path for path in paths if expression.fullmatch(path) and (path or not pattern)]  # '' is the model
     if not matches:
-        raise UsageError(f"bp.swap: no module of the model is {pattern!r:.80}{nearest(paths, pattern)}")
+        raise UsageError(f"bp.swap: no module of the model is {pattern!r:.80}{near_paths_text(paths, pattern)}")
     return matches
 
 
@@ -33,14 +33,14 @@ def _expression_of(pattern: str) -> str:
     return "".join(words.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
 
 
-def nearest(paths: Sequence[str], pattern: str) -> str:
+def near_paths_text(paths: Sequence[str], pattern: str) -> str:
     """Return what a message says of the paths that are nearest to a pattern: those with the same last name first, with
     `*` for each number in them, so that `blocks.0.mlp` and `blocks.1.mlp` are one."""
-    known = {re.sub(r"(?<![^.])\d+(?![^.])", "*", path): path for path in reversed(paths) if path}
-    written = re.sub(r"(?<![^.])\d+(?![^.])", "*", pattern)
-    near = difflib.get_close_matches(written, known, NAMED, 0.5)
-    last = [text for text in known if text.rpartition(".")[2] == written.rpartition(".")[2]]
-    names = list(dict.fromkeys([*last, *near]))[:NAMED] or list(reversed(known))[:NAMED]
+    path_by_text = {re.sub(r"(?<![^.])\d+(?![^.])", "*", path): path for path in reversed(paths) if path}
+    pattern_text = re.sub(r"(?<![^.])\d+(?![^.])", "*", pattern)
+    close_matches = difflib.get_close_matches(pattern_text, path_by_text, NAMED, 0.5)
+    same_last_name = [text for text in path_by_text if text.rpartition(".")[2] == pattern_text.rpartition(".")[2]]
+    names = list(dict.fromkeys([*same_last_name, *close_matches]))[:NAMED] or list(reversed(path_by_text))[:NAMED]
     if not names:
         return ", which has no submodules; '' is the model itself"
     return f"; near it are {', '.join(repr(name) for name in names)}"

@@ -109,14 +109,14 @@ class Place:
         if not compiling and current_level() is not None:
             broken = Mismatch("torch.func", "the call", "inside a transform of torch.func", "outside of one")
         elif guard is None and compiling:
-            broken = Mismatch("nothing", "", "", "")  # `say_once` has a sentence of its own for it
+            broken = Mismatch("nothing", "", "", "")  # `warn_once` has a sentence of its own for it
         else:
             if guard is None:
                 guard = self.guard = learn(module, present, values, self.fixed)
             broken = mismatch_of(guard, module, present, leaves, parameters, buffers, self.constants)
         if broken is not None or guard is None:
             assert broken is not None
-            say_once(self, broken.guard, broken.name, broken.now, broken.meant)
+            warn_once(self, broken.guard, broken.name, broken.now, broken.meant)
             if not compiling:
                 self.fell_back += 1
             return self.original(module, *args, **kwargs)
@@ -177,7 +177,7 @@ def method_of(place: Place) -> types.MethodType:
 
 
 @torch.compiler.assume_constant_result  # so that Dynamo calls it once, when it traces the call
-def say_once(place: Place, guard: str, name: str, now: str, meant: str) -> None:
+def warn_once(place: Place, guard: str, name: str, now: str, meant: str) -> None:
     """Warn that the original runs, once for each guard of a place."""
     if guard in place.reasons:
         return

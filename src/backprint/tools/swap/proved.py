@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from backprint.derive.checked import NOT_TRIED, OK, WRITTEN, WRONG, CheckRow, by_text, number, shown_rows, table
+from backprint.derive.checked import (
+    NOT_TRIED,
+    OK,
+    WRITTEN,
+    WRONG,
+    CheckRow,
+    checks_by_text,
+    error_number_text,
+    shown_rows,
+    table_lines,
+)
 from backprint.errors import CheckError
 from backprint.graph.keys import in_a_line
 
@@ -56,7 +66,7 @@ class SwapProof:
         return WRONG if self.wrong else UNPROVEN if self.missing else GOOD
 
     def __str__(self) -> str:
-        return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *explanation(self)])
+        return "\n".join([summary(self), "", *table_lines(shown_rows(self.rows)), *explanation(self)])
 
     def __repr__(self) -> str:
         return f"SwapProof({in_a_line(summary(self))})"
@@ -112,7 +122,7 @@ SHOWN = 5
 def explanation(proof: SwapProof) -> Iterator[str]:
     """Yield what is said below the table: reasons, the first fault, and what is missing."""
     # [2:] drops the colon and the blank of `not tried: the reason`.
-    reasons = by_text(proof.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])
+    reasons = checks_by_text(proof.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])
     if reasons:
         yield from ("", "Not tried:")
         yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in reasons.items())
@@ -121,7 +131,7 @@ def explanation(proof: SwapProof) -> Iterator[str]:
         first = min(proof.wrong, key=lambda row: [row.check.startswith(word) for word in telling].index(True))
         about = f"First fault: {first.check}, {first.dtype}: {first.name} is wrong"
         if first.error is not None and first.allowed is not None:
-            about += f" by {number(first.error)}, where {number(first.allowed)} is allowed"
+            about += f" by {error_number_text(first.error)}, where {error_number_text(first.allowed)} is allowed"
         yield from ("", about)
         if first.detail:
             yield f"  {first.detail}"

@@ -17,7 +17,16 @@ from torch import Tensor, nn
 from backprint._torch import pytree
 from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
 from backprint._torch.operators import schema_of
-from backprint.derive.called import Call, Program, copies_for, in_dtype, in_words, read_check, run_forward, run_on
+from backprint.derive.called import (
+    Call,
+    Program,
+    copies_for,
+    error_text,
+    in_dtype,
+    read_check,
+    run_forward,
+    run_on_tensors,
+)
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.setting import is_inexact, own_source
 from backprint.derive.unusual import FAIR, LARGE_MEAN, OF_FLOAT16, SIZES, is_integer
@@ -31,15 +40,15 @@ from backprint.tools.swap.solutions import name_of
 from backprint.tools.swap.steps import (
     Step,
     StepResults,
-    again,
     coarser,
     coarsest,
+    names_requiring_grad,
     nearby_values,
     noisy_inputs,
-    wanted_as_they_are,
+    round_values_again,
     widened,
 )
-from backprint.tools.swap.watched import SeenCall, Watcher, as_they_were, put_in, record
+from backprint.tools.swap.watched import SeenCall, Watcher, install_methods, record, restoring_methods
 from backprint.values.settings import (
     TORCH_RANDOM,
     outside_modes,
@@ -64,25 +73,25 @@ def prove(
     """Compare a model's step before and after, in each of `dtypes`, or else in the model's own and in float64. Places
     without a guard learn it here, and guards get what was proven besides. UsageError says that nothing requires grad.
     """
-    with outside_modes(), preserving_random_states(), as_they_were(places):
+    with outside_modes(), preserving_random_states(), restoring_methods(places):
         call, program, _ = read_check(model, None, args, kwargs, requires_grad, seed)
         if requires_grad is None:
-            call = replace(call, wanted=wanted_as_they_are(call, args, kwargs))
+            call = replace(call, wanted=names_requiring_grad(call, args, kwargs))
         if not call.wanted:
             raise UsageError("bp.swap: nothing of this call requires grad, so there is no gradient to prove")
         order = max(place.order for place in places)
         step = Step(program, call, loss, seed, order)
         recorded = record(step, places)
         rows: list[CheckRow] = []
-        own = coarsest(call.values)
-        chosen = tuple(dict.fromkeys(dtypes)) or tuple(dict.fromkeys((own, torch.float64)))
+        own_dtype = coarsest(call.values)
+        dtypes_to_compare = tuple(dict.fromkeys(dtypes)) or tuple(dict.fromkeys((own_dtype, torch.float64)))
         allowed: dict[tuple[str, str], float] = {}
-        for dtype in chosen:
-            comparisons = Pass(step, tuple(places), recorded, None if dtype is own else dtype, times, allowed)
+        for dtype in dtypes_to_compare:
+            comparisons = Pass(step, tuple(places), recorded, None if dtype is own_dtype else dtype, times, allowed)
             rows += comparisons.rows()
     solutions = ", ".join(dict.fromkeys(name_of(place.solution) for place in places))
     return SwapProof(
-        f"{solutions} in {type(model).__name__}", str(own)[6:], tuple(place.name for place in places), tuple(rows)
+        f"{solutions} in {type(model).__name__}", str(own_dtype)[6:], tuple(place.name for place in places), tuple(rows)
     )
 
 
@@ -145,27 +154,27 @@ class Pass:
         except Exception as error:  # the user's model may raise anything, in a dtype that it was not written for
             if self.dtype is None:
                 raise
-            text = f"{NOT_TRIED}: before the swap the step raised {in_words(error)}"
+            text = f"{NOT_TRIED}: before the swap the step raised {error_text(error)}"
             return [self.row(LOSS, LOSS, text)]
         rows: list[CheckRow] = []
         watcher = Watcher()
-        with put_in(self.places, self.dtype, watcher):
+        with install_methods(self.places, self.dtype, watcher):
             try:
                 results = self.step.run(base)
                 rows += self.calls(watcher)
-                rows += self.compared(results, witness, "", watcher)
-                rows += self.compared(self.step.run(nearby), near_witness, f", {NEAR}", watcher)
+                rows += self.compare_step(results, witness, "", watcher)
+                rows += self.compare_step(self.step.run(nearby), near_witness, f", {NEAR}", watcher)
                 rows += self.faults_of_calls(watcher)  # results of the first run, after one on other values
-                rows += self.compared(self.step.run(base), witness, f", {ONCE_MORE}", watcher)
+                rows += self.compare_step(self.step.run(base), witness, f", {ONCE_MORE}", watcher)
             except Exception as error:  # a user's solution may raise anything
                 rows += self.raised(error, watcher)
         for place in self.places:
-            rows += self.alone(place)
+            rows += self.rows_of_place(place)
         return rows
 
     def raised(self, error: Exception, watcher: Watcher) -> list[CheckRow]:
         """Return the row of a step that raised: it is wrong in a dtype that the solutions are for."""
-        text = watcher.error or f"the step raised {in_words(error)}"
+        text = watcher.error or f"the step raised {error_text(error)}"
         verdict = WRONG if self.is_for_all() else f"{NOT_TRIED}: {text}"
         return [self.row(LOSS, LOSS, verdict, text)]
 
@@ -178,7 +187,7 @@ class Pass:
         return (
             self.step.run(widened(values)),
             self.step.run(values),
-            self.step.run(again(values, self.computes_in, self.step.seed)),
+            self.step.run(round_values_again(values, self.computes_in, self.step.seed)),
         )
 
     # ---- The whole
@@ -194,7 +203,7 @@ class Pass:
             else:
                 yield self.row(CALLS, place.name, OK)
 
-    def compared(
+    def compare_step(
         self, ours: StepResults, witness: tuple[StepResults, ...], suffix: str, watcher: Watcher
     ) -> Iterator[CheckRow]:
         """Yield the rows of one run of the whole step, whose checks end in `suffix`: `gradient, values nearby`."""
@@ -226,16 +235,16 @@ class Pass:
             detail = "the solution gives no gradient for it" if mine is None and theirs is not None else ""
             if mine is not None and theirs is not None and mine.shape == theirs.shape and mine.dtype != theirs.dtype:
                 text = f"its dtype is {mine.dtype}, and the original's {theirs.dtype}"
-                yield self.judged(check, prefix + name, None, None, WRONG, random, text)
+                yield self.judged_row(check, prefix + name, None, None, WRONG, random, text)
                 continue
             if mine is not None and theirs is not None and mine.shape != theirs.shape:
                 text = f"its shape is {tuple(mine.shape)}, and the original's {tuple(theirs.shape)}"
-                yield self.judged(check, prefix + name, None, None, WRONG, random, text)
+                yield self.judged_row(check, prefix + name, None, None, WRONG, random, text)
                 continue
             kind = REAL.get(theirs.dtype, theirs.dtype) if theirs is not None else self.kind
             if theirs is not None and not is_inexact(theirs):
                 verdict = OK if mine is not None and same_bits(mine, theirs) else WRONG
-                yield self.judged(check, prefix + name, None, None, verdict, random, "it has other values")
+                yield self.judged_row(check, prefix + name, None, None, verdict, random, "it has other values")
                 continue
             tensors = mine, exact[name], theirs, moved[name]
             closeness = _compare_or_zero(*tensors, coarser(kind, self.computes_in), largest, self.times)
@@ -247,9 +256,9 @@ class Pass:
             if self.dtype is None:
                 self.allowed[check, prefix + name] = closeness.allowed
             error, allowed = (None, None) if verdict.startswith(NOT_TRIED) else (closeness.error, closeness.allowed)
-            yield self.judged(check, prefix + name, error, allowed, verdict, random, detail or closeness.detail)
+            yield self.judged_row(check, prefix + name, error, allowed, verdict, random, detail or closeness.detail)
 
-    def judged(
+    def judged_row(
         self,
         check: str,
         name: str,
@@ -291,18 +300,24 @@ class Pass:
 
     # ---- A place alone
 
-    def alone(self, place: Place) -> list[CheckRow]:
+    def rows_of_place(self, place: Place) -> list[CheckRow]:
         """Return the rows of one place alone: on the inputs that it has in the model, and on others near them."""
         calls = self.recorded.get(place.name, ())
         if not calls:
             return []
-        seen = calls[0]
+        recorded_call = calls[0]
         # As they were before the call, which may have written into them.
-        copies = {id(tensor): copy for tensor, copy in zip(seen.tensors, seen.copies, strict=True)}
-        with_grad = {name for name, tensor in zip(seen.names, seen.tensors, strict=True) if tensor.requires_grad}
-        args, kwargs = pytree.tree_map(lambda leaf: copies.get(id(leaf), leaf), (seen.args, seen.kwargs))
+        copies = {id(tensor): copy for tensor, copy in zip(recorded_call.tensors, recorded_call.copies, strict=True)}
+        with_grad = {
+            name
+            for name, tensor in zip(recorded_call.names, recorded_call.tensors, strict=True)
+            if tensor.requires_grad
+        }
+        args, kwargs = pytree.tree_map(
+            lambda leaf: copies.get(id(leaf), leaf), (recorded_call.args, recorded_call.kwargs)
+        )
         call, program, _ = read_check(place.module, None, args, kwargs, None, self.step.seed + OF_PLACE)
-        state = dict(zip(seen.names, seen.copies, strict=True))
+        state = dict(zip(recorded_call.names, recorded_call.copies, strict=True))
         values = {
             name: state.get(name, value) if name not in call.inputs else value for name, value in call.values.items()
         }
@@ -310,17 +325,17 @@ class Pass:
         call = replace(call, values=values, wanted=wanted)
         base = in_dtype(values, self.dtype)
         nearby = noisy_inputs(base, call, self.step.seed)
-        again_seeded = replace(program, seed=program.seed + 1)
+        with_other_seed = replace(program, seed=program.seed + 1)
         effects: list[Effects] = []
-        rows = self.alone_on(place, program, call, base, "", effects=effects)
-        rows += self.alone_on(place, again_seeded, call, nearby, f", {NEAR}", effects=effects)
+        rows = self.compare_place(place, program, call, base, "", effects=effects)
+        rows += self.compare_place(place, with_other_seed, call, nearby, f", {NEAR}", effects=effects)
         rows += self.settings(place, effects)
         if self.dtype is None:
             for word in OF_FLOAT16 if torch.float16 in {value.dtype for value in base.values()} else SIZES:
                 size = FACTORS[word]
-                rows += self.alone_on(place, program, call, base, f", tangents times {word}", size=size)
+                rows += self.compare_place(place, program, call, base, f", tangents times {word}", size=size)
             if call.wanted:
-                rows += self.alone_on(place, program, call, base, f", {TWICE}", twice=True)
+                rows += self.compare_place(place, program, call, base, f", {TWICE}", twice=True)
             rows += self.with_large_means(place, program, call, base)
             rows += self.with_other_calls(place, program, call, base)
             rows += self.with_less_grad(place, program, call, base)
@@ -332,17 +347,17 @@ class Pass:
         """Yield rows for inputs with a mean that is large beside their deviation, as activations have: for the outputs,
         and for the gradient of an only input, because others are sums of large terms. A solution need not take such
         values: where it returns NaN or Inf, nothing is said. `unusual.large_means` does so for `bp.check`."""
-        make = OCCASIONS[LARGE_MEAN].make
-        changed = {name: other for name in call.inputs if (other := make(values[name])) is not None}
-        shifted, moved = {**values, **changed}, list(changed)
-        of_only = f"{place.name}: {moved[0]}" if len(moved) == 1 else None
-        if not moved:
+        shift_mean = OCCASIONS[LARGE_MEAN].make
+        changed = {name: other for name in call.inputs if (other := shift_mean(values[name])) is not None}
+        shifted, changed_names = {**values, **changed}, list(changed)
+        only_gradient = f"{place.name}: {changed_names[0]}" if len(changed_names) == 1 else None
+        if not changed_names:
             return
-        for row in self.alone_on(place, program, call, shifted, f", {LARGE_MEAN}"):
-            is_compared = row.check.startswith(f"{ALONE}output") or row.name == of_only
+        for row in self.compare_place(place, program, call, shifted, f", {LARGE_MEAN}"):
+            is_compared = row.check.startswith(f"{ALONE}output") or row.name == only_gradient
             if is_compared and row.error is not None and math.isfinite(row.error):
-                fair = row.allowed is not None and row.error <= FAIR * row.allowed
-                yield replace(row, verdict=OK, detail="") if fair else row
+                is_within_fair_limit = row.allowed is not None and row.error <= FAIR * row.allowed
+                yield replace(row, verdict=OK, detail="") if is_within_fair_limit else row
 
     def with_other_calls(
         self, place: Place, program: Program, call: Call, values: Mapping[str, Tensor]
@@ -355,8 +370,8 @@ class Pass:
         """
         inputs = {name: value for name, value in values.items() if name in call.inputs}
         for words, changed in (*other_calls(inputs), *self.with_padding(program, call, values)):
-            for row in self.alone_on(place, program, call, {**values, **changed}, f", {words}"):
-                # The row of a solution that raised (`alone_on`).
+            for row in self.compare_place(place, program, call, {**values, **changed}, f", {words}"):
+                # The row of a solution that raised (`compare_place`).
                 if row.verdict == WRONG and row.error is None and row.name.endswith(": all"):
                     yield replace(row, verdict=f"{NOT_TRIED}: {row.detail}", detail="")
                 else:
@@ -403,14 +418,14 @@ class Pass:
         ):
             if wanted == call.wanted or (not wanted and word != "without gradients"):
                 continue  # the same as another of these calls
-            rows = self.alone_on(place, program, replace(call, wanted=wanted), values, f", {word}")
+            rows = self.compare_place(place, program, replace(call, wanted=wanted), values, f", {word}")
             yield from rows
             if place.guard is not None and not any(row.verdict == WRONG for row in rows):
                 place.guard = place.guard.proven_for(
                     bool(wanted) and wanted == inputs, bool(wanted) and wanted == state
                 )
         without = replace(call, wanted=())
-        yield from self.alone_on(place, program, without, values, ", in inference mode", inference=True)
+        yield from self.compare_place(place, program, without, values, ", in inference mode", inference=True)
 
     def settings(self, place: Place, effects: Sequence[Effects]) -> Iterator[CheckRow]:
         """Yield a row for each setting or random state of the process that a solution changes, and the original does
@@ -426,7 +441,7 @@ class Pass:
             detail = f"{solution} seeds torch: after it, the random numbers are the same in each step"
             yield self.row(SETTINGS, f"{place.name}: {TORCH_RANDOM}", WRONG, detail)
 
-    def alone_on(
+    def compare_place(
         self,
         place: Place,
         program: Program,
@@ -450,19 +465,19 @@ class Pass:
 
         try:
             (own, of_original, _) = with_effects(program, lambda: run(values))
-            originals = [run(widened(values)), own, run(again(values, self.computes_in, self.step.seed))]
+            originals = [run(widened(values)), own, run(round_values_again(values, self.computes_in, self.step.seed))]
         except Exception as error:  # the user's module may raise anything on values nearby
             return [
                 self.row(
-                    f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original raised {in_words(error)}"
+                    f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original raised {error_text(error)}"
                 )
             ]
         watcher = Watcher()
-        with put_in([place], self.dtype, watcher, any_grad=True):
+        with install_methods([place], self.dtype, watcher, any_grad=True):
             try:
                 ours, of_solution, random_state = with_effects(program, lambda: run(values))
             except Exception as error:  # a user's solution may raise anything
-                text = watcher.error or f"{name_of(place.solution)} raised {in_words(error)}"
+                text = watcher.error or f"{name_of(place.solution)} raised {error_text(error)}"
                 verdict = WRONG if self.is_for_all() else f"{NOT_TRIED}: {text}"
                 return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", verdict, text)]
             if place.fell_back or not place.ran:
@@ -500,12 +515,12 @@ def _compare_or_zero(
     times: float,
 ) -> Closeness:
     """Compare a result with that of the untouched program, where None is a gradient of 0."""
-    shape = next((tensor for tensor in (exact, own, ours) if tensor is not None), None)
-    if shape is None:
+    like = next((tensor for tensor in (exact, own, ours) if tensor is not None), None)
+    if like is None:
         return Closeness("close", 0.0, 0.0)
-    zero = torch.zeros_like(shape)
-    mine, right, eager, again = (zero if tensor is None else tensor for tensor in (ours, exact, own, moved))
-    return compare(mine, right, eager, moved=(again,), dtype=dtype, largest=largest, times=times)
+    zero = torch.zeros_like(like)
+    result, right, eager, moved_result = (zero if tensor is None else tensor for tensor in (ours, exact, own, moved))
+    return compare(result, right, eager, moved=(moved_result,), dtype=dtype, largest=largest, times=times)
 
 
 def _verdict_of(closeness: Closeness) -> str:
@@ -519,18 +534,18 @@ def _verdict_of(closeness: Closeness) -> str:
 def other_calls(inputs: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield other inputs, in words and as those that are changed: other sizes of the first dimension, which is most
     often the batch, and of the second of three, which is most often the length of a sequence; repeated indices."""
-    for side, word in ((0, "a batch of"), (1, "a length of")):
-        sized = [value for value in inputs.values() if value.dim() > 2 * side]  # of 1 or of 3 dimensions at least
-        sizes = {value.shape[side] for value in sized if value.is_floating_point()}
-        sizes = sizes or {value.shape[side] for value in sized}
+    for dim, word in ((0, "a batch of"), (1, "a length of")):
+        with_dim = [value for value in inputs.values() if value.dim() > 2 * dim]  # of 1 or of 3 dimensions at least
+        sizes = {value.shape[dim] for value in with_dim if value.is_floating_point()}
+        sizes = sizes or {value.shape[dim] for value in with_dim}
         if len(sizes) != 1 or sizes == {0}:
             continue
         [size] = sizes
-        alike = {name: value for name, value in inputs.items() if value.dim() > side and value.shape[side] == size}
-        for other in sorted({size - 1, 1, 2 * size + 1} - {0, size}):
-            places = torch.arange(other) % size  # the first ones, or all and then the first again
-            changed = {name: value.index_select(side, places.to(value.device)) for name, value in alike.items()}
-            yield f"{word} {other}", changed
+        of_this_size = {name: value for name, value in inputs.items() if value.dim() > dim and value.shape[dim] == size}
+        for new_size in sorted({size - 1, 1, 2 * size + 1} - {0, size}):
+            places = torch.arange(new_size) % size  # the first ones, or all and then the first again
+            changed = {name: value.index_select(dim, places.to(value.device)) for name, value in of_this_size.items()}
+            yield f"{word} {new_size}", changed
     for name, repeated in repeated_indices({name: value for name, value in inputs.items() if is_integer(value)}):
         yield f"repeated indices in {name}", {name: repeated}
 
@@ -593,25 +608,25 @@ def results_of(
     gradients are recorded. With `twice`, the gradients are those of a second backward, after another call.
     """
     copies = copies_for(call, values)
-    forward = run_on(program, call, copies, grad=bool(call.wanted))
+    forward = run_on_tensors(program, call, copies, grad=bool(call.wanted))
     buffers = {name: copies[name].detach().clone() for name in _buffers_of(program)}
     source = own_source(seed + 1)
     outputs = {name: output for name, output in forward.outputs.items() if is_inexact(output)}
     tangents = {}
     for name, output in outputs.items():
         # Rounded to bfloat16, so that the tangents are the same in each dtype.
-        drawn = torch.randn(output.shape, generator=source).to(torch.bfloat16)
-        tangents[name] = drawn.to(output) * size
+        random = torch.randn(output.shape, generator=source).to(torch.bfloat16)
+        tangents[name] = random.to(output) * size
     before = {name: tangent.clone() for name, tangent in tangents.items()}
     if twice:  # another call saves other values, and a first backward may spoil what was saved
         run_forward(
             program, call, {name: SMALLER * value if is_inexact(value) else value for name, value in values.items()}
         )
-        forward.gradients(tangents, keep=True)
+        forward.gradients(tangents, retain_graph=True)
     gradients = forward.gradients(tangents)
     written = frozenset(name for name, tangent in tangents.items() if not same_bits(tangent, before[name]))
-    shown = {name: output.detach() for name, output in forward.outputs.items()}
-    return _PlaceResults(shown, gradients, buffers, written)
+    detached = {name: output.detach() for name, output in forward.outputs.items()}
+    return _PlaceResults(detached, gradients, buffers, written)
 
 
 def _buffers_of(program: Program) -> list[str]:

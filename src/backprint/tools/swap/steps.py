@@ -11,7 +11,7 @@ from torch import Tensor
 
 from backprint._torch import pytree
 from backprint.derive.called import Call, Program
-from backprint.derive.setting import is_inexact, own_source, wide
+from backprint.derive.setting import is_inexact, own_source, to_float64
 from backprint.errors import UsageError
 from backprint.judge.closeness import REAL, rounded_again, size_of
 from backprint.values.results import outputs_of
@@ -48,7 +48,7 @@ class Step:
         outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
         number = self.loss_of(result, outputs)
         second_too = self.order > 1
-        with self.program.holding(copies):
+        with self.program.state_replaced(copies):
             gradients = gradients_of(number, leaves, create_graph=second_too)
             second = self.second_of(gradients, leaves) if second_too else {}
         state = {name for name in values if name not in self.call.inputs and name not in self.call.wanted}
@@ -69,7 +69,7 @@ class Step:
         elif is_number(result):
             number = result
         else:
-            number = weighted(outputs, self.seed)
+            number = weighted_sum(outputs, self.seed)
         if not isinstance(number, Tensor) or not is_number(number):
             raise UsageError(
                 "bp.swap: the loss is a floating-point number, a tensor with one element that requires grad"
@@ -85,7 +85,7 @@ class Step:
             return dict.fromkeys(leaves)
         return {
             name: None if gradient is None else gradient.detach()
-            for name, gradient in gradients_of(weighted(ends, self.seed + 1), leaves).items()
+            for name, gradient in gradients_of(weighted_sum(ends, self.seed + 1), leaves).items()
         }
 
 
@@ -102,7 +102,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point()
 
 
-def weighted(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
+def weighted_sum(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
     """Return a sum of all outputs with random weights. The weights are rounded to bfloat16, so that float32 and float64
     have the same ones."""
     if not any(map(is_inexact, outputs.values())):
@@ -120,13 +120,13 @@ def weighted(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
 
 def widened(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the values in float64."""
-    return {name: wide(value) for name, value in values.items()}
+    return {name: to_float64(value) for name, value in values.items()}
 
 
-def again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
+def round_values_again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
     """Return the values in float64, rounded once more as the coarser of their dtype and another rounds."""
     return {
-        name: rounded_again(wide(value), coarser(value.dtype, computes_in), seed) if is_inexact(value) else value
+        name: rounded_again(to_float64(value), coarser(value.dtype, computes_in), seed) if is_inexact(value) else value
         for name, value in values.items()
     }
 
@@ -166,7 +166,7 @@ def coarsest(values: Mapping[str, Tensor]) -> torch.dtype:
     return max(kinds, key=lambda kind: torch.finfo(kind).eps)
 
 
-def wanted_as_they_are(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+def names_requiring_grad(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the parameters that require grad, and the inputs that do; where there are none, all inputs that may."""
     leaves, _ = pytree.tree_flatten((tuple(args), dict(kwargs)))
     with_grad = {

@@ -162,27 +162,32 @@ def swapped_of(
         raise UsageError(f"bp.swap: order={order!r} is 1, or 2 for gradients of gradients")
     if for_ is not None and like is not None:
         raise UsageError("bp.swap: for_ and like both say what a solution is for: pass one")
-    wanted = _solutions_of(patterns, solution)
+    solution_by_pattern = _solutions_of(patterns, solution)
     paths_of = _paths_by_module(model)
     modules = dict(model.named_modules(remove_duplicate=False))
-    chosen: dict[int, tuple[str, str]] = {}
+    claimed_modules: dict[int, tuple[str, str]] = {}
     places = []
-    for pattern, wanted_solution in wanted.items():
-        check_solution(wanted_solution)
+    for pattern, pattern_solution in solution_by_pattern.items():
+        check_solution(pattern_solution)
         for path in matching(list(modules), pattern):
             module = modules[path]
-            known = chosen.setdefault(id(module), (path, pattern))
-            if known != (path, pattern):
-                if known[1] != pattern:
-                    raise UsageError(f"bp.swap: {path or 'the model'} is both {known[1]!r} and {pattern!r}")
+            claim = claimed_modules.setdefault(id(module), (path, pattern))
+            if claim != (path, pattern):
+                if claim[1] != pattern:
+                    raise UsageError(f"bp.swap: {path or 'the model'} is both {claim[1]!r} and {pattern!r}")
                 continue  # the same module under another path: swapped once
-            also = [other for other in paths_of[id(module)] if other != path]
-            places.append(Place(path, also, module, wanted_solution, fixed, order))
-            _enter_guard(places[-1], _of_pattern(for_, pattern, wanted), _of_pattern(like, pattern, wanted), fixed)
+            other_paths = [other for other in paths_of[id(module)] if other != path]
+            places.append(Place(path, other_paths, module, pattern_solution, fixed, order))
+            _enter_guard(
+                places[-1],
+                _value_for_pattern(for_, pattern, solution_by_pattern),
+                _value_for_pattern(like, pattern, solution_by_pattern),
+                fixed,
+            )
     _check_nested(places)
     swapped = Swapped(model, places)
     if prove is not None:
-        args, kwargs = ((), dict(prove)) if isinstance(prove, Mapping) else (_in_tuple(prove), {})
+        args, kwargs = ((), dict(prove)) if isinstance(prove, Mapping) else (_as_tuple(prove), {})
         swapped.prove(args=args, kwargs=kwargs, raises=True)
     return swapped
 
@@ -219,7 +224,7 @@ def _check_nested(places: Sequence[Place]) -> None:
                 raise UsageError(f"bp.swap: {inner.name} is inside {outer.name}, whose forward is replaced")
 
 
-def _of_pattern(value: Any, pattern: str, wanted: Mapping[str, Any]) -> Any:
+def _value_for_pattern(value: Any, pattern: str, wanted: Mapping[str, Any]) -> Any:
     """Return what `for_` or `like` has for a pattern, where it is a mapping."""
     if not isinstance(value, Mapping):
         return value
@@ -236,11 +241,11 @@ def _enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
             raise UsageError(f"bp.swap: for_ is a Capture, or a part of bp.split, not a {type(part).__name__}")
         place.guard = learn_from_capture(capture, place.module, place.path, place.forms, fixed)
     elif like is not None:
-        present, values = arguments_of(place.forms, _in_tuple(like), {})
+        present, values = arguments_of(place.forms, _as_tuple(like), {})
         with torch.enable_grad():
             place.guard = learn(place.module, present, values, fixed, example=True)
 
 
-def _in_tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     """Return one positional argument, or several in a tuple or list, as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)

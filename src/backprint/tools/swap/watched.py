@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint.derive.called import in_words
+from backprint.derive.called import error_text
 from backprint.judge.closeness import same_bits
 from backprint.tools.swap.guards import arguments_of, flatten, leaf_names, learn, state_of
 from backprint.tools.swap.places import Place
@@ -25,7 +25,7 @@ from backprint.values.settings import RandomStates, keeping_settings, random_sta
 
 
 @contextlib.contextmanager
-def as_they_were(places: Sequence[Place]) -> Iterator[None]:
+def restoring_methods(places: Sequence[Place]) -> Iterator[None]:
     """Take the methods of all places out, and put them back afterwards where they were in, with all counts."""
     kept = [(place.installed, place.ran, place.fell_back, dict(place.reasons)) for place in places]
     for place in places:
@@ -40,7 +40,7 @@ def as_they_were(places: Sequence[Place]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def put_in(
+def install_methods(
     places: Sequence[Place],
     dtype: torch.dtype | None,
     watch: Callable[..., Any] | None,
@@ -50,7 +50,7 @@ def put_in(
     """Put the methods in for a block, with a guard for this dtype; without `active` the originals run, and with
     `any_grad` the solutions run whatever requires grad. Settings that a solution changes are restored."""
     with keeping_settings(), contextlib.ExitStack() as taken_out:
-        taken_out.callback(_take_out, places)
+        taken_out.callback(_remove_methods, places)
         for place in places:
             place.install()
             place.active, place.watch = active, watch
@@ -61,8 +61,9 @@ def put_in(
         yield
 
 
-def _take_out(places: Sequence[Place]) -> None:
-    """Take the methods out and end what `put_in` has set for the block; counts stay, for `as_they_were`."""
+def _remove_methods(places: Sequence[Place]) -> None:
+    """Take the methods out and end what `install_methods` has set for the block; counts stay, for
+    `restoring_methods`."""
     for place in places:
         place.watch = place.guard_for_now = None
         place.quiet = False
@@ -118,7 +119,7 @@ class Watcher:
         try:
             results = make()
         except Exception as error:
-            self.error = self.error or f"{name_of(place.solution)} at {place.name} raised {in_words(error)}"
+            self.error = self.error or f"{name_of(place.solution)} at {place.name} raised {error_text(error)}"
             raise
         seen.draws = not _same_states(before, random_states())
         leaves: list[Any] = []
@@ -159,10 +160,10 @@ def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
         """Let a place learn its guard of this call, and of its others in this step, and note the call."""
         if place.guard is None or place.name in learning:
             guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
-            place.guard = guard if place.guard is None else place.guard.joined(guard)
+            place.guard = guard if place.guard is None else place.guard.merged_with(guard)
             learning.add(place.name)
         return watcher(place, module, args, kwargs, make)
 
-    with put_in(places, None, watch, active=False):
+    with install_methods(places, None, watch, active=False):
         step.run(step.call.values)
     return watcher.calls

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from backprint.derive.called import run_forward
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
-from backprint.derive.compared import NoReference, Result, Subject, differ, expected_of
-from backprint.derive.otherwise import unless_rounding
+from backprint.derive.compared import NoReference, Result, Subject, expected_of, measure_difference
+from backprint.derive.otherwise import excuse_rounding
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import is_inexact
-from backprint.derive.unusual import with_inputs
+from backprint.derive.unusual import rows_for_inputs
 from backprint.judge.closeness import precise, size_of
-from backprint.judge.occasions import EDGES, OCCASIONS, other_kind, sure_places
+from backprint.judge.occasions import EDGES, OCCASIONS, certain_elements, first_of_other_kind
 from backprint.tools.tasks.program import ReferenceFailed
 from backprint.tools.tasks.solving import SolutionFailed
 
@@ -55,8 +55,8 @@ def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bo
     if expected.own is None:
         return
     if finite and all(is_finite(value) for value in (*expected.exact.outputs.values(), *expected.own.outputs.values())):
-        there = replace(subject, values=values)
-        yield from unless_rounding(there, with_inputs(there, check, values, expected))
+        subject_at_edge = replace(subject, values=values)
+        yield from excuse_rounding(subject_at_edge, rows_for_inputs(subject_at_edge, check, values, expected))
         return
     try:
         outputs = run_forward(subject.ours, subject.call, values).outputs
@@ -68,10 +68,10 @@ def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bo
         if ours is None or ours.shape != exact.shape or not is_inexact(exact) or not exact.numel():
             continue
         moved = None if expected.moved is None else expected.moved.outputs[name]
-        yield compared(subject, check, name, values, (ours, exact, own, moved))
+        yield compare_at_edge(subject, check, name, values, (ours, exact, own, moved))
 
 
-def compared(
+def compare_at_edge(
     subject: Subject,
     check: str,
     name: str,
@@ -83,17 +83,19 @@ def compared(
     assert ours is not None
     assert exact is not None
     assert own is not None
-    sure = sure_places(check, exact, [own, *([] if moved is None else [moved])])
+    certain = certain_elements(check, exact, [own, *([] if moved is None else [moved])])
     fault = Fault(subject.ours, subject.call, values, {}, name, exact, check, tuple(), {})
-    if detail := other_kind(sure, ours, exact):
+    if detail := first_of_other_kind(certain, ours, exact):
         return CheckRow(check, subject.text, name, None, None, WRONG, detail), fault
-    numbers = sure & exact.isfinite()
-    if not bool(numbers.any()):
+    certain_and_finite = certain & exact.isfinite()
+    if not bool(certain_and_finite.any()):
         return CheckRow(check, subject.text, name, 0.0, 0.0, OK), None
     # What is no number, or not sure to be one, is 0 on both sides, and so not compared.
-    kept = [None if value is None else torch.where(numbers, value, 0.0) for value in (ours, exact, own, moved)]
-    assert kept[1] is not None
-    difference = differ(subject, kept[0], kept[1], kept[2], kept[3], size_of(kept[1]))
+    compared = [
+        None if value is None else torch.where(certain_and_finite, value, 0.0) for value in (ours, exact, own, moved)
+    ]
+    assert compared[1] is not None
+    difference = measure_difference(subject, compared[0], compared[1], compared[2], compared[3], size_of(compared[1]))
     return CheckRow(check, subject.text, name, difference.error, difference.allowed, difference.verdict), fault
 
 

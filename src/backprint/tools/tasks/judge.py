@@ -26,13 +26,13 @@ from backprint.common.memory import available_bytes
 from backprint.derive.called import Call, Program, in_dtype, run_forward
 from backprint.derive.checked import DERIVATIVE, NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.compared import NUMBERS, NoReference, Result, Subject, expected_of
-from backprint.derive.differences import by_differences
-from backprint.derive.function import checks_of
+from backprint.derive.differences import products_by_differences
+from backprint.derive.function import rows_of_dtype
 from backprint.derive.hostile import indices_of
-from backprint.derive.otherwise import unless_rounding
+from backprint.derive.otherwise import excuse_rounding
 from backprint.derive.reproduced import Fault
-from backprint.derive.setting import is_inexact, wide
-from backprint.derive.unusual import with_inputs
+from backprint.derive.setting import is_inexact, to_float64
+from backprint.derive.unusual import rows_for_inputs
 from backprint.errors import RefusedError
 from backprint.judge.closeness import LEAST, distance, precise
 from backprint.tools.tasks.edges import edge_rows
@@ -42,7 +42,7 @@ from backprint.tools.tasks.program import Reference, ReferenceFailed, TaskProgra
 from backprint.tools.tasks.sizes import other_sizes
 from backprint.tools.tasks.solver import PR_SET_DUMPABLE
 from backprint.tools.tasks.solving import Remote, SolutionFailed, SolutionProcess, SolutionRaised
-from backprint.tools.tasks.timing import timed_against_eager
+from backprint.tools.tasks.timing import time_against_eager
 from backprint.tools.tasks.usage import usage_rows
 from backprint.values.settings import outside_modes, preserving_random_states
 
@@ -151,7 +151,7 @@ class Contents:
             {},
             0,
             is_pure=True,
-            forgetful=Program(Reference(read.program), {}, 0, is_pure=True),
+            without_cache=Program(Reference(read.program), {}, 0, is_pure=True),
         )
         self.captured = captured_values(read.program)
         self.drawn: dict[tuple[int, float], dict[str, Tensor]] = {}
@@ -165,29 +165,29 @@ class Contents:
         for _ in range(DRAWS):
             self.seed = int.from_bytes(os.urandom(6), "little") or 1
             self.drawn.clear()
-            if self.has_power(self.fresh()):
+            if self.has_power(self.draw_inputs()):
                 return
         raise RefusedError(
             f"{self.task.name}: no output moves with contents that were drawn {DRAWS} times, so nothing would be "
             "seen of a wrong solution"
         )
 
-    def fresh(self, more: int = 0, scale: float = 1.0) -> dict[str, Tensor]:
-        """Return inputs drawn from the seed plus `more`, floats times `scale`. Each number is another draw: callers
+    def draw_inputs(self, offset: int = 0, scale: float = 1.0) -> dict[str, Tensor]:
+        """Return inputs drawn from the seed plus `offset`, floats times `scale`. Each number is another draw: callers
         choose numbers (1 to 4, 51, 101) that no other has."""
-        if (more, scale) not in self.drawn:
-            self.drawn[more, scale] = fresh_values(self.program, self.seed + more, scale)
-        return self.drawn[more, scale]
+        if (offset, scale) not in self.drawn:
+            self.drawn[offset, scale] = fresh_values(self.program, self.seed + offset, scale)
+        return self.drawn[offset, scale]
 
     def has_power(self, values: Mapping[str, Tensor]) -> bool:
         """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
-        before, now = (self.exact(some) for some in (self.captured, values))
+        before, now = (self.exact(contents) for contents in (self.captured, values))
         least = LEAST.get(self.kind, 1e-3)
         return any(is_inexact(exact) and distance(exact, before[name]) > least for name, exact in now.items())
 
     def exact(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the reference's results in float64."""
-        widened = {name: wide(value) for name, value in values.items()}
+        widened = {name: to_float64(value) for name, value in values.items()}
         return run_forward(self.reference, self.program.call, widened).outputs
 
     @property
@@ -228,10 +228,10 @@ class Judging:
         untimed = ""
         if not self.reason:
             self.contents.draw()
-            values = self.contents.fresh()
+            values = self.contents.draw_inputs()
             self.text = self.subject(values).text
             for result in self.results(values):
-                self.enter(*result)
+                self.add_row(*result)
                 if self.reason and self.first:
                     break
         if not self.reason and timed:
@@ -239,9 +239,9 @@ class Judging:
             allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
             seed = self.contents.seed
             with alone():
-                measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
+                measured, untimed, wrong = time_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
             if wrong:
-                self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
+                self.add_row(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
         self.remote.process.listen()  # reads what it printed
         if self.remote.process.printed > MOST_PRINTED:
             self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
@@ -287,15 +287,15 @@ class Judging:
         """Make every comparison and yield its row; a stage that ends in an error becomes a row. Raise RefusedError if
         nothing is wrong, but what has to be compared (NEEDED) could not be: the task is at fault then."""
         stages: dict[str, Callable[[], Iterator[Result]]] = {
-            "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
+            "first draw": lambda: rows_of_dtype(self.subject(values), 1, self.indices),
             "memory": self.memory_rows,
-            "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.fresh(51)),
+            "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.draw_inputs(51)),
             "further draws": lambda: self.further_draws(values),
             "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs()),
             "other sizes": lambda: other_sizes(self.program, self.subject, self.contents.seed),
             **{name: partial(self.in_dtype, values, getattr(torch, name)) for name in self.read.task.dtypes},
             DERIVATIVE: lambda: self.derivative(values),
-            "at the end": self.at_the_end,
+            "at the end": self.rows_on_all_calls,
         }
         for stage, rows in stages.items():
             try:
@@ -340,14 +340,16 @@ class Judging:
         """Yield rows for further draws, in the memory of the calls before: what is remembered by address is seen."""
         for number, scale in enumerate(SCALES, 1):
             self.remote.again = number % 2 == 1
-            drawn = self.contents.fresh(number, scale)
+            drawn = self.contents.draw_inputs(number, scale)
             name = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
-            yield from self.compared(name, drawn)
-        for name, drawn in _half_changed(self.names_of_inputs(), values, self.contents.fresh(101), self.contents.seed):
-            yield from self.compared(name, drawn)
+            yield from self.compare_results(name, drawn)
+        for name, drawn in _partly_changed_inputs(
+            self.names_of_inputs(), values, self.contents.draw_inputs(101), self.contents.seed
+        ):
+            yield from self.compare_results(name, drawn)
         self.remote.again = False
 
-    def compared(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
+    def compare_results(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield rows for outputs, and gradients for random tangents, with these inputs."""
         subject = self.subject(values)
         try:
@@ -355,8 +357,8 @@ class Judging:
         except NoReference as error:
             yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
             return
-        results = with_inputs(subject, check, values, expected)
-        for row, fault in unless_rounding(subject, results) if check == LARGER else results:
+        results = rows_for_inputs(subject, check, values, expected)
+        for row, fault in excuse_rounding(subject, results) if check == LARGER else results:
             yield _refusal_is_wrong(row), fault
 
     def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
@@ -370,7 +372,7 @@ class Judging:
                 None,
             )
             return
-        yield from checks_of(subject, 1, self.indices)
+        yield from rows_of_dtype(subject, 1, self.indices)
 
     def derivative(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
         """Yield whether the backward is the derivative of the solution's own forward, if the reference's is."""
@@ -381,8 +383,8 @@ class Judging:
             why = "in float64 it does not return what it returns in the task's dtypes"
             yield CheckRow(DERIVATIVE, "float64", "all", None, None, f"{NOT_TRIED}: {why}"), None
             return
-        reference = {product.name: product for product in by_differences(call, self.contents.reference)}
-        for product in by_differences(call, self.ours):
+        reference = {product.name: product for product in products_by_differences(call, self.contents.reference)}
+        for product in products_by_differences(call, self.ours):
             other = reference.get(product.name)
             if product.not_tried or other is None or other.not_tried or other.gap > other.allowed:
                 why = product.not_tried or "differences do not show it of the reference either"
@@ -396,7 +398,7 @@ class Judging:
     def takes_float64(self, call: Call) -> bool:
         """Whether the solution returns in float64 about what the reference does: no task has float64 among its dtypes,
         and kernels of torch 2.13 return other numbers for a mask in float32 beside inputs in float64."""
-        widened = {name: wide(value) for name, value in call.values.items()}
+        widened = {name: to_float64(value) for name, value in call.values.items()}
         right = self.contents.exact(call.values)
         try:
             outputs = run_forward(self.ours, call, widened).outputs
@@ -413,7 +415,7 @@ class Judging:
         for text in self.remote.shared:
             yield CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text), None
 
-    def at_the_end(self) -> Iterator[Result]:
+    def rows_on_all_calls(self) -> Iterator[Result]:
         """Yield rows on all calls together: what was written, whether equal calls were equal, held results, and shared
         memory once more, which a later call may have shown."""
         for name in self.remote.written:  # an input, `a tangent`, or `what it saved, …`
@@ -432,7 +434,7 @@ class Judging:
 
     # ---- What came of it
 
-    def enter(self, row: CheckRow, fault: Fault | None) -> None:
+    def add_row(self, row: CheckRow, fault: Fault | None) -> None:
         """Note a comparison, and the reason if it is the first that is wrong. A function that `bp.check` leaves open is
         no solution: one with random numbers of its own is wrong, and so is one that raises, unless the task ALLOWs it,
         or in another dtype."""
@@ -494,7 +496,7 @@ def _refusal_is_wrong(row: CheckRow) -> CheckRow:
     return row
 
 
-def _half_changed(
+def _partly_changed_inputs(
     inputs: Sequence[str], values: Mapping[str, Tensor], other: Mapping[str, Tensor], seed: int
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone: a
@@ -503,13 +505,16 @@ def _half_changed(
     names = [name for name in inputs if values[name].numel() > 1]
     for name in names[:MOST_INPUTS]:
         value = values[name]
-        kept = torch.arange(value.numel()).reshape(value.shape) < min(8, value.numel() // 2)
-        yield f"other elements of {name}", {**values, name: torch.where(kept.to(value.device), value, other[name])}
-        alone = value.clone()
-        place = int(torch.randint(1, value.numel(), (1,), generator=source))
-        index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), value.shape))
-        alone[index] += 3 * value.abs().max() + 1  # by more than any other element has, so that it shows
-        yield f"one element of {name}", {**values, name: alone}
+        is_unchanged = torch.arange(value.numel()).reshape(value.shape) < min(8, value.numel() // 2)
+        yield (
+            f"other elements of {name}",
+            {**values, name: torch.where(is_unchanged.to(value.device), value, other[name])},
+        )
+        one_changed = value.clone()
+        flat_index = int(torch.randint(1, value.numel(), (1,), generator=source))
+        index = tuple(int(part) for part in torch.unravel_index(torch.tensor(flat_index), value.shape))
+        one_changed[index] += 3 * value.abs().max() + 1  # by more than any other element has, so that it shows
+        yield f"one element of {name}", {**values, name: one_changed}
 
 
 MOST_INPUTS = 4

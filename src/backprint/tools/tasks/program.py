@@ -19,7 +19,7 @@ from backprint.derive.setting import inputs_of_backward, is_inexact, widened_gra
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Pair, Port, TensorSpec
-from backprint.graph.sizes import evaluate, implied, known, outside
+from backprint.graph.sizes import evaluate, implied_sizes, known, symbol_out_of_range
 from backprint.prove.other_inputs import STEPS, redrawn
 from backprint.prove.run import run_graph
 from backprint.tools.export.rerun import laid
@@ -102,10 +102,10 @@ def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
     if lifted is None:
         targets = ", ".join(sorted({step.target for step in steps_that_draw(forward)}))
         raise RefusedError(f"the forward draws random numbers that cannot be inputs of it: {targets}")
-    own = len(opened.outputs) - len(forward.outputs)  # results that `opened_graph` has added, at the end
+    added_results = len(opened.outputs) - len(forward.outputs)  # results that `opened_graph` has added, at the end
     graph = lifted.graph
-    if own:
-        graph = replace(graph, outputs=graph.outputs[:-own], results=graph.results[:-own])
+    if added_results:
+        graph = replace(graph, outputs=graph.outputs[:-added_results], results=graph.results[:-added_results])
     names = [port.name for port in graph.inputs[len(forward.inputs) :]]  # `lifted_draws` puts draws behind the inputs
     return graph, opened, dict(zip(names, lifted.places, strict=True))
 
@@ -220,12 +220,12 @@ class Reference:
 
     def run_backward(self, run: Run, tangents: dict[str, Tensor | None]) -> tuple[Any, ...]:
         """Run the backward of a forward for these tangents, or return the gradients for equal ones."""
-        for others, gradients in run.gradients:
-            if alike(others, tangents):
+        for earlier_tangents, gradients in run.gradients:
+            if alike(earlier_tangents, tangents):
                 return gradients
         before = _copied_tensors(tangents) if self.most else {}
-        passed = inputs_of_backward(run.backward, run.values, run.results, tangents)
-        gradients = run_graph(run.backward, passed, strict=False)
+        inputs = inputs_of_backward(run.backward, run.values, run.results, tangents)
+        gradients = run_graph(run.backward, inputs, strict=False)
         if self.most:
             run.gradients.append((before, gradients))
             self.forget()
@@ -283,15 +283,15 @@ def _without_specs(graph: Graph) -> Graph:
 def check_sizes(program: TaskProgram, values: Mapping[str, Tensor]) -> None:
     """Raise unless the inputs have sizes that the graphs were traced for."""
     specs = [(port.name, port.spec) for port in program.inputs if isinstance(port.spec, TensorSpec)]
-    seen = [pair for name, spec in specs for pair in zip(spec.shape, values[name].shape, strict=False)]
-    sizes = implied(seen)
+    size_pairs = [pair for name, spec in specs for pair in zip(spec.shape, values[name].shape, strict=False)]
+    sizes = implied_sizes(size_pairs)
     for name, spec in specs:
-        now = tuple(values[name].shape)
-        if len(now) != len(spec.shape) or not all(known(size, sizes) for size in spec.shape):
-            raise RuntimeError(f"{name} has {len(now)} dimensions, and {len(spec.shape)} were captured")
-        if tuple(evaluate(size, sizes) for size in spec.shape) != now:
-            raise RuntimeError(f"{name} was captured with the shape {list(spec.shape)}, not {list(now)}")
-    if (symbol := outside(program.forward.symbols, sizes)) is not None:
+        shape = tuple(values[name].shape)
+        if len(shape) != len(spec.shape) or not all(known(size, sizes) for size in spec.shape):
+            raise RuntimeError(f"{name} has {len(shape)} dimensions, and {len(spec.shape)} were captured")
+        if tuple(evaluate(size, sizes) for size in spec.shape) != shape:
+            raise RuntimeError(f"{name} was captured with the shape {list(spec.shape)}, not {list(shape)}")
+    if (symbol := symbol_out_of_range(program.forward.symbols, sizes)) is not None:
         raise RuntimeError(f"the size {symbol.name} is {sizes[symbol.name]}, and the graphs were traced for other ones")
 
 

@@ -27,7 +27,7 @@ from backprint.tools.target import capture_target, read_capture, read_target
 from backprint.tools.tasks.folder import read_facts
 from backprint.tools.tasks.nouns import Task, TaskSet
 from backprint.tools.tasks.program import program_of
-from backprint.tools.tasks.writing import TASK, hash_of_program, named, part_of, task_json, write_task
+from backprint.tools.tasks.writing import TASK, hash_of_program, part_of, task_json, valid_task_name, write_task
 
 SET, CARD, DONE = "set.json", "README.md", "done.json"
 
@@ -58,21 +58,21 @@ def make_here(
     whole = capture.name
     if part:
         capture = part_of(capture, part)
-    title = name or named(f"{whole}.{part}" if part else whole)
+    title = name or valid_task_name(f"{whole}.{part}" if part else whole)
     return write_task(capture, out, title, overwrite=overwrite, measure=measure)
 
 
 def make_apart(
     sample: Path, out: Path, allow: tuple[str, ...], options: Mapping[str, Any], how: Mapping[str, Any]
 ) -> Task:
-    """Write the task of a sample, in a process of the sample's own (`made`); raise ReplayError if that ends early, and
-    UsageError for options that cannot be sent to it."""
+    """Write the task of a sample, in a process of the sample's own (`make_in_own_process`); raise ReplayError if that
+    ends early, and UsageError for options that cannot be sent to it."""
     sent = {"out": os.fspath(out.absolute()), "allow": list(allow), "options": dict(options), "how": dict(how)}
     try:
         json.dumps(sent)
     except TypeError as error:
         raise UsageError(f"{sample}: {error}: capture it here with these options, and pass the Capture") from None
-    answer = ask("backprint.tools.tasks.sets:made", sample, sent, TIMEOUT)
+    answer = ask("backprint.tools.tasks.sets:make_in_own_process", sample, sent, TIMEOUT)
     if answer.content is None:
         raise ReplayError(f"{sample} did not run to its end, so it is no task: {answer.ended}")
     return read_facts(out)
@@ -82,7 +82,7 @@ TIMEOUT = 3600.0
 """The seconds that a sample may take to become tasks."""
 
 
-def made(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def make_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Write the task of a sample, in the sample's own process: what `make_apart` asks for there."""
 
     def make() -> None:
@@ -91,7 +91,7 @@ def made(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[st
     return write_result(staging, make)
 
 
-def added(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def add_in_own_process(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Add the parts of a sample to a set, in the sample's own process: what `write_set` asks for there."""
     source, by, held_out, most, least, allow = options["how"]
 
@@ -103,7 +103,7 @@ def added(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[s
     return write_result(staging, add)
 
 
-made.warm = added.warm = load_only  # type: ignore[attr-defined]  # what their workers load first
+make_in_own_process.warm = add_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what their workers load first
 
 
 def write_set(
@@ -127,11 +127,13 @@ def write_set(
     state = _read_state(out)
     state.write(source, by)  # so that `out` is a set already if the first sample ends its process
     keys = {sample: str(sample.relative_to(source)) if sample != source else sample.name for sample in samples}
-    left = [sample for sample in samples if keys[sample] not in state.done]
+    remaining = [sample for sample in samples if keys[sample] not in state.done]
     how = [os.fspath(source), by, held_out, most, least, list(allow)]
     named_keys = {os.fspath(sample.absolute()): key for sample, key in keys.items()}
-    sent = {"out": os.fspath(out.absolute()), "keys": named_keys, "how": how}
-    answers = run_apart("backprint.tools.tasks.sets:added", left, sent, (TIMEOUT, None), lambda place: None)
+    sent_options = {"out": os.fspath(out.absolute()), "keys": named_keys, "how": how}
+    answers = run_apart(
+        "backprint.tools.tasks.sets:add_in_own_process", remaining, sent_options, (TIMEOUT, None), lambda place: None
+    )
     with contextlib.closing(answers) as ended:  # type: ignore[type-var]  # a generator, which closes its workers
         for answer in ended:
             state, key = _read_state(out), keys[answer.place]
@@ -191,8 +193,8 @@ class _SetState:
             return
         if most is not None and len(self.rows) >= most:
             return
-        path = f"tasks/{len(self.rows):04d}_{named(name)[-60:]}"
-        task = write_task(part, self.out / path, named(name), overwrite=True, occurs=count)
+        path = f"tasks/{len(self.rows):04d}_{valid_task_name(name)[-60:]}"
+        task = write_task(part, self.out / path, valid_task_name(name), overwrite=True, occurs=count)
         self.rows[key] = {
             "path": path,
             "name": task.name,

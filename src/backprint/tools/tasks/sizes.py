@@ -10,10 +10,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from backprint.derive.called import in_words
+from backprint.derive.called import error_text
 from backprint.derive.checked import NOT_TRIED, WRONG, CheckRow
 from backprint.derive.compared import NoReference, Result, Subject, expected_of
-from backprint.derive.unusual import with_inputs
+from backprint.derive.unusual import rows_for_inputs
 from backprint.errors import BackprintError
 from backprint.graph.nouns import InputRecipes, Symbol, TensorSpec
 from backprint.graph.sizes import evaluate
@@ -44,15 +44,17 @@ def sizes_to_try(symbols: Sequence[Symbol]) -> Iterator[dict[str, int]]:
 
     No two symbols are one more than the same block, or ten times as large alike, so that no size stands for another.
     """
-    yield {symbol.name: within(symbol, 1) for symbol in symbols}
-    yield {symbol.name: within(symbol, 2) for symbol in symbols}
-    yield {symbol.name: within(symbol, 3) for symbol in symbols}
-    yield {symbol.name: within(symbol, _prime_above(symbol.hint + place)) for place, symbol in enumerate(symbols)}
+    yield {symbol.name: clamp_to_range(symbol, 1) for symbol in symbols}
+    yield {symbol.name: clamp_to_range(symbol, 2) for symbol in symbols}
+    yield {symbol.name: clamp_to_range(symbol, 3) for symbol in symbols}
+    yield {
+        symbol.name: clamp_to_range(symbol, _prime_above(symbol.hint + place)) for place, symbol in enumerate(symbols)
+    }
     for turn in range(len(BLOCKS)):
         sizes = (BLOCKS[(place + turn) % len(BLOCKS)] for place in range(len(symbols)))
-        yield {symbol.name: within(symbol, size) for symbol, size in zip(symbols, sizes, strict=True)}
+        yield {symbol.name: clamp_to_range(symbol, size) for symbol, size in zip(symbols, sizes, strict=True)}
     yield {
-        symbol.name: within(symbol, _prime_above(TIMES_HINT * symbol.hint + place))
+        symbol.name: clamp_to_range(symbol, _prime_above(TIMES_HINT * symbol.hint + place))
         for place, symbol in enumerate(symbols)
     }
 
@@ -66,7 +68,7 @@ def _prime_above(size: int) -> int:
     )
 
 
-def within(symbol: Symbol, size: int) -> int:
+def clamp_to_range(symbol: Symbol, size: int) -> int:
     """Return a size, or the nearest within the range of a symbol. A bound that is no number (`inf`, an expression) is
     none."""
     low = int(symbol.low) if symbol.low.isdigit() else 0
@@ -81,11 +83,11 @@ def _values_at(program: TaskProgram, sizes: Mapping[str, int], seed: int) -> dic
         if port.name not in program.capture.recipes.recipes:
             continue  # a draw of the program
         assert isinstance(port.spec, TensorSpec)
-        values[port.name] = drawn_at(port.name, port.spec, program.capture.recipes, sizes, seed)
+        values[port.name] = draw_with_sizes(port.name, port.spec, program.capture.recipes, sizes, seed)
     return with_draws(program, values, seed)
 
 
-def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[str, int], seed: int) -> Tensor:
+def draw_with_sizes(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[str, int], seed: int) -> Tensor:
     """Return a tensor of other sizes, drawn as the recipe of this name draws. Where that has its bytes, as those of
     indices, the elements are drawn from the captured ones: what is an index of a row stays one."""
     recipe = recipes.recipes[name]
@@ -95,10 +97,10 @@ def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[
         if shape == tuple(captured.shape) or not captured.numel():
             return captured
         source = torch.Generator().manual_seed(derive(seed, name))
-        places = torch.randint(captured.numel(), shape, generator=source)
-        return captured.flatten()[places.to(captured.device)]
+        indices = torch.randint(captured.numel(), shape, generator=source)
+        return captured.flatten()[indices.to(captured.device)]
     like = torch.empty(shape, device="meta")
-    drawn = replace(
+    resized_recipe = replace(
         recipe,
         shape=shape,
         stride=tuple(like.stride()),
@@ -106,7 +108,7 @@ def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[
         offset=0,
         seed=derive(seed, name),
     )
-    return make(drawn, recipes.exact.get(name))
+    return make(resized_recipe, recipes.exact.get(name))
 
 
 def _elements_at(program: TaskProgram, sizes: Mapping[str, int]) -> int:
@@ -124,16 +126,16 @@ def other_sizes(program: TaskProgram, subject_of: SubjectOf, seed: int) -> Itera
     changed together; where nothing could be compared so, a few of them alone."""
     symbols = program.forward.symbols
     example_sizes = {symbol.name: symbol.hint for symbol in symbols}
-    tried = [example_sizes]
+    compared_sizes = [example_sizes]
     for sizes in sizes_to_try(symbols):
-        together = sizes, *({**example_sizes, symbol.name: sizes[symbol.name]} for symbol in symbols[:MOST_SYMBOLS])
-        for some in together:
-            if some in tried:
+        variants = sizes, *({**example_sizes, symbol.name: sizes[symbol.name]} for symbol in symbols[:MOST_SYMBOLS])
+        for candidate in variants:
+            if candidate in compared_sizes:
                 continue
-            tried.append(some)
-            rows = list(_at_sizes(program, some, subject_of, seed))
+            compared_sizes.append(candidate)
+            rows = list(_at_sizes(program, candidate, subject_of, seed))
             yield from rows
-            if some is sizes and any(row.tried for row, _ in rows):
+            if candidate is sizes and any(row.tried for row, _ in rows):
                 break  # no symbol has to be tried alone
 
 
@@ -155,9 +157,9 @@ def _at_sizes(program: TaskProgram, sizes: Mapping[str, int], subject_of: Subjec
         yield CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"), None
         return
     except (ReferenceFailed, BackprintError) as error:
-        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
+        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error_text(error)}"), None
         return
-    for row, fault in with_inputs(subject, check, values, expected):
+    for row, fault in rows_for_inputs(subject, check, values, expected):
         if "the function raised" in row.verdict:  # `not tried: the function raised …`, as `bp.check` has it
             row = replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
         yield row, fault

@@ -98,8 +98,8 @@ class _Solver(Answering):
         new memory has NaN. The results are held under the key `hold`. Answer with them, with the inputs as they are
         now, and with who shares memory."""
         values = self.read(inputs, again)
-        with filled(fill):
-            results = self.called(values, wanted, mode=mode)
+        with filling_new_memory(fill):
+            results = self.call_solution(values, wanted, mode=mode)
         self.calls[call] = _SolvedCall(values, results)
         while len(self.calls) > MOST_CALLS:
             del self.calls[next(iter(self.calls))]
@@ -127,8 +127,8 @@ class _Solver(Answering):
             saved = _saved_by(solved.results)
         before = [value.detach().clone() for value in saved]
         versions = [version_of(value) for value in saved]
-        with filled(fill), self.unchanged_process("backward"):
-            gradients = self.differentiated(solved, values, wanted)
+        with filling_new_memory(fill), self.unchanged_process("backward"):
+            gradients = self.differentiate(solved, values, wanted)
         spoiled = any(
             version_of(value) == version and not same_bits(value, copy)
             for value, version, copy in zip(saved, versions, before, strict=True)
@@ -150,10 +150,10 @@ class _Solver(Answering):
             values = read_inputs(self.inputs_memory, headers)
             for place in wanted:
                 values[place].requires_grad_()
-            results = self.called(values[:count], (), graded=True)
+            results = self.call_solution(values[:count], (), graded=True)
             gradients: list[Any] = []
             if step:
-                gradients = self.differentiated(_SolvedCall(values[:count], results), values[count:], wanted)
+                gradients = self.differentiate(_SolvedCall(values[:count], results), values[count:], wanted)
             answers.append([*(detached(value) for value in results), *(detached(value) for value in gradients)])
         headers, _ = put_results(self.results_memory, [value for answer in answers for value in answer])
         return {"results": headers}
@@ -166,7 +166,7 @@ class _Solver(Answering):
 
     # ---- The solution
 
-    def called(
+    def call_solution(
         self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False, mode: str = "enable_grad"
     ) -> list[Any]:
         """Call the solution, and return its results, one or several of them, as a list. With `graded`, the caller has
@@ -180,7 +180,7 @@ class _Solver(Answering):
         self.end_copies()
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
-    def differentiated(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
+    def differentiate(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
         """Return the gradients of the wanted inputs; None for each if no result with a tangent requires grad."""
         ends = [
             (result, tangent)
@@ -208,18 +208,18 @@ class _Solver(Answering):
         values = read_inputs(self.inputs_memory, headers)
         # Dtypes and shapes; a header's place is shape, strides and start. Into expanded memory nothing can be copied.
         key = repr([[header["dtype"], header["place"][0]] for header in headers])
-        known = self.places.get(key)
-        if again and known is not None and not any(0 in value.stride() for value in values):
-            for old, new in zip(known, values, strict=True):
+        last_inputs = self.places.get(key)
+        if again and last_inputs is not None and not any(0 in value.stride() for value in values):
+            for old, new in zip(last_inputs, values, strict=True):
                 old.data.copy_(new)
-            return [old.detach() for old in known]
+            return [old.detach() for old in last_inputs]
         self.places = {key: values}
         return list(values)
 
     def hold(self, values: Sequence[Any], key: str) -> None:
         """Keep results to be looked at again (`do_held`), if there is a key and room: `Remote.keep` decides alike."""
         size = sum(value.nbytes for value in values if isinstance(value, Tensor))
-        if key and self.budget.takes(size):
+        if key and self.budget.hold_if_room(size):
             self.held[key] = [detached(value) for value in values]
 
     @contextlib.contextmanager
@@ -254,7 +254,7 @@ GRAD_MODES: Mapping[str, Callable[[], contextlib.AbstractContextManager[object]]
 
 
 @contextlib.contextmanager
-def filled(fill: bool) -> Iterator[None]:
+def filling_new_memory(fill: bool) -> Iterator[None]:
     """Have torch fill memory that it allocates with NaN, and integers with their largest value, if `fill`: what its
     deterministic mode does. `usage.filled` asks for it from the judge's side."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -287,16 +287,16 @@ def detached(value: Any) -> Any:
 def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list[int]]:
     """Return pairs of places that use one memory: of a result and an input, or of a result and -1 - the place of an
     earlier result, or of itself if its elements share memory. `Remote.note_shared` puts them into words."""
-    memory = [memory_of(value) for value in inputs]
-    seen: list[set[int]] = []
+    memory_of_inputs = [memory_of(value) for value in inputs]
+    earlier_memory: list[set[int]] = []
     pairs = []
     for place, value in enumerate(results):
-        own = memory_of(value)
+        memory_of_result = memory_of(value)
         if overlaps_itself(value):
             pairs.append([place, -1 - place])
-        pairs += [[place, other] for other, used in enumerate(memory) if used & own]
-        pairs += [[place, -1 - other] for other, used in enumerate(seen) if used & own]
-        seen.append(own)
+        pairs += [[place, other] for other, used in enumerate(memory_of_inputs) if used & memory_of_result]
+        pairs += [[place, -1 - other] for other, used in enumerate(earlier_memory) if used & memory_of_result]
+        earlier_memory.append(memory_of_result)
     return pairs
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.child.child import Start, forked
+from backprint.child.child import Start, start_by_fork
 from backprint.child.ends import ChildDied
 from backprint.child.limits import limited
 from backprint.child.processes import kill, prctl, resident_bytes
@@ -58,7 +58,7 @@ class SolutionProcess(TensorChild):
         prctl(PR_SET_DUMPABLE, 0)  # no process of the same user may read this one's memory from now on
 
         def start(inputs: SharedMemory, results: SharedMemory) -> Start:
-            return forked(partial(begin, load, hidden, inputs, results), (inputs.file, results.file))
+            return start_by_fork(partial(begin, load, hidden, inputs, results), (inputs.file, results.file))
 
         super().__init__(start, limited(limit, memory, MOST_PROCESSES), captured=True)
         self.use.inherited = resident_bytes(self.pid)  # the judge's own is not the solution's
@@ -78,7 +78,7 @@ class SolutionProcess(TensorChild):
     def _signal(self, number: signal.Signals) -> None:
         """Send a signal to it and to all processes below it, if it is there."""
         if self.pid:
-            kill([self.pid, *self.below()], number)
+            kill([self.pid, *self.descendants()], number)
 
     @property
     def schedule(self) -> tuple[int, int, frozenset[int]]:
@@ -272,7 +272,7 @@ class Remote:
     def keep(self, results: Sequence[Tensor | None], key: str) -> None:
         """Keep the digests of results that the process holds under a key: its budget is the same (`_Solver.hold`)."""
         size = sum(value.nbytes for value in results if value is not None)
-        if key and self.budget.takes(size):
+        if key and self.budget.hold_if_room(size):
             self.digests[key] = [_digest_of_result(value) for value in results]
 
     def changed_later(self) -> str:

@@ -57,7 +57,7 @@ ROUNDINGS, LOOSER = 8.0, 4.0
 was judged: here eager rounds too."""
 
 
-def timed_against_eager(
+def time_against_eager(
     task: Task, remote: Remote, seed: int, limit: float, allowed: Mapping[str, float]
 ) -> tuple[tuple[SolutionTime, ...], str, str]:
     """Time the forward and the step of a right solution; return the times, why there are none, and what was wrong with
@@ -96,11 +96,11 @@ def _time_of(what: str, rounds: Rounds) -> SolutionTime | None:
     """Return the times of one kind of call; None if carrying tensors hides them."""
     # Eager's own seconds less those without carrying are what carrying takes.
     ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
-    least = RESOLVED * (lower_decile(rounds.seconds[1]) - lower_decile(eager))
-    if min(lower_decile(ours), lower_decile(eager)) <= least:
+    shortest = RESOLVED * (lower_decile(rounds.seconds[1]) - lower_decile(eager))
+    if min(lower_decile(ours), lower_decile(eager)) <= shortest:
         return None
-    # No less than `least`, because a round without carrying may be below 0, which has no ratio.
-    change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
+    # No less than `shortest`, because a round without carrying may be below 0, which has no ratio.
+    change = compare_timings([max(value, shortest) for value in ours], [max(value, shortest) for value in eager])
     seconds = lower_decile(ours)
     interval = change.ratio, change.low, change.high
     means = statistics.fmean(ours), statistics.fmean(eager)
@@ -274,21 +274,21 @@ class Rounds:
     def run_rounds(self) -> str:
         """Do what `run` says, and leave all processes stopped."""
         for process in range(len(self.processes)):
-            self.timed(process, self.batch())  # warm
-        eager = min(self.timed(1, self.batch())[0] for _ in range(3))
+            self.time_batch(process, self.batch())  # warm
+        eager = min(self.time_batch(1, self.batch())[0] for _ in range(3))
         size = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
         self.count = max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(eager, 1e-6)), MOST_BYTES // max(size, 1)))
         before = processor_seconds(self.processes[0].pid)
         for _ in range(ROUNDS):
             batch = self.batch()
-            turns = [partial(self.timed, place, batch) for place in range(len(self.processes))]
+            turns = [partial(self.time_batch, place, batch) for place in range(len(self.processes))]
             round_ = round_in_turns(turns, self.chance)
             for times, (seconds, _) in zip(self.seconds, round_, strict=True):
                 times.append(seconds / self.count)
-            if wrong := self.compared(round_[0][1], round_[1][1]):
+            if wrong := self.fault_of_results(round_[0][1], round_[1][1]):
                 return wrong
-        used = processor_seconds(self.processes[0].pid) - before
-        if used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
+        seconds_used = processor_seconds(self.processes[0].pid) - before
+        if seconds_used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
             raise _SeveralThreads("it computes with several threads, and eager with one")
         return ""
 
@@ -311,7 +311,7 @@ class Rounds:
             sets.append([*values, *tangents])
         return Batch(sets)
 
-    def timed(self, place: int, batch: Batch) -> tuple[float, list[Any]]:
+    def time_batch(self, place: int, batch: Batch) -> tuple[float, list[Any]]:
         """Send a batch to the process of this place; return the seconds until its answer, by the clock of this process,
         and its results. A process that changed how processors are shared out is a CheatFound."""
         process = self.processes[place]
@@ -334,7 +334,7 @@ class Rounds:
         process.stop()  # so that no thread of a solution runs while eager is timed
         return seconds, process.results_in(answer)
 
-    def compared(self, ours: list[Any], eager: list[Any]) -> str:
+    def fault_of_results(self, ours: list[Any], eager: list[Any]) -> str:
         """Return what is wrong with the results of timed calls, or ''; both lists have those of all calls of a batch,
         one after the other."""
         if len(ours) != len(eager):
@@ -342,19 +342,19 @@ class Rounds:
         names = [name for name, _ in self.program.outputs]
         names += [self.program.inputs[place].name for place in self.wanted] if self.step else []
         largest = max((size_of(other) for other in eager if isinstance(other, Tensor)), default=0.0)
-        for place, (value, right) in enumerate(zip(ours, eager, strict=True)):
+        for place, (value, expected) in enumerate(zip(ours, eager, strict=True)):
             name = names[place % len(names)]
-            if not isinstance(right, Tensor):
+            if not isinstance(expected, Tensor):
                 continue
             if value is None:
-                value = torch.zeros_like(right)
-            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (right.shape, right.dtype):
+                value = torch.zeros_like(expected)
+            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (expected.shape, expected.dtype):
                 return f"{name} of a timed call is {value if not isinstance(value, Tensor) else list(value.shape)}"
-            off = relative(right, value, SMALL * largest)
-            size = max(size_of(right), SMALL * largest) * LEAST.get(right.dtype, 1e-6)
-            most = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
-            if off > most and (not is_inexact(right) or bool(right.isfinite().all())):
-                return f"{name} of a timed call is off by {off * size:.3g}, where {most * size:.3g} is allowed"
+            error = relative(expected, value, SMALL * largest)
+            size = max(size_of(expected), SMALL * largest) * LEAST.get(expected.dtype, 1e-6)
+            allowed = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
+            if error > allowed and (not is_inexact(expected) or bool(expected.isfinite().all())):
+                return f"{name} of a timed call is off by {error * size:.3g}, where {allowed * size:.3g} is allowed"
         return ""
 
     def without_carrying(self, place: int) -> list[float]:

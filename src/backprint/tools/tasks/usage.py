@@ -32,7 +32,7 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
         remote(*(value.detach() for value in others.values()))
         return results
 
-    yield from graded(subject, between, "gradient, another call before the backward", tangents, expected)
+    yield from rows_of_calls(subject, between, "gradient, another call before the backward", tangents, expected)
 
     def twice(*inputs: Tensor) -> Any:
         """Differentiate the call once before it is differentiated."""
@@ -46,9 +46,9 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
             torch.autograd.grad(*wanted, retain_graph=True, allow_unused=True)
         return results
 
-    yield from graded(subject, twice, "gradient, a second backward", tangents, expected)
-    with filled(remote):
-        yield from graded(subject, remote, "gradient, new memory has NaN", tangents, expected)
+    yield from rows_of_calls(subject, twice, "gradient, a second backward", tangents, expected)
+    with filling_new_memory(remote):
+        yield from rows_of_calls(subject, remote, "gradient, new memory has NaN", tangents, expected)
     yield from _written_to(subject, remote, tangents, expected)
     for name in subject.call.wanted[:MOST_FROZEN]:
         yield from _of_one(subject, name)
@@ -68,8 +68,8 @@ def _prefixed(results: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
 
 
 @contextmanager
-def filled(remote: Remote) -> Iterator[None]:
-    """Have the solution called where memory that was just allocated has NaN in it (`solver.filled`)."""
+def filling_new_memory(remote: Remote) -> Iterator[None]:
+    """Have the solution called where memory that was just allocated has NaN in it (`solver.filling_new_memory`)."""
     remote.fill = True
     try:
         yield
@@ -77,7 +77,7 @@ def filled(remote: Remote) -> Iterator[None]:
         remote.fill = False
 
 
-def graded(
+def rows_of_calls(
     subject: Subject, function: Callable[..., Any], check: str, tangents: Mapping[str, Tensor], expected: Expected
 ) -> Iterator[Result]:
     """Yield rows for the results and gradients of a way of calling the solution. `check` is `gradient, WAY`; that of

@@ -17,8 +17,16 @@ from backprint.common.files import write_file
 from backprint.common.folders import unfinished_folder
 from backprint.derive.called import Program, run_forward
 from backprint.derive.check import derivatives_of
-from backprint.derive.compared import Expected, NoReference, Subject, differ, expected_of, item, of_reference
-from backprint.derive.setting import drawn_like, is_inexact, wide
+from backprint.derive.compared import (
+    Expected,
+    NoReference,
+    Subject,
+    expected_of,
+    gradient_if_known,
+    measure_difference,
+    reference_gradients,
+)
+from backprint.derive.setting import drawn_like, is_inexact, to_float64
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
 from backprint.graph.sizes import at_example_sizes
@@ -52,7 +60,7 @@ def part_of(capture: Capture, part: str) -> Capture:
         if int(number) >= len(parts):
             raise UsageError(f"part={part!r}: by {cut!r} there are {len(parts)} parts, from 0 on")
         chosen = parts[int(number)]
-        return proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
+        return check_proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
     spans = [span for pair in capture.pairs if (span := _span_of_module(pair.forward, part)) is not None]
     if not spans:
         raise UsageError(f"part={part!r}: no step of {capture.name} comes from such a module: {_modules_in(capture)}")
@@ -64,11 +72,11 @@ def part_of(capture: Capture, part: str) -> Capture:
         return capture
     pieces = split(capture, f"ranges:{start}-{stop}").parts
     chosen = next(piece for piece in pieces if piece.wanted and piece.label == label)
-    captured = proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
+    captured = check_proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
     return replace(captured, name=f"{capture.name} {part}")
 
 
-def proven(part: Capture, good: bool, detail: str) -> Capture:
+def check_proven(part: Capture, good: bool, detail: str) -> Capture:
     """Return a part if it is proven (`good`); raise RefusedError, with the detail, if not."""
     if not good:
         raise RefusedError(f"{part.name} is no proven part of the whole, so it is no task: {detail}")
@@ -100,7 +108,7 @@ def task_of(program: TaskProgram, name: str, occurs: int = 1) -> Task:
     """Return the Task of a program, after trying its reference; RefusedError says why it is none."""
     with preserving_random_states():
         values = captured_values(program)
-        tolerances, powerless = tried(program, values)
+        tolerances, powerless = try_reference(program, values)
         dtypes = _other_dtypes(program, values)
     forward, backward = at_example_sizes(program.forward), at_example_sizes(program.backward)
     verdicts = derivatives_of(program.capture)
@@ -137,11 +145,11 @@ def task_port(name: str, port: Port, differentiable: bool) -> TaskPort:
 
 def without_saved_results(forward: Graph) -> Graph:
     """Return a forward that returns its results alone, not what it saves."""
-    kept = [place for place, port in enumerate(forward.outputs) if port.role != "saved"]
+    places = [place for place, port in enumerate(forward.outputs) if port.role != "saved"]
     return replace(
         forward,
-        outputs=tuple(forward.outputs[place] for place in kept),
-        results=tuple(forward.results[place] for place in kept),
+        outputs=tuple(forward.outputs[place] for place in places),
+        results=tuple(forward.results[place] for place in places),
     )
 
 
@@ -157,7 +165,9 @@ def subject_of(program: TaskProgram, values: Mapping[str, Tensor], times: float 
     return Subject(call, reference, reference, True, None, dict(values), times)
 
 
-def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[TaskTolerance, ...], tuple[str, ...]]:
+def try_reference(
+    program: TaskProgram, values: Mapping[str, Tensor]
+) -> tuple[tuple[TaskTolerance, ...], tuple[str, ...]]:
     """Run the reference; return how far eager is off, and the results without power. RefusedError says why it is no
     reference: it does not run, does not repeat itself, or moves no output."""
     subject = subject_of(program, values)
@@ -179,7 +189,7 @@ def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[Tas
         exact, own, moved, redrawn = results
         if exact is None or not is_inexact(exact) or not exact.numel():
             continue
-        difference = differ(subject, own, exact, own, moved, size_of(exact))
+        difference = measure_difference(subject, own, exact, own, moved, size_of(exact))
         off = difference.error if math.isfinite(difference.error) else 0.0
         allowed = difference.allowed if math.isfinite(difference.allowed) else 0.0
         rows.append(TaskTolerance(f"{what}{label}", off, allowed))
@@ -214,12 +224,12 @@ def _compared_results(
     tangents = {name: drawn_like(shape, source) for name, shape in shapes.items()}
     tables: list[dict[tuple[str, str], Tensor | None]] = []
     for run in runs:
-        gradients = of_reference(run, tangents) or {}
+        gradients = reference_gradients(run, tangents) or {}
         outputs = run.outputs if run is not None else {}
         tables.append(
             {
                 **{(label_of(name), ""): value.detach() for name, value in outputs.items()},
-                **{(name, "gradient of "): item(gradients, name) for name in program.wanted},
+                **{(name, "gradient of "): gradient_if_known(gradients, name) for name in program.wanted},
             }
         )
     return {
@@ -235,7 +245,7 @@ def label_of(name: str) -> str:
 
 def _distance_of(left: Tensor, right: Tensor) -> float:
     """Return the largest difference of two results where both are numbers."""
-    apart = (wide(left) - wide(right)).abs()
+    apart = (to_float64(left) - to_float64(right)).abs()
     return float(apart.nan_to_num(0, 0, 0).max())
 
 
@@ -333,6 +343,6 @@ def _check_place_of_task(place: Path, overwrite: bool) -> None:
         raise UsageError(f"{place} exists already: pass overwrite=True (--overwrite), or choose another path")
 
 
-def named(text: str) -> str:
+def valid_task_name(text: str) -> str:
     """Return a text as the name of a task, which may be that of a folder."""
     return re.sub(r"[^\w.-]+", "_", text).strip("_.") or "task"

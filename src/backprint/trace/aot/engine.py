@@ -55,7 +55,7 @@ def _traced_in_full(
 ) -> EngineResult:
     """Return the capture of a program by a full trace; `observed` and `seen` are those of its warm-up run."""
     # With engine `auto`, this error lets `eager` be asked first, which records a checkpoint's recomputation too.
-    if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates):
+    if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates_gradients):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():
         traced = _traced_by(observed, seen, options)

@@ -58,20 +58,20 @@ from backprint.trace.program import A_TENSOR, ObservedProgram, nontensor_argumen
 from backprint.trace.reach import module_paths, tensors_of
 from backprint.trace.running import (
     SubstituteTensors,
+    clone_written_tensors,
     modes_reach_backward,
     named_outputs,
-    passed_values,
     replace_tensors,
     result_of,
-    with_clones,
     with_values,
+    wrap_values,
 )
 from backprint.trace.state.restore import restoring_everything_reachable
 from backprint.trace.warm_up import Findings
 from backprint.trace.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
 from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.settings import seed_torch
-from backprint.values.wrappers import is_wrapper_class, opened, opened_by_autograd
+from backprint.values.wrappers import is_wrapper_class, unwrap, unwrap_by_autograd
 
 NOTE_KEY = "backprint"
 """The key in a node's `custom` metadata of our note: the Source of the node, True for a clone of ours, or ALIAS."""
@@ -475,7 +475,7 @@ class _TracedFunction:
         if self.fake.real_values is not None:
             seed_torch(SEED)  # the values that a backward reads are those of the program's own run
         # `ready` are the program's tensors without wrappers, `passed` the same as the program takes them (DTensors).
-        ready = sharing_memory(program, with_clones(program, values, _marked_clone))
+        ready = sharing_memory(program, clone_written_tensors(program, values, _marked_clone))
         versions = {
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
         }
@@ -483,11 +483,11 @@ class _TracedFunction:
         self.open.close()
         # Restored after each call, because AOTAutograd runs the program more than once.
         self.open.enter_context(restoring_everything_reachable(program.target(), nontensor_arguments(program)))
-        passed = passed_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
+        passed = wrap_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
         self.open.enter_context(with_values(program, ready, self.table, passed))
         reached = dict(tensors_of(program.target()))
         # Where there are external tensors, `tracing` has entered a mode that replaces tensors in the backward too.
-        lines = _LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
+        lines = _LineNotes(self.paths, program.world is not None, {} if program.external_tensors else self.table)
         modes = lines, replay if self.reads_values else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
             result = result_of(program, passed)
@@ -500,17 +500,17 @@ class _TracedFunction:
         # The flat results, each with its name and role: outputs, mutations of tensors and of attributes, guarded
         # values.
         produced = [
-            (name, "output", _marked_clone(opened_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
+            (name, "output", _marked_clone(unwrap_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
         ]
         # A new version says that the program has written to the tensor.
         for name, version in versions.items():
             if version_of(ready[name]) != version:
                 produced.append((name, "mutation", _marked_clone(ready[name].detach())))
         # An attribute that now holds another tensor: a mutation of the program's tensor that it held, if it held one.
-        own = {id(tensor): name for name, tensor in {**program.own(), **ready, **passed}.items()}
+        own = {id(tensor): name for name, tensor in {**program.own_tensors(), **ready, **passed}.items()}
         for name, tensor in tensors_of(program.target()):
             if (before := reached.get(name)) is not tensor:
-                produced.append((own.get(id(before), name), "mutation", _marked_clone(opened(tensor).detach())))
+                produced.append((own.get(id(before), name), "mutation", _marked_clone(unwrap(tensor).detach())))
         for tensor, _ in replay.guards:
             produced.append(("guard", "guard", _marked_clone(tensor.detach())))
         self.guards = [reading for _, reading in replay.guards]
@@ -704,7 +704,7 @@ def trace(
     """Trace a program with AOTAutograd, and partition the joint graph. `seen` has the findings of the warm-up run;
     `specialize`, `partition`, `decompose` and `dynamic` are the user's options of a capture."""
     traced = _trace_values(program, seen, specialize, partition, decompose, dynamic)
-    if program.world is None and traced.casts > seen.casts:
+    if program.world is None and traced.casts > seen.cast_leaf_count:
         raise CaptureError(
             f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it again for each, so "
             "gradients would be rounded differently: turn the cache off (torch.autocast(..., cache_enabled=False)), or "
@@ -784,7 +784,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(modes_reach_backward())
         stack.enter_context(shapes_computed_apart())
         stack.enter_context(_OwnBackwardNotes())
-        if run.program.outside:
+        if run.program.external_tensors:
             stack.enter_context(SubstituteTensors(run.table))
         # The block that the traced function's last call has left open; it closes before the modes above are left.
         stack.callback(lambda: run.open.close())

@@ -32,7 +32,7 @@ from backprint.trace.non_operator_effects import flag_guards, refuse_seeding
 from backprint.trace.program import A_TENSOR, CalledProgram, NamedTensor, ObservedProgram, free_name
 from backprint.trace.reach import compiled_parts, module_paths
 from backprint.trace.request import EngineResult, Part
-from backprint.trace.running import check_loss, own_arguments, staged
+from backprint.trace.running import arguments_of_call, check_loss, staged
 from backprint.trace.state.restore import with_foreign_random_states
 from backprint.trace.warm_up import Findings, warm_up
 from backprint.trace.watch import SEED
@@ -134,11 +134,11 @@ class _Run:
         self.entries.append(entry)
         # A first run of the graph alone shows what it writes to, also by kernels whose schema does not say so.
         observed, _ = warm_up(self.program_of_graph(index, None))
-        if observed.outside:
+        if observed.external_tensors:
             raise CaptureError(
-                f"{self.title(index)} holds {next(iter(observed.outside))} as an attribute, not as an input"
+                f"{self.title(index)} holds {next(iter(observed.external_tensors))} as an attribute, not as an input"
             )
-        entry.changed = observed.changed
+        entry.changed = observed.changed_names
         self.enter_mutations(index, entry)
         self.enter_outputs(index, entry)
 
@@ -289,7 +289,7 @@ def _check_program(program: ObservedProgram, seen: Findings) -> None:
         )
     for name in compiled_parts(program.target(), program.title):
         raise CaptureError(f"{name} is compiled already: capture a program that is not")
-    if outside := sorted(set(program.outside) & program.cloned_when_traced):
+    if outside := sorted(set(program.external_tensors) & program.cloned_when_traced):
         raise CaptureError(
             f"{outside[0]} comes from outside and is changed or hooked, which engine 'dynamo' does not support"
         )
@@ -417,15 +417,17 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
 def _run_under_dynamo(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
     """Run the program's own forward under Dynamo, on its own tensors; return the run, and by name these tensors and
     those from outside. `paths` has the path of each module by its identity."""
-    unwritten_parameters = {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    unwritten_parameters = {
+        named.name for named in program.tensors if named.role == "parameter"
+    } - program.changed_names
     with preserving_random_states(), staged(program) as stage:
         seed_torch(SEED)
-        args, kwargs = own_arguments(program, stage.ready)
+        args, kwargs = arguments_of_call(program, stage.unwrapped)
         with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
             # ContextVars that the program sets are gone after the run.
             run = contextvars.copy_context().run
             # A parameter that the program does not write to keeps its values: no copy of it is needed.
-            stay = {id(tensor) for name, tensor in stage.ready.items() if name in unwritten_parameters}
+            stay = {id(tensor) for name, tensor in stage.unwrapped.items() if name in unwritten_parameters}
             record = run(
                 frontend.run_under_dynamo,
                 program.target(),
@@ -436,7 +438,7 @@ def _run_under_dynamo(program: ObservedProgram, paths: Mapping[int, str]) -> tup
                 lambda tensor: id(tensor) in stay,
             )
         replaced = sorted({**stage.new_tensors(), **stage.new_gradients()})
-        own = {**stage.ready, **program.outside}
+        own = {**stage.unwrapped, **program.external_tensors}
     if replaced:
         raise CaptureError(
             f"{program.title} replaces {replaced[0]} by another tensor, which engine 'dynamo' does not support: "

@@ -41,13 +41,18 @@ from backprint.trace.program import CalledProgram, ObservedProgram, free_name
 from backprint.trace.reach import module_paths, restoring_gradients
 from backprint.trace.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, EngineResult
 from backprint.trace.running import run_backward, staged
-from backprint.trace.warm_up import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
+from backprint.trace.warm_up import (
+    add_external_tensors,
+    hooks_as_edges,
+    names_sharing_written_memory,
+    without_default_grad_of_shared,
+)
 from backprint.trace.watch import SEED, Observations
 from backprint.trace.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
 from backprint.values.settings import preserving_random_states, seed_torch
 from backprint.values.tree import alias_groups, ones_tangent
-from backprint.values.wrappers import opened
+from backprint.values.wrappers import unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +60,9 @@ class _RecordedStep:
     """A recorded step: the program with its external tensors, and the StorageView of each result.
 
     `keys` has the program's name for each key of the tape's ports: a tensor of the call has its name as key, an
-    external one `outside 0` and so on. `mutations` has every named tensor after the forward, and `changed` names those
-    among them that the forward wrote to. `gradients` has None where autograd returns None, and `tangents` the ones
-    that the backward began with. `tree` and `leaves` are the structure of the program's result. `shards` has the
+    external one `outside 0` and so on. `mutations` has every named tensor after the forward, and `changed_names` names
+    those among them that the forward wrote to. `gradients` has None where autograd returns None, and `tangents` the
+    ones that the backward began with. `tree` and `leaves` are the structure of the program's result. `shards` has the
     sharding of tensors, outputs and gradients that are DTensors. `hooks` has the effects of post-accumulate-grad hooks.
     """
 
@@ -66,7 +71,7 @@ class _RecordedStep:
     keys: dict[str, str]
     outputs: dict[str, StorageView]
     mutations: dict[str, StorageView]
-    changed: frozenset[str]
+    changed_names: frozenset[str]
     gradients: dict[str, StorageView | None]
     tangents: dict[str, Tensor]
     tree: ResultTree
@@ -144,23 +149,23 @@ def record_step(program: CalledProgram) -> _RecordedStep:
         try:
             run = record_once(program)
         except Exception as error:
-            changed_program = _retried(_Attempt(program, not was_loaded and is_loaded(), error=error))
+            changed_program = _program_to_retry(_Attempt(program, not was_loaded and is_loaded(), error=error))
             if changed_program is None:
                 raise
         else:
-            changed_program = _retried(_Attempt(program, not was_loaded and is_loaded(), run))
+            changed_program = _program_to_retry(_Attempt(program, not was_loaded and is_loaded(), run))
             if changed_program is None:
                 break
-            if program.runs_hooks_after and not changed_program.runs_hooks_after:
+            if program.runs_post_accumulate_hooks and not changed_program.runs_post_accumulate_hooks:
                 hooks = run.hooks
         program = changed_program
     if hooks is None:
         return run
     # Hooks that changed nothing stay a part of the program, so that the comparisons on other values see what they do.
-    return replace(run, program=replace(run.program, runs_hooks_after=not hooks.uncapturable), hooks=hooks)
+    return replace(run, program=replace(run.program, runs_post_accumulate_hooks=not hooks.uncapturable), hooks=hooks)
 
 
-def _retried(attempt: _Attempt) -> CalledProgram | None:
+def _program_to_retry(attempt: _Attempt) -> CalledProgram | None:
     """Return the program as it is to be recorded again; None if no function in RETRIES asks for that."""
     return next(filter(None, (retry(attempt) for retry in RETRIES)), None)
 
@@ -176,12 +181,12 @@ def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
     program = attempt.program
     requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
     forbidden = isinstance(attempt.error, RuntimeError) and "leaf Variable" in str(attempt.error)
-    if not forbidden or requiring_grad <= program.cloned_in_eager:
+    if not forbidden or requiring_grad <= program.cloned_when_eager:
         return None
     return replace(
         program,
         cloned_when_traced=program.cloned_when_traced | requiring_grad,
-        cloned_in_eager=program.cloned_in_eager | requiring_grad,
+        cloned_when_eager=program.cloned_when_eager | requiring_grad,
     )
 
 
@@ -190,27 +195,27 @@ def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
     only because no tensor of the call did: clones of them as leaves would not share memory."""
     if attempt.run is None or not attempt.program.grad_by_default:
         return None
-    shared = shared_and_written(attempt.run.program, attempt.run.changed)
-    return without_gradients_of_shared(attempt.program, shared)
+    shared = names_sharing_written_memory(attempt.run.program, attempt.run.changed_names)
+    return without_default_grad_of_shared(attempt.program, shared)
 
 
 def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
     """Record without the gradients that inputs have by default if a tensor from outside the call requires grad: then
     the default does not hold."""
     program, run = attempt.program, attempt.run
-    # The tensors of the call come first in the observed program; `with_outside` has cleared their `requires_grad` if a
-    # tensor from outside requires grad.
+    # The tensors of the call come first in the observed program; `add_external_tensors` has cleared their
+    # `requires_grad` if a tensor from outside requires grad.
     if run is None or not program.grad_by_default or run.program.tensors[: len(program.tensors)] == program.tensors:
         return None
     return replace(program, tensors=run.program.tensors[: len(program.tensors)], grad_by_default=False)
 
 
-def _without_hooks_after(attempt: _Attempt) -> CalledProgram | None:
+def _without_post_accumulate_hooks(attempt: _Attempt) -> CalledProgram | None:
     """Record without running post-accumulate-grad hooks if there are some that cannot be a part of the capture."""
     hooks = None if attempt.run is None else attempt.run.hooks
-    if hooks is None or not attempt.program.runs_hooks_after or hooks.are_captured or not hooks.exist:
+    if hooks is None or not attempt.program.runs_post_accumulate_hooks or hooks.are_captured or not hooks.exist:
         return None
-    return replace(attempt.program, runs_hooks_after=False)
+    return replace(attempt.program, runs_post_accumulate_hooks=False)
 
 
 RETRIES = (
@@ -218,7 +223,7 @@ RETRIES = (
     _with_clones_of_leaves,
     _without_gradients_of_shared,
     _without_default_gradients,
-    _without_hooks_after,
+    _without_post_accumulate_hooks,
 )
 """Reasons to record a program again. Each returns the program as it runs then, or None where it does not apply."""
 
@@ -270,27 +275,34 @@ def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recordin
     recorder.external.note_written()
     program = forward.stage.program
     # The program with its external tensors, which come after the tensors of the call.
-    observed = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates)
-    names_of_outside = [named.name for named in observed.tensors[len(program.tensors) :]]
-    outside = dict(zip(names_of_outside, recorder.seen.outside, strict=True))
-    keys = {name: name for name in forward.stage.ready}
-    keys |= {f"outside {index}": name for index, name in enumerate(names_of_outside)}
-    effects = forward.effects(
-        outside, [name for name, tensor in outside.items() if recorder.external.had_gradient(tensor)]
+    observed = replace(
+        add_external_tensors(program, recorder.seen),
+        accumulates_gradients=recorder.seen.reentrant or program.accumulates_gradients,
     )
-    written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
-    after = {**forward.stage.ready, **outside, **effects.new}
+    external_names = [named.name for named in observed.tensors[len(program.tensors) :]]
+    external_tensors = dict(zip(external_names, recorder.seen.external_tensors, strict=True))
+    keys = {name: name for name in forward.stage.unwrapped}
+    keys |= {f"outside {index}": name for index, name in enumerate(external_names)}
+    effects = forward.effects(
+        external_tensors, [name for name, tensor in external_tensors.items() if recorder.external.had_gradient(tensor)]
+    )
+    written = {name for name, tensor in external_tensors.items() if id(tensor) in recorder.seen.written}
+    tensors_after_forward = {**forward.stage.unwrapped, **external_tensors, **effects.new}
     # The StorageViews of the results. The writer later reads the value that each has at the end of the forward.
-    outputs = {name: recorder.place(opened(tensor)) for name, tensor in forward.tensors.items()}
-    mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
+    outputs = {name: recorder.place(unwrap(tensor)) for name, tensor in forward.tensors.items()}
+    mutations = {name: recorder.place(tensor) for name, tensor in tensors_after_forward.items()}
     requiring_grad = {named.name for named in observed.tensors if named.requires_grad}
-    leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
+    leaves = forward.stage.leaves | {
+        name: tensor for name, tensor in external_tensors.items() if name in requiring_grad
+    }
     shards_of_gradients: dict[str, str] = {}
     # Hooks by which a module such as DDP reduces gradients are not watched: they are a part of every distributed step.
-    watched = leaves if program.runs_hooks_after and not program.accumulates else {}
+    leaves_with_watched_hooks = (
+        leaves if program.runs_post_accumulate_hooks and not program.accumulates_gradients else {}
+    )
     # Record autograd's own backward.
-    with watching_hooks(watched, recorder.tape.calls) as hooks:
-        gradients, tangents = _backward_placements(
+    with watching_hooks(leaves_with_watched_hooks, recorder.tape.calls) as hooks:
+        gradients, tangents = _record_gradients(
             observed, recorder, recording, leaves, forward.tensors, shards_of_gradients
         )
     shards = {
@@ -298,14 +310,14 @@ def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recordin
         **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
         **keyed("gradient", shards_of_gradients),
     }
-    changed = effects.changed | written | frozenset(effects.new)
+    changed_names = effects.changed | written | frozenset(effects.new)
     return _RecordedStep(
         program=observed,
         recorder=recorder,
         keys=keys,
         outputs=outputs,
         mutations=mutations,
-        changed=changed,
+        changed_names=changed_names,
         gradients=gradients,
         tangents=tangents,
         tree=forward.tree,
@@ -315,7 +327,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recordin
     )
 
 
-def _backward_placements(
+def _record_gradients(
     program: ObservedProgram,
     recorder: Recorder,
     recording: Recording,
@@ -332,7 +344,7 @@ def _backward_placements(
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
         return {}, {}
-    tangents = {name: ones_tangent(opened(tensor)) for name, tensor in roots.items()}
+    tangents = {name: ones_tangent(unwrap(tensor)) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
         recorder.add_memory(tensor)
         recorder.add_port(tangent_name(name), tensor)
@@ -362,12 +374,12 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     assembled = assemble(joint)
     pair = assembled.pair
     if options.partition is None:
-        pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_lives_of(pair, run, writer)))
+        pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_delayed_frees_of(pair, run, writer)))
     # The program with the tensors that it writes to, and the groups of its tensors that share memory written to.
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
-    groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
+    groups = tuple(group for group in alias_groups(program.own_tensors()) if set(group) & changed)
     return EngineResult(
-        program=replace(program, changed=changed, written_alias_groups=groups),
+        program=replace(program, changed_names=changed, written_alias_groups=groups),
         pairs=(pair,),
         outputs=tuple(run.outputs),
         differentiable=tuple(run.tangents),
@@ -383,7 +395,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     )
 
 
-def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
+def _delayed_frees_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
     """Yield the values that were freed later than right after their last use in the graphs, each with the last step
     before its memory was freed.
 
@@ -392,25 +404,25 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
     """
     graphs = list(pair.graphs)
     steps = [step for graph in graphs for step in graph.steps]
-    order = {step.name: index for index, step in enumerate(steps)}
+    step_index = {step.name: index for index, step in enumerate(steps)}
     written_in_python = [step for step in graphs[-1].steps if is_in_own_backward(step)]
-    followed = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *written_in_python]
-    lasts = {name: order[step.name] for step in followed for name in (step.name, *used(step))}
+    steps_of_python = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *written_in_python]
+    last_use = {name: step_index[step.name] for step in steps_of_python for name in (step.name, *used(step))}
     results = {name for graph in graphs for result in graph.results for name in refs(result)}
     # For each call of the tape, the step of the Pair that was written last for it; for a call whose step is dead code,
     # the one of the next call that has any.
-    after = [""]
+    step_of_call = [""]
     for name in reversed(writer.ends):
-        after.append(name if name in order else after[-1])
-    after.reverse()
+        step_of_call.append(name if name in step_index else step_of_call[-1])
+    step_of_call.reverse()
     for memory, name in writer.made.items():
-        if name not in lasts or name in results or memory in writer.written:
+        if name not in last_use or name in results or memory in writer.written:
             continue
         # The number of calls that had run when the memory was freed. Calls that follow the step do not count.
-        freed = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))
-        last = after[max(freed - 1, 0)]
-        if last and order[last] > lasts[name]:
-            yield name, last
+        calls_before_free = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))
+        last_step = step_of_call[max(calls_before_free - 1, 0)]
+        if last_step and step_index[last_step] > last_use[name]:
+            yield name, last_step
 
 
 SCATTERS = "aten.as_strided_scatter.default"
@@ -432,21 +444,21 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
     """Return the Joint of a recorded step, and the Writer that wrote it. With `in_place`, updates in place stay so."""
     program, tape = run.program, run.recorder.tape
     tangents = {tangent_name(name): name for name in run.tangents}  # the tape's key of a tangent: its output's name
-    fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
-    ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
+    constant_names = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
+    ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | constant_names
     writer = Writer(tape, ports, list(run.keys), tape.start, in_place)
-    places = {root.key: root.place for roots in tape.ports.values() for root in roots}
-    local = {name: writer.locals[key] for key, name in run.keys.items()}
+    views_by_key = {root.key: root.place for roots in tape.ports.values() for root in roots}
+    local_of_tensor = {name: writer.locals[key] for key, name in run.keys.items()}
     key_of = {name: key for key, name in run.keys.items()}
-    forward, results = _write_forward(run, writer, local, in_place)
+    forward, results = _write_forward(run, writer, local_of_tensor, in_place)
     backward, gradients = _write_backward(run, writer) if run.tangents else ([], [])
     joint = Joint(
         inputs=tuple(
             Port(
                 named.name,
                 named.role,
-                placement_spec(places.get(key_of[named.name])),
-                local[named.name],
+                placement_spec(views_by_key.get(key_of[named.name])),
+                local_of_tensor[named.name],
                 run.shards.get(PortKey("", named.name), ""),
             )
             for named in program.tensors
@@ -457,7 +469,7 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
             Port(
                 name,
                 "tangent",
-                placement_spec(places[key]),
+                placement_spec(views_by_key[key]),
                 writer.locals[key],
                 # An output that is a partial sum over ranks has the same gradient on every rank.
                 run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
@@ -467,7 +479,7 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
         backward=tuple(backward),
         gradients=tuple(gradients),
         same={named.name: named.other_names for named in program.tensors if named.other_names},
-        constants=writer.constants(tape, fresh),
+        constants=writer.constants(tape, constant_names),
         notes=writer.notes,
         specs=writer.specs(),
     )
@@ -497,7 +509,7 @@ def _write_forward(
     for name, place in run.mutations.items():
         value = writer.value_at(place)
         # A tensor is a mutation too if no write to it was seen, but its memory has another value than its port.
-        if name in run.changed or (name in local and value.name not in port_names[place]):
+        if name in run.changed_names or (name in local and value.name not in port_names[place]):
             results.append((Port(name, "mutation", placement_spec(place)), value))
     return steps, results
 

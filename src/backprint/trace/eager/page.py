@@ -284,7 +284,7 @@ class Echoes:
         """Count the calls that follow as the backward's."""
         self.in_backward = True
 
-    def note(self, call: TapedCall, name: str) -> None:
+    def note_call(self, call: TapedCall, name: str) -> None:
         """Remember a call that has been written, with the name of its value; in the place of a call that a checkpoint
         repeats, the name of the forward's value."""
         if not self.in_backward:
@@ -298,7 +298,7 @@ class Echoes:
 
     # ---- The echo of a call
 
-    def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
+    def source_and_echo(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
         """Return the line and the echo of a call. A call of autograd's own backward has the line of the forward's call
         whose node runs."""
         echo = self.echo(call)
@@ -332,11 +332,11 @@ class Echoes:
         if not self.in_backward or not call.grad:
             return None
         if not self.forward_calls_by_key:
-            self.index_forward()
+            self.index_forward_calls()
         same = self.forward_calls_by_key.get(self.call_key(call), [])
         return next((written for written in same if written.call.source == call.source), next(iter(same), None))
 
-    def index_forward(self) -> None:
+    def index_forward_calls(self) -> None:
         """Group the forward's calls by their keys, and note the content of memory that they make."""
         for name, call in self.forward_calls:
             key = self.call_key(call)
@@ -428,16 +428,16 @@ class Page:
         """Attribute the steps that follow to this call; to none, with None."""
         self.call, self.last = call, ""
 
-    def put(self, step: Step) -> None:
+    def append_step(self, step: Step) -> None:
         """Append a step, with the line and the echo of its call, unless it has its own."""
         if self.call is not None and step.source is None and step.echo is None:
-            source, echo = self.echoes.origin(self.call)
+            source, echo = self.echoes.source_and_echo(self.call)
             if source is not None or echo is not None:
                 step = replace(step, source=source, echo=echo)
         self.echoes.note_node_of_value(step.name, self.call)
         self.steps.append(step)
 
-    def emit(
+    def append_call(
         self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: StorageView | None = None
     ) -> str:
         """Append a step for which the tape has no call, and return its name. `place` is the StorageView of its result;
@@ -446,20 +446,20 @@ class Page:
         name = self.names.free(name_of_result(func), avoid=BUILTINS)
         packed_args = tuple([pack(value) for value in args])
         packed_kwargs = tuple([(key, pack(value)) for key, value in kwargs])
-        self.put(Step(name, target_name(func), packed_args, packed_kwargs, placement_spec(place)))
+        self.append_step(Step(name, target_name(func), packed_args, packed_kwargs, placement_spec(place)))
         self.places[name] = place
         return name
 
-    def put_item(self, name: str, index: int, item: Any) -> str:
+    def append_getitem(self, name: str, index: int, item: Any) -> str:
         """Append a step that takes an item of another step's tuple, and return its name; `item` is the StorageView of
         the item, or a tuple of them."""
         local = self.names.free(f"{name}_{index}")
-        self.put(Step(local, "operator.getitem", (Ref(name), index), (), placement_spec(item)))
+        self.append_step(Step(local, "operator.getitem", (Ref(name), index), (), placement_spec(item)))
         if type(item) is StorageView:
             self.places[local] = item
         return local
 
-    def put_items(self, name: str, results: Any) -> list[tuple[str, Any]]:
+    def append_getitems(self, name: str, results: Any) -> list[tuple[str, Any]]:
         """Return name and StorageView of each tensor among a step's results, one level of tuples included, with a step
         that takes each item; ('', None) for other values."""
         if type(results) is StorageView:
@@ -467,23 +467,25 @@ class Page:
         items: list[tuple[str, Any]] = []
         for index, item in enumerate(results):
             if type(item) is StorageView:
-                items.append((self.put_item(name, index, item), item))
+                items.append((self.append_getitem(name, index, item), item))
             elif isinstance(item, tuple):
-                inner_tuple = self.put_item(name, index, item)
-                items += [(self.put_item(inner_tuple, i, inner_item), inner_item) for i, inner_item in enumerate(item)]
+                inner_tuple = self.append_getitem(name, index, item)
+                items += [
+                    (self.append_getitem(inner_tuple, i, inner_item), inner_item) for i, inner_item in enumerate(item)
+                ]
             else:
                 items.append(("", None))
         return items
 
-    def put_guard(self, target: str, *args: Value, structure: bool = False) -> None:
+    def append_guard(self, target: str, *args: Value, structure: bool = False) -> None:
         """Append a guard: a step such as `assert_equal`, on a value and what it must be. `structure` says that it is
         about how a sparse tensor is built."""
         name = self.names.free("guard")
-        self.put(Step(name, target, args))
+        self.append_step(Step(name, target, args))
         if structure:
-            self.mark(name, structure=True)
+            self.set_note(name, structure=True)
 
-    def mark(self, name: str, **fields: Any) -> None:
+    def set_note(self, name: str, **fields: Any) -> None:
         """Set fields of the Note of a step."""
         self.notes[name] = replace(self.notes.get(name, Note()), **fields)
 

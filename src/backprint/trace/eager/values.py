@@ -258,7 +258,7 @@ class Storages:
         view = storage.origins.get(place)
         view = view if view is not None and view.func is not None else self.derive_view(place)
         parent = self.value_at(view.parent)
-        name = self.page.emit(view.func, (parent, *view.args), place=place)
+        name = self.page.append_call(view.func, (parent, *view.args), place=place)
         storage.names[place] = _DatedName(name, storage.write_count)
         return Ref(name)
 
@@ -328,15 +328,15 @@ class Storages:
         if len({place.dtype for place in sources}) > 1:
             raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
         if len(sources) == 1 and is_whole(sources[0], extent):
-            name = self.page.emit(aten.view.default, (self.value_at(sources[0]), [extent]), place=flat)
+            name = self.page.append_call(aten.view.default, (self.value_at(sources[0]), [extent]), place=flat)
             storage.origins[sources[0]] = _strided_view(flat, sources[0])
         else:
             options = (("dtype", flat.dtype), ("device", flat.device))
-            name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
+            name = self.page.append_call(aten.zeros.default, ([extent],), options, place=flat)
             for place in sources:
                 value = self.value_at(place)
                 args = (Ref(name), value, place.shape, place.stride, place.offset)
-                name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
+                name = self.page.append_call(aten.as_strided_scatter.default, args, place=flat)
                 storage.origins[place] = _strided_view(flat, place)
         storage.base = flat
         storage.origins.pop(flat, None)  # the program may have a view like `flat` of the former base
@@ -394,7 +394,7 @@ class Storages:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
         else:
             func, args = INVERSE[view.func](view, Ref(name))
-        return self.with_geometry_of(self.page.emit(func, args), view.parent, parent)
+        return self.with_geometry_of(self.page.append_call(func, args), view.parent, parent)
 
     def has_geometry_of(self, name: str, place: StorageView) -> bool:
         """Whether a value has a tensor's geometry. Lazy conjugation may be done already: the elements are the same."""
@@ -414,7 +414,7 @@ class Storages:
             and place != self.of(place).base
         ):
             return name
-        return self.page.emit(aten.copy.default, (old, Ref(name)), place=place)
+        return self.page.append_call(aten.copy.default, (old, Ref(name)), place=place)
 
     def resize(self, before: StorageView, after: StorageView) -> None:
         """Enter a tensor that `resize_` or `set_` has changed from the StorageView `before` to `after`: it has another
@@ -440,17 +440,19 @@ class Storages:
                 "on: make a new tensor of the whole size instead, and copy into it"
             )
         count = math.prod(old.shape)
-        flat = self.page.emit(aten.view.default, (self.value_at(old), [count]))
+        flat = self.page.append_call(aten.view.default, (self.value_at(old), [count]))
         options = (("dtype", place.dtype), ("device", place.device))
-        rest = self.page.emit(aten.empty.memory_format, ([math.prod(place.shape) - count],), options)
-        joined = self.page.emit(aten.cat.default, ([Ref(flat), Ref(rest)],))
-        self.begin(self.page.emit(aten.view.default, (Ref(joined), list(place.shape)), place=place), place, write_count)
+        rest = self.page.append_call(aten.empty.memory_format, ([math.prod(place.shape) - count],), options)
+        joined = self.page.append_call(aten.cat.default, ([Ref(flat), Ref(rest)],))
+        self.begin(
+            self.page.append_call(aten.view.default, (Ref(joined), list(place.shape)), place=place), place, write_count
+        )
 
     def begin_uninitialized(self, place: StorageView, write_count: int) -> None:
         """Start a storage of a new size, whose content is undefined until written."""
         options = (("dtype", place.dtype), ("device", place.device))
         args = (list(place.shape), list(place.stride or ()))
-        self.begin(self.page.emit(aten.empty_strided.default, args, options, place), place, write_count)
+        self.begin(self.page.append_call(aten.empty_strided.default, args, options, place), place, write_count)
 
 
 def _is_whole(place: StorageView) -> bool:
@@ -502,7 +504,7 @@ class _SparseValues:
         parts = [self.storages.value_at(part) for part in place.parts]
         options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
         func = aten._sparse_compressed_tensor_unsafe.default
-        self.enter_value(self.page.emit(func, (*parts, list(place.shape)), options, place), place, [place])
+        self.enter_value(self.page.append_call(func, (*parts, list(place.shape)), options, place), place, [place])
 
     def begin(self, name: str, place: StorageView) -> None:
         """Enter a port that is a sparse tensor."""
@@ -687,12 +689,12 @@ class CurrentValues:
         elif isinstance(result, (tuple, list)):
             for index, item in enumerate(result):
                 if type(item) is StorageView:
-                    item_name = self.page.put_item(name, index, item)
+                    item_name = self.page.append_getitem(name, index, item)
                     self.enter_value(
                         item_name, item, arguments, functools.partial(_part_origin, call, index, item, arguments)
                     )
                 elif isinstance(item, (tuple, list)) and any(type(leaf) is StorageView for leaf in item):
-                    self.enter_result(call, self.page.put_item(name, index, item), item, arguments)
+                    self.enter_result(call, self.page.append_getitem(name, index, item), item, arguments)
 
     # ---- Ports that updates in place would change
 
@@ -705,4 +707,4 @@ class CurrentValues:
         if len(storage.roots) > 1:
             raise CaptureError("inputs share memory and one is changed in place: pass copies, or leave functional=True")
         base = Ref(storage.names[storage.base].name)
-        self.storages.write_base(storage, self.page.emit(aten.clone.default, (base,), place=storage.base))
+        self.storages.write_base(storage, self.page.append_call(aten.clone.default, (base,), place=storage.base))

@@ -79,17 +79,17 @@ class CallSteps:
 
     `start` and `stream` are the state of each device's default generator, before the first step and after the steps so
     far. `draws` has the ordinary draw that began with each state. `states` has the name of each state that a later draw
-    needs, by the name of the draw that saved the state or by its bytes in hexadecimal. `fixed` has the states that are
-    ports, by name.
+    needs, by the name of the draw that saved the state or by its bytes in hexadecimal. `port_states` has the states
+    that are ports, by name.
     """
 
     def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
         self.page, self.stream = page, dict(start)
         self.draws: dict[GeneratorState, _Draw] = {}
         self.states: dict[str, str] = {}
-        self.fixed: dict[str, Tensor] = {}
+        self.port_states: dict[str, Tensor] = {}
 
-    def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    def write_call_as(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Write a call as a step of `func` on these values; return the name of its result. `func` is the call's
         operator or its functional form, which returns the new values of the arguments that the operator changes."""
         page = self.page
@@ -109,20 +109,22 @@ class CallSteps:
         step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
         # No draw.
         if call.state is None:
-            page.put(step)
+            page.append_step(step)
             if func in CHECKS or is_collective(func):
-                page.mark(name, stays=True)
+                page.set_note(name, stays=True)
         elif not call.own and call.state.state == self.stream.get(call.state.device):
             # A draw that continues the stream.
             if call.state_after is not None:
                 self.stream[call.state_after.device] = call.state_after.state
-            page.put(step)
-            page.mark(name, draws=True)
+            page.append_step(step)
+            page.set_note(name, draws=True)
             self.draws.setdefault(call.state, _Draw(name, func, page.steps))
         else:
             # A draw from another state, which the step has as its first argument.
             args_with_state = (self.state_before(call), pack(without_generator(func)), *packed_args)
-            page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", args_with_state, packed_kwargs, spec))
+            page.append_step(
+                Step(name, "torch.ops.higher_order.run_with_rng_state", args_with_state, packed_kwargs, spec)
+            )
         return name
 
     def state_before(self, call: TapedCall) -> Ref:
@@ -133,10 +135,10 @@ class CallSteps:
             return Ref(self.name_of_saved_state(earlier_draw, len(call.state.state)))
         key = call.state.state.hex()
         if key not in self.states:
-            local = self.page.names.free(f"rng_{len(self.fixed)}")
+            local = self.page.names.free(f"rng_{len(self.port_states)}")
             self.states[key] = local
-            self.fixed[local] = torch.frombuffer(bytearray(call.state.state), dtype=torch.uint8).clone()
-            self.page.places[local] = placement_of(self.fixed[local])
+            self.port_states[local] = torch.frombuffer(bytearray(call.state.state), dtype=torch.uint8).clone()
+            self.page.places[local] = placement_of(self.port_states[local])
         return Ref(self.states[key])
 
     def name_of_saved_state(self, earlier_draw: _Draw, length: int) -> str:
@@ -218,7 +220,7 @@ class Updates:
             raise CaptureError(f"{call.func} changes a tensor's view in place and has no functional form")
         else:
             args, kwargs = tuple(call.args[1:]), tuple(call.kwargs.items())
-            name = self.page.emit(func, (self.values.value_at(before), *args), kwargs, place=after)
+            name = self.page.append_call(func, (self.values.value_at(before), *args), kwargs, place=after)
             self.storages.enter_view(name, after, ViewOrigin(before, func, args))
 
     # ---- Updates of strided tensors
@@ -266,10 +268,10 @@ class Updates:
     def write_as_ran(self, call: TapedCall, written: Sequence[StorageView]) -> None:
         """Write an update in place as it ran, with a note of the values that it changes."""
         names = tuple(self.values.value_at(place).name for place in written)
-        name = self.calls.put_call(
+        name = self.calls.write_call_as(
             call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
         )
-        self.page.mark(name, writes=names, stays=True)
+        self.page.set_note(name, writes=names, stays=True)
         if any(leaf not in written for leaf in placements(call.result)):
             self.values.enter_results(call, name)
 
@@ -306,7 +308,7 @@ class Updates:
         value = self.values.value_at(source)
         if placement_of(meta_tensor(source).clone()).stride != place.stride:
             return False
-        name = self.page.emit(aten.clone.default, (value,), place=place._replace(offset=0))
+        name = self.page.append_call(aten.clone.default, (value,), place=place._replace(offset=0))
         self.storages.assign(place, name)
         return True
 
@@ -330,12 +332,12 @@ class Updates:
         if call.state is not None and not same_geometry:
             # Draws fill memory in order: `x.t().normal_()` puts its numbers in other places than a contiguous result.
             raise NoFunctionalForm(f"{func} would draw in another order of memory")
-        name = self.calls.put_call(call, func, args, kwargs)
+        name = self.calls.write_call_as(call, func, args, kwargs)
         # The result of `copy` has the strides of its first argument.
         copied_over = self.page.places.get(args[0].name) if func is aten.copy.default else None
         self.page.replace_last_step(spec=placement_spec(results if copied_over is None else copied_over))
         other_results = [place for place in placements(call.result) if place not in written]
-        values = self.page.put_items(name, results)
+        values = self.page.append_getitems(name, results)
         arguments = placements(call.args, call.kwargs)
         for place, (value, _) in zip(other_results, values, strict=False):
             if value:
@@ -358,12 +360,12 @@ class Updates:
         for place in written:
             old = self.values.value_at(place)
             if place not in copies:
-                name = self.page.emit(aten.clone.default, (old,))
+                name = self.page.append_call(aten.clone.default, (old,))
                 copies[place] = (
                     self.storages.with_geometry_of(name, place, old) if is_dense(place.shape, place.stride) else name
                 )
         name = self.put_on_copies(call, copies)
-        self.page.mark(self.page.steps[-1].name, writes=tuple(copies.values()))
+        self.page.set_note(self.page.steps[-1].name, writes=tuple(copies.values()))
         if any(place not in copies for place in placements(call.result)):
             self.values.enter_results(call, name, copies)
         for place, copy in copies.items():
@@ -375,11 +377,11 @@ class Updates:
         wholes, views = {}, {}
         for place in written:
             whole = self.storages.flatten(place)
-            wholes[whole] = self.page.emit(aten.clone.default, (self.values.value_at(whole),), place=whole)
+            wholes[whole] = self.page.append_call(aten.clone.default, (self.values.value_at(whole),), place=whole)
             shape = (place.shape, place.stride, place.offset)
-            views[place] = self.page.emit(aten.as_strided.default, (Ref(wholes[whole]), *shape), place=place)
+            views[place] = self.page.append_call(aten.as_strided.default, (Ref(wholes[whole]), *shape), place=place)
         self.put_on_copies(call, views)
-        self.page.mark(self.page.steps[-1].name, writes=(*wholes.values(), *views.values()))
+        self.page.set_note(self.page.steps[-1].name, writes=(*wholes.values(), *views.values()))
         for whole, copy in wholes.items():
             self.storages.assign(whole, copy)
 
@@ -387,7 +389,7 @@ class Updates:
         """Write the call in place, with the copies in the place of the arguments that it changes; return the name of
         its result."""
         args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
-        return self.calls.put_call(call, call.func, args, kwargs)
+        return self.calls.write_call_as(call, call.func, args, kwargs)
 
 
 # ---- The writer of a tape
@@ -463,7 +465,7 @@ class Writer:
         without `left`, return the name of the tensor's value."""
         self.page.set_call(call)
         term = self.value_at(place)
-        return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
+        return term.name if left is None else self.page.append_call(aten.add.Tensor, (Ref(left), term))
 
     def begin_value(self, wanted: str, place: StorageView) -> str:
         """Make a tensor an input of the graph from here on, with a name like `wanted`; return that name."""
@@ -499,7 +501,7 @@ class Writer:
         the port name of each constant by its key on the tape."""
         by_local_name = ((self.locals.get(key), title, tape.constants[key]) for key, title in titles.items())
         constants = {local: (title, tensor) for local, title, tensor in by_local_name if local is not None}
-        return constants | {local: (local, state) for local, state in self.calls.fixed.items()}
+        return constants | {local: (local, state) for local, state in self.calls.port_states.items()}
 
     # ---- One call
 
@@ -519,7 +521,7 @@ class Writer:
         else:
             self.write_plain(call)
         if len(self.page.steps) > steps_before:
-            self.echoes.note(call, self.page.last or self.page.steps[-1].name)
+            self.echoes.note_call(call, self.page.last or self.page.steps[-1].name)
 
     def note_memory(self, call: TapedCall) -> None:
         """Note the last step so far, the first value in each memory, and the memories that the call writes to (`ends`,
@@ -548,7 +550,7 @@ class Writer:
 
     def write_wait(self, call: TapedCall) -> None:
         """Write the wait for a collective. It returns its argument, whose value is defined only from here on."""
-        name = self.calls.put_call(call, call.func, self.values.refs_for_tensors(call.args), {})
+        name = self.calls.write_call_as(call, call.func, self.values.refs_for_tensors(call.args), {})
         self.page.places[name] = call.result
         self.values.storages.assign(call.result, name)
 
@@ -562,7 +564,7 @@ class Writer:
         if call.func in NEEDS_REQUIRES_GRAD:
             self.write_requiring_grad(call)
             return
-        name = self.calls.put_call(
+        name = self.calls.write_call_as(
             call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
         )
         self.values.enter_results(call, name)
@@ -589,17 +591,17 @@ class Writer:
         alias of this argument, and `detach` on the results: graphs run without autograd."""
         page, args = self.page, list(self.values.refs_for_tensors(call.args))
         # On an alias: `requires_grad_` must not change the value that other steps read.
-        detached = page.emit(
+        detached = page.append_call(
             aten.detach.default,
             (args[NEEDS_REQUIRES_GRAD[call.func]],),
             place=call.args[NEEDS_REQUIRES_GRAD[call.func]],
         )
         args[NEEDS_REQUIRES_GRAD[call.func]] = Ref(
-            page.emit(aten.requires_grad_.default, (Ref(detached),), place=page.places[detached])
+            page.append_call(aten.requires_grad_.default, (Ref(detached),), place=page.places[detached])
         )
-        name = self.calls.put_call(call, call.func, args, self.values.kwargs_with_refs(call))
+        name = self.calls.write_call_as(call, call.func, args, self.values.kwargs_with_refs(call))
         for index, place in enumerate(call.result):
-            item = page.emit(aten.detach.default, (Ref(page.put_item(name, index, place)),), place=place)
+            item = page.append_call(aten.detach.default, (Ref(page.append_getitem(name, index, place)),), place=place)
             self.values.enter_value(item, place, (), functools.partial(ViewOrigin, place))
 
     # ---- Guards
@@ -610,24 +612,26 @@ class Writer:
         if type(result) is StorageView or isinstance(result, (tuple, list)):
             items = [result] if type(result) is StorageView else [item for item in result if type(item) is StorageView]
             for item in items:
-                self.page.put_guard("assert_shape", self.value_at(item), tuple(item.shape))
+                self.page.append_guard("assert_shape", self.value_at(item), tuple(item.shape))
         # No NaN equals another, so it has a guard of its own.
         elif isinstance(result, float) and math.isnan(result):
-            self.page.put_guard("assert_nan", Ref(name))
+            self.page.append_guard("assert_nan", Ref(name))
         elif isinstance(result, (bool, int, float, complex)):
-            self.page.put_guard("assert_equal", Ref(name), result)
+            self.page.append_guard("assert_equal", Ref(name), result)
 
     def guard_structure(self, call: TapedCall, name: str) -> None:
         """Guard the structure of a sparse tensor that the program read: its number of values, or whether it is
         coalesced."""
         if call.func is aten.is_coalesced.default:
-            self.page.put_guard("assert_equal", Ref(name), call.result, structure=True)
+            self.page.append_guard("assert_equal", Ref(name), call.result, structure=True)
         elif call.func is aten._nnz.default or call.func in SIZE_DEPENDS_ON_VALUES:
             structure = not self.values.sparse.values[call.args[0]].count_varies
             if call.func is aten._nnz.default:
-                self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
+                self.page.append_guard("assert_equal", Ref(name), call.result, structure=structure)
             else:
-                self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
+                self.page.append_guard(
+                    "assert_shape", self.value_at(call.result), call.result.shape, structure=structure
+                )
 
 
 @functools.cache

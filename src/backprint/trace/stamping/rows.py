@@ -35,7 +35,15 @@ from backprint._torch.modes import DisableTorchFunction
 from backprint._torch.operators import HigherOrderOperator
 from backprint._torch.tensors import storage_id
 from backprint.graph.folding.fold import token_of
-from backprint.graph.folding.nouns import SOURCE, divided, places_of, places_of_value, skeleton, with_places, with_value
+from backprint.graph.folding.nouns import (
+    SOURCE,
+    places_of,
+    places_of_value,
+    skeleton,
+    split_numbers,
+    with_places,
+    with_value,
+)
 from backprint.graph.fx.convert import Names, tensor_spec
 from backprint.graph.nouns import Port, Ref, Source, Step
 from backprint.trace import frames
@@ -44,7 +52,7 @@ from backprint.trace.assembly import NO_NOTE, Joint, Note, Result
 from backprint.trace.fake import FakeWorld
 from backprint.trace.observe import Call, Observer
 from backprint.values.tree import copy_values, plain_leaves
-from backprint.values.wrappers import Wrapping, opened
+from backprint.values.wrappers import Wrapping, unwrap
 
 Item = str | int
 """A part of a row that may grow: a text with numbers in it, or a number."""
@@ -192,8 +200,8 @@ def _continue_item(first: Item, second: Item, more: int, what: str) -> Item:
     and with one more (`second`): by the same with each further layer."""
     if first == second:
         return second
-    texts, numbers = divided(first)
-    other_texts, other_numbers = divided(second)
+    texts, numbers = split_numbers(first)
+    other_texts, other_numbers = split_numbers(second)
     if texts != other_texts or type(first) is not type(second):
         raise CannotStamp(f"{what} have {first!r:.80} with one layer less and {second!r:.80} with one more")
     continued = [number + (other - number) * more for number, other in zip(numbers, other_numbers, strict=True)]
@@ -202,7 +210,7 @@ def _continue_item(first: Item, second: Item, more: int, what: str) -> Item:
 
 def _text_without_numbers(text: str) -> tuple[str, ...]:
     """Return the parts of a text between its numbers, which all layers of one list have in common."""
-    return divided(text)[0]
+    return split_numbers(text)[0]
 
 
 def _join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -> Item:
@@ -273,7 +281,7 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
     both models must fit.
     """
     kinds = {type(item) for item in (*left, *right)}
-    divided_items = [divided(item) for item in (*left, *right)]
+    divided_items = [split_numbers(item) for item in (*left, *right)]
     texts = divided_items[0][0]
     if len(kinds) > 1 or any(other != texts for other, _ in divided_items):
         return None
@@ -410,8 +418,8 @@ class OperatorLog(Observer):
         for (name, facts), count in sorted(Counter(map(_name_and_facts, wrapper_nodes)).items()):
             self.rows.append(Row(("autograd node", name, facts), (count,)))
         for name, tensor in outputs.items():
-            head = "output", tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
-            self.rows.append(Row(head, (name, self._label_of(opened(tensor)))))
+            head = "output", tensor_spec(unwrap(tensor)), sharding_text(tensor), tensor.requires_grad
+            self.rows.append(Row(head, (name, self._label_of(unwrap(tensor)))))
 
 
 def _name_and_facts(node: Any) -> tuple[str, str]:

@@ -41,7 +41,7 @@ from backprint.trace.reach import module_paths, roots
 from backprint.trace.request import EngineResult
 from backprint.trace.stamping.rows import CannotStamp, OperatorLog, Row, continue_joint, continue_rows
 from backprint.trace.warm_up import Findings, warm_up
-from backprint.values.wrappers import opened
+from backprint.values.wrappers import unwrap
 
 # ---- Runs of equal layers
 
@@ -119,18 +119,18 @@ def _layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
 def _find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[_LayerRun]:
     """Yield the outermost runs of equal layers in and below a module, whose path is `path`; append to `reasons` why a
     long list has none."""
-    inside = range(0)
+    layers_of_run = range(0)
     children = [child for child in own_modules(module).values() if child is not None]
-    numbered = list(own_modules(module)) == [str(place) for place in range(len(children))]
-    if isinstance(module, (nn.ModuleList, nn.Sequential)) and numbered and len(children) >= MIN_LAYERS:
-        inside, reason = _longest_run(children)
-        if len(inside) >= MIN_LAYERS:
-            yield _LayerRun(path, module, inside.start, len(inside))
+    is_numbered = list(own_modules(module)) == [str(place) for place in range(len(children))]
+    if isinstance(module, (nn.ModuleList, nn.Sequential)) and is_numbered and len(children) >= MIN_LAYERS:
+        layers_of_run, reason = _longest_run(children)
+        if len(layers_of_run) >= MIN_LAYERS:
+            yield _LayerRun(path, module, layers_of_run.start, len(layers_of_run))
         elif reason:
             reasons.append(f"{path}: {reason}")
     for place, (name, child) in enumerate(own_modules(module).items()):
         # The layers of a run are not searched: runs inside of them are reduced with them.
-        if child is not None and (len(inside) < MIN_LAYERS or place not in inside):
+        if child is not None and (len(layers_of_run) < MIN_LAYERS or place not in layers_of_run):
             yield from _find_runs(child, f"{path}.{name}" if path else name, reasons)
 
 
@@ -153,8 +153,10 @@ def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_Layer
     """Describe a tensor or module that belongs to two layers of these runs, or to a layer and the rest of the model,
     for a message; '' if there is none. `modules` are the modules that the program reaches, with their names."""
     # The paths of the layers; and for each object, the layer that it is first found in, with the path there.
-    homes = {f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)}
-    owner: dict[int, tuple[str | None, str]] = {}
+    layer_paths = {
+        f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)
+    }
+    first_found: dict[int, tuple[str | None, str]] = {}
     for root, module in modules:
         objects = (
             *module.named_parameters(remove_duplicate=False),
@@ -164,10 +166,10 @@ def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_Layer
         for name, tensor_or_module in objects:
             path = ".".join(part for part in (root, name) if part)
             # The layer that a name is in, or None for the rest of the model.
-            home = next((start for start in prefixes(path) if start in homes), None)
-            first_home, first = owner.setdefault(id(tensor_or_module), (home, path))
-            if first_home != home:
-                return f"{first} and {path} are one"
+            layer = next((start for start in prefixes(path) if start in layer_paths), None)
+            first_layer, first_path = first_found.setdefault(id(tensor_or_module), (layer, path))
+            if first_layer != layer:
+                return f"{first_path} and {path} are one"
     return ""
 
 
@@ -249,7 +251,7 @@ def _tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[Tenso
 
 def _tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
     """Return the spec of a tensor, its sharding ('' if it is no DTensor), and whether it requires grad."""
-    return tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
+    return tensor_spec(unwrap(tensor)), sharding_text(tensor), tensor.requires_grad
 
 
 def _mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compared: Compared) -> str:
@@ -262,7 +264,7 @@ def _mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compa
     return ""
 
 
-def _held_by(function: types.FunctionType) -> dict[str, Any]:
+def _values_held_by(function: types.FunctionType) -> dict[str, Any]:
     """Return the values that a function holds beside its code: its defaults, and the variables of functions around
     it."""
     try:
@@ -298,7 +300,7 @@ def _value_difference(left: Any, right: Any, compared: Compared) -> str:
         case types.FunctionType():
             if left.__code__ is not right.__code__:
                 return f"{left.__qualname__:.60} and {right.__qualname__:.60}"
-            return _mapping_difference(_held_by(left), _held_by(right), compared)
+            return _mapping_difference(_values_held_by(left), _values_held_by(right), compared)
         case types.MethodType():
             same = left.__func__ is right.__func__ and not _value_difference(left.__self__, right.__self__, compared)
         case functools.partial():
@@ -350,28 +352,28 @@ def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace)
     plan = _find_plan(program.target())
     if not plan.runs:
         return _StampAttempt(why=plan.why)
-    whole: _LoggedRun | None = None
+    whole_run: _LoggedRun | None = None
     try:
         _refuse_call(program, options)
         with collector_paused():
             joint, log = _continue_joint_and_log(program, plan, options, trace)
-            whole = _run_logged(program)
-            _check_log_of_whole(whole, log)
-            return _StampAttempt(_engine_result_of(program, whole, joint, plan), run=whole)
+            whole_run = _run_logged(program)
+            _check_log_of_whole(whole_run, log)
+            return _StampAttempt(_engine_result_of(program, whole_run, joint, plan), run=whole_run)
     except CannotStamp as error:
-        return _StampAttempt(why=str(error), run=whole)
+        return _StampAttempt(why=str(error), run=whole_run)
 
 
 def _refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
     """Raise if a request or a setting makes the graphs of a layer depend on the rest of the model."""
-    whole = why_partition_needs_all_layers(options.partition)  # '' if the partition does not
+    why_needs_all_layers = why_partition_needs_all_layers(options.partition)  # '' if the partition does not
     for request, present in (
         ("dynamic sizes", options.dynamic),
         ("decompose=", options.decompose),
         ("order=2", program.tangents),
         ("gradient hooks", program.hooks),
         ("hooks of all modules", has_any_global_hook()),
-        (whole, whole),
+        (why_needs_all_layers, why_needs_all_layers),
     ):
         if present:
             raise CannotStamp(f"{request}: a trace with few layers does not decide about the whole")
@@ -430,10 +432,14 @@ def _with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
     current = program.wrapped_state()
     state = [replace(known[id(tensor)], name=name) for name, tensor in current.items()]
     inputs = [named for named in program.tensors if named.role == "input"]
-    wholes = {name: known[id(tensor)].name for name, tensor in current.items()} | {
+    name_in_whole = {name: known[id(tensor)].name for name, tensor in current.items()} | {
         named.name: named.name for named in inputs
     }
-    wrappings = {name: program.wrappings[whole] for name, whole in wholes.items() if whole in program.wrappings}
+    wrappings = {
+        name: program.wrappings[name_before]
+        for name, name_before in name_in_whole.items()
+        if name_before in program.wrappings
+    }
     return replace(program, tensors=(*state, *inputs), call_arguments=None, wrappings=wrappings)
 
 
@@ -449,12 +455,12 @@ def refuse_what_no_log_shows(run: _LoggedRun) -> None:
     findings = run.findings
     edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
     reads = [reading.operator for reading in findings.readings if reading.inputs]
-    checkpoints = findings.checkpoints or run.observed.accumulates
+    checkpoints = findings.checkpoints or run.observed.accumulates_gradients
     for reason, present in (
         (f"{edges[0]}, whose backward can be any code" if edges else "", edges),
         ("it runs a higher-order operator", run.log.ran_higher_order_operator),
         ("it checkpoints, and what the backward runs again can be any code", checkpoints),
-        ("it uses the autograd graph (grad_fn), which can have hooks", findings.nodes),
+        ("it uses the autograd graph (grad_fn), which can have hooks", findings.reads_grad_fn),
         (f"{reads[0]} reads values of an input" if reads else "", reads),
         ("it reads values unseen", findings.reads_without_operator),
         ("it draws from a generator that is not torch's", run.observed.foreign_random.pins()),
@@ -496,7 +502,9 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     outcome = findings.outcome
     # The graphs' ports must be those of the whole: names, roles and specs.
     own_specs = {name: tensor_spec(tensor) for name, tensor in whole.log.ready.items()}
-    outside = {name: port.spec for name, port in zip(observed.outside, joint.inputs[len(own_specs) :], strict=False)}
+    outside = {
+        name: port.spec for name, port in zip(observed.external_tensors, joint.inputs[len(own_specs) :], strict=False)
+    }
     _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
     for port in joint.inputs:
         if port.spec != {**outside, **own_specs}[port.name]:

@@ -18,7 +18,7 @@ from backprint._torch import pytree
 from backprint.errors import RefusedError
 from backprint.tools.bench.calls import arguments_of, function_of_text
 from backprint.tools.export.rerun import copies
-from backprint.tools.lowering.operators import NONE, lower, refuse_draws
+from backprint.tools.lowering.operators import NO_FORMS, lower, refuse_draws
 from backprint.tools.lowering.subjects import take_out_draws
 
 # ------------------------------------------------------------------ the core of a graph
@@ -223,48 +223,50 @@ def _tuple_text(items: Sequence[str]) -> str:
 
 
 def exchanged(
-    module: fx.GraphModule, inputs: Sequence[Any], build: Build, more: Mapping[Any, Any] = NONE
+    module: fx.GraphModule, inputs: Sequence[Any], build: Build, forms: Mapping[Any, Any] = NO_FORMS
 ) -> Callable[..., Any]:
     """Compile the core of the lowered graph, with contiguous inputs; a compiler that raises on it gets it once more,
     lowered to torch's core operators.
 
-    `more` has forms for this compiler in place of the usual ones. Draws stay outside: eager makes them before each
+    `forms` has forms for this compiler in place of the usual ones. Draws stay outside: eager makes them before each
     call. A graph whose draws cannot be taken out, and inputs that are not strided, are refused.
     """
-    outside = take_out_draws(module)
-    if outside is not None:
-        call = exchanged(outside.module, [*inputs, *outside.draw()], build, more)
-        return lambda *values: call(*values, *outside.draw())
+    without_draws = take_out_draws(module)
+    if without_draws is not None:
+        call = exchanged(without_draws.module, [*inputs, *without_draws.draw()], build, forms)
+        return lambda *values: call(*values, *without_draws.draw())
     refuse_draws(module)
     refuse_layouts(inputs)
 
-    def laid(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+    def build_core(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         """Compile a core, lowered as little as its compiler takes."""
         try:
-            return _build_lowered(core, core_inputs, build, more, False)
+            return _build_lowered(core, core_inputs, build, forms, False)
         except RefusedError:
             raise
         except Exception as error:
             try:
-                return _build_lowered(core, core_inputs, build, more, True)
+                return _build_lowered(core, core_inputs, build, forms, True)
             except Exception:
                 raise error from None  # the first error is about the operators that the graph has
 
-    return compile_core(module, inputs, laid)
+    return compile_core(module, inputs, build_core)
 
 
 def _build_lowered(
-    core: fx.GraphModule, core_inputs: list[Tensor], build: Build, more: Mapping[Any, Any], thorough: bool
+    core: fx.GraphModule, core_inputs: list[Tensor], build: Build, forms: Mapping[Any, Any], thorough: bool
 ) -> Callable[..., Sequence[Tensor]]:
     """Return a compiled core, lowered to torch's core operators if `thorough`. A lowered core may return inputs
     unchanged, so its own core is taken once more."""
-    lowered = core_of(lower(core, core_inputs, thorough, more), core_inputs)
+    lowered = core_of(lower(core, core_inputs, thorough, forms), core_inputs)
     if not lowered.computes:
         return lowered.wrap(tuple, len(core_inputs))
     values = lowered.pick_inputs(copies(core_inputs))
-    laying = {place: _contiguous_values for place, value in enumerate(values) if not _is_contiguous_values(value)}
+    make_contiguous = {
+        place: _contiguous_values for place, value in enumerate(values) if not _is_contiguous_values(value)
+    }
     return lowered.wrap(
-        build(lowered.module, [_contiguous_values(value) for value in values]), len(core_inputs), laying
+        build(lowered.module, [_contiguous_values(value) for value in values]), len(core_inputs), make_contiguous
     )
 
 

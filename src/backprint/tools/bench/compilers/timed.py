@@ -73,7 +73,7 @@ def compile_timed(
         prepare(compiled, caches.parent / "prepared")
     if cold:
         shutil.rmtree(caches, ignore_errors=True)
-    with _cached_in(caches):
+    with _using_cache_folder(caches):
         values = copies(inputs)
         start = time.perf_counter()
         call = compiled(module, inputs)
@@ -96,17 +96,17 @@ def prepare(compiled: Callable[..., Any], caches: Path) -> None:
     graph = fx.Graph()
     value = graph.placeholder("value")
     graph.output((graph.call_function(torch.ops.aten.add.Tensor, (value, value)),))
-    with _cached_in(caches), contextlib.suppress(BaseException):
+    with _using_cache_folder(caches), contextlib.suppress(BaseException):
         compiled(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(8)])
 
 
 @contextlib.contextmanager
-def _cached_in(caches: Path) -> Iterator[None]:
+def _using_cache_folder(caches: Path) -> Iterator[None]:
     """Let torch's compilers use this folder for their caches, and clear their caches in memory."""
     caches.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(CACHE)
     os.environ[CACHE] = str(caches.resolve())
-    forget()
+    clear_compiler_caches()
     try:
         yield
     finally:
@@ -116,7 +116,7 @@ def _cached_in(caches: Path) -> Iterator[None]:
             os.environ[CACHE] = before
 
 
-def forget() -> None:
+def clear_compiler_caches() -> None:
     """Empty the caches in memory of compilers that were imported; functions compiled before stay."""
     clear_caches_if_loaded()
 

@@ -21,7 +21,7 @@ import torch
 from torch import fx
 
 from backprint import api
-from backprint.child.child import Child, interpreter
+from backprint.child.child import Child, start_interpreter
 from backprint.child.ends import ChildEnd
 from backprint.child.limits import limited
 from backprint.common.text import check_choice
@@ -45,7 +45,7 @@ from backprint.tools.kernels.checking.plan import (
 from backprint.tools.kernels.compilers import kernel_compiler
 from backprint.tools.kernels.extraction import extract_one_graph
 from backprint.tools.kernels.nouns import ISAS, CaptureKernels, ExtractedGraph, KernelTarget
-from backprint.tools.kernels.prepare import NEW, PortLayout
+from backprint.tools.kernels.prepare import ALLOCATING_OPERATORS, PortLayout
 from backprint.tools.lowering.subjects import BenchGraph, graph_classes, steps_that_draw
 
 # ------------------------------------------------------------------ random draws as inputs
@@ -54,19 +54,23 @@ from backprint.tools.lowering.subjects import BenchGraph, graph_classes, steps_t
 # eager drew become further inputs. Every step that depends on a draw stays in the graph.
 
 
-def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ...]]:
+def lift_draws(graph: Graph, at_captured_sizes: bool = True) -> tuple[Graph, tuple[str, ...]]:
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
-    are those of the capture, unless not `fixed`."""
-    base = unguarded_graph(graph) if fixed else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
+    are those of the capture, unless not `at_captured_sizes`."""
+    base = (
+        unguarded_graph(graph)
+        if at_captured_sizes
+        else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
+    )
     # a draw in place becomes the tensor that later steps read, where it may
     base = _read_draws_directly(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
     base = replace(
-        base, steps=tuple(replacement for step in base.steps for replacement in _masked_steps(step, drawing))
+        base, steps=tuple(replacement for step in base.steps for replacement in _expand_dropout(step, drawing))
     )
     # a step that saves its random state returns (state, draw): these items are the inputs, and not the step
     saving = {step.name for step in drawing if step.target == SAVING}
-    drawing = tuple(_mask_of(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
+    drawing = tuple(_dropout_mask(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
     drawing += tuple(step for step in base.steps if _is_item_of(step, saving))
     for step in drawing:
         if not isinstance(step.spec, TensorSpec):
@@ -85,16 +89,16 @@ def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
     """Return a graph in which later steps read the result of a draw in place, such as `uniform_`, and not the tensor
     that it drew into, if that is new and nothing read it before."""
     steps = list(graph.steps)
-    makers = {step.name: step for step in steps}
-    renamed: dict[str, str] = {}
-    for place, step in enumerate(steps):
-        renamed_step = mapped(step, lambda name: Ref(renamed.get(name, name)))
+    steps_by_name = {step.name: step for step in steps}
+    draws_by_tensor: dict[str, str] = {}
+    for index, step in enumerate(steps):
+        renamed_step = mapped(step, lambda name: Ref(draws_by_tensor.get(name, name)))
         base = renamed_step.args[0] if step in drawing and _is_in_place(step) else None
-        if isinstance(base, Ref) and _makes_own_memory(makers.get(base.name)) and not is_used(base.name, steps[:place]):
-            renamed[base.name] = step.name
+        if isinstance(base, Ref) and _allocates(steps_by_name.get(base.name)) and not is_used(base.name, steps[:index]):
+            draws_by_tensor[base.name] = step.name
             renamed_step = step
-        steps[place] = renamed_step
-    results = tuple(with_names(value, lambda name: Ref(renamed.get(name, name))) for value in graph.results)
+        steps[index] = renamed_step
+    results = tuple(with_names(value, lambda name: Ref(draws_by_tensor.get(name, name))) for value in graph.results)
     return replace(graph, steps=tuple(steps), results=results)
 
 
@@ -103,9 +107,9 @@ def _is_in_place(step: Step) -> bool:
     return "_." in step.target
 
 
-def _makes_own_memory(step: Step | None) -> bool:
+def _allocates(step: Step | None) -> bool:
     """Whether a step returns a tensor with memory of its own, such as `empty`."""
-    return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
+    return step is not None and step.target.removeprefix("aten.").partition(".")[0] in ALLOCATING_OPERATORS
 
 
 def is_used(name: str, steps: Iterable[Step]) -> bool:
@@ -116,10 +120,10 @@ def is_used(name: str, steps: Iterable[Step]) -> bool:
 def _is_read_by_others(graph: Graph, step: Step) -> bool:
     """Whether the tensor that a step draws into is read elsewhere, so that it is not enough to pass on the draw."""
     base = step.args[0]
-    named = {name for value in graph.results for name in refs(value)}
+    result_names = {name for value in graph.results for name in refs(value)}
     return (
         not isinstance(base, Ref)
-        or base.name in named
+        or base.name in result_names
         or is_used(base.name, (other for other in graph.steps if other is not step))
     )
 
@@ -134,23 +138,23 @@ def _is_dropout(step: Step) -> bool:
     return step.target == DROPOUT and isinstance(step.spec, tuple) and len(step.spec) == 2
 
 
-def _mask_of(step: Step) -> Step:
+def _dropout_mask(step: Step) -> Step:
     """Return the draw of a dropout, under the dropout's name: the mask."""
     return replace(step, spec=cast(tuple[Spec, ...], step.spec)[1])
 
 
-def _masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
+def _expand_dropout(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
     """Yield a step; an item of a dropout becomes steps that compute it from the mask, as eager does: item 0, the
     output, is value * mask * 1 / (1 - p), and item 1 is the mask."""
-    dropped = {dropout.name: dropout for dropout in drawing if _is_dropout(dropout)}
+    dropouts = {dropout.name: dropout for dropout in drawing if _is_dropout(dropout)}
     match step.target, step.args:
-        case "operator.getitem", (Ref(name), 0) if name in dropped:
-            value, p = dropped[name].args[:2]
+        case "operator.getitem", (Ref(name), 0) if name in dropouts:
+            value, p = dropouts[name].args[:2]
             scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
-            left = f"{step.name}_left"
-            yield replace(step, name=left, target="aten.mul.Tensor", args=(value, Ref(name)))
-            yield replace(step, target="aten.mul.Tensor", args=(Ref(left), scale))
-        case "operator.getitem", (Ref(name), 1) if name in dropped:
+            product_name = f"{step.name}_left"
+            yield replace(step, name=product_name, target="aten.mul.Tensor", args=(value, Ref(name)))
+            yield replace(step, target="aten.mul.Tensor", args=(Ref(product_name), scale))
+        case "operator.getitem", (Ref(name), 1) if name in dropouts:
             yield replace(step, target="aten.alias.default", args=(Ref(name),))
         case _:
             yield step
@@ -186,20 +190,20 @@ class LiftedRun:
     names: Sequence[str] = field(default=())
 
 
-def lifted_run(bench: BenchGraph) -> LiftedRun:
+def run_lifted(bench: BenchGraph) -> LiftedRun:
     """Run a graph with the draws of its own run as inputs; raise RefusedError if the results are not the same."""
-    graph, names = lifted_graph(bench.graph)
+    graph, names = lift_draws(bench.graph)
     if not names:
         return LiftedRun(bench.graph, bench.run)
     recorder = _DrawRecorder(bench.module, names)
     bench.run.again(recorder.run)
     (module,) = graph_classes({"lifted": graph}).values()
-    drawn = [recorder.drawn[name] for name in names]
-    free, inputs = rebuilt(module, inspect.getsource(module)), [*bench.run.inputs, *drawn]
-    run = EagerRun(free, inputs, bench.run.random, bench.run.outputs, ())
+    draws = [recorder.drawn[name] for name in names]
+    graph_class, inputs = rebuilt(module, inspect.getsource(module)), [*bench.run.inputs, *draws]
+    run = EagerRun(graph_class, inputs, bench.run.random, bench.run.outputs, ())
     run = replace(run, results=tuple(run.again(run.module())))
-    for (role, name), value, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
-        same = one_to_the_bit(value, wanted) or not isinstance(value, torch.Tensor)
+    for (role, name), value, expected in zip(run.outputs, run.results, bench.run.results, strict=True):
+        same = one_to_the_bit(value, expected) or not isinstance(value, torch.Tensor)
         if not same:
             raise RefusedError(f"with its draws as inputs, the graph gives another {role} {name} in eager")
     return LiftedRun(graph, run, names)
@@ -207,10 +211,10 @@ def lifted_run(bench: BenchGraph) -> LiftedRun:
 
 # ------------------------------------------------------------------ the verdicts of a check
 
-WORK = "backprint.tools.kernels.checking.work"
+WORKER_MODULE = "backprint.tools.kernels.checking.work"
 """The module that checks, in a process of its own."""
 
-DRAWING = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu)\s*\(")
+DRAW_CALL = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu)\s*\(")
 """A call in a kernel's source that draws random numbers."""
 
 
@@ -228,18 +232,18 @@ def verdicts_of_kernels(
     subjects = []
     for graph in kernels.graphs:
         try:
-            _refuse_what_cannot_run(kernels.target)
-            subjects.append(subject_of(kernels, graph))
+            _refuse_unrunnable(kernels.target)
+            subjects.append(make_check_subject(kernels, graph))
         except BackprintError as error:
             verdicts[graph.title] = Verdict("unproven", graph.title, str(error))
     plan = CheckPlan(
         kernels.target.name, kernels.threads, configurations == "all", tuple(kernels.capture.requires), tuple(subjects)
     )
     if subjects:
-        verdicts |= _verdicts_of_plan(kernels.capture, plan, timeout)
-    order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
+        verdicts |= _run_plan(kernels.capture, plan, timeout)
+    positions = {graph.title: index for index, graph in enumerate(kernels.graphs)}
     # -1: graphs without kernels are first
-    return sorted(verdicts.values(), key=lambda verdict: order.get(verdict.name, -1))
+    return sorted(verdicts.values(), key=lambda verdict: positions.get(verdict.name, -1))
 
 
 def derivatives_of_pairs(capture: Capture) -> dict[str, Derivative]:
@@ -256,7 +260,7 @@ def with_derivatives(verdicts: Sequence[Verdict], derivatives: Mapping[str, Deri
     return [replace(verdict, derivative=derivatives.get(verdict.name)) for verdict in verdicts]
 
 
-def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
+def _run_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
     """Run the kernels of a plan in one process after another; return title -> Verdict. If a process ends early, the
     graph at work has "failed", and the next process goes on with the others."""
     titles = [subject.title for subject in plan.subjects]
@@ -269,27 +273,27 @@ def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict
         write_plan(folder, plan)
         verdicts: dict[str, Verdict] = {}
         while remaining := [title for title in titles if title not in verdicts]:
-            end, at_work = _run_kernels(folder, plan, timeout, verdicts)
+            end, last_begun = _run_kernels(folder, plan, timeout, verdicts)
             unfinished = [title for title in remaining if title not in verdicts]
-            blamed = [at_work] if at_work in unfinished else unfinished
-            verdicts |= {title: Verdict("failed", title, end.account) for title in blamed}
+            failed_titles = [last_begun] if last_begun in unfinished else unfinished
+            verdicts |= {title: Verdict("failed", title, end.account) for title in failed_titles}
         return verdicts
 
 
 def _run_kernels(folder: Path, plan: CheckPlan, timeout: float, verdicts: dict[str, Verdict]) -> tuple[ChildEnd, str]:
     """Have a process run the kernels of graphs without a Verdict, and add theirs to `verdicts`; return how it ended,
     and the last graph that it began."""
-    begun = ""
+    last_begun = ""
 
-    def hear(row: Mapping[str, Any]) -> None:
-        nonlocal begun
+    def on_message(row: Mapping[str, Any]) -> None:
+        nonlocal last_begun
         if BEGUN in row:
-            begun = row[BEGUN]
+            last_begun = row[BEGUN]
         else:
             verdicts[row["name"]] = verdict_from_json(row)
 
     known = [asdict(verdict) for verdict in verdicts.values()]
-    return run_check_process(WORK, folder, plan, timeout, known, hear), begun
+    return run_check_process(WORKER_MODULE, folder, plan, timeout, known, on_message), last_begun
 
 
 def write_inputs(capture: Capture, place: Path) -> None:
@@ -304,16 +308,21 @@ def write_inputs(capture: Capture, place: Path) -> None:
 
 
 def run_check_process(
-    module: str, folder: Path, plan: CheckPlan, timeout: float, message: Any, hear: Callable[[Mapping[str, Any]], None]
+    module: str,
+    folder: Path,
+    plan: CheckPlan,
+    timeout: float,
+    message: Any,
+    on_message: Callable[[Mapping[str, Any]], None],
 ) -> ChildEnd:
     """Run a module that can run kernels in a process of its own: send it a message, and pass each row that it sends to
-    `hear`; return its end."""
+    `on_message`; return its end."""
     settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
-    child = Child(interpreter(module, os.fspath(folder), environment=settings), limited(timeout), captured=True)
+    child = Child(start_interpreter(module, os.fspath(folder), environment=settings), limited(timeout), captured=True)
     try:
         child.send(message)
         while (text := child.receive()) is not None:
-            hear(json.loads(text))
+            on_message(json.loads(text))
     finally:
         end = child.close()
     return end
@@ -322,7 +331,7 @@ def run_check_process(
 # ------------------------------------------------------------------ the kernels to run
 
 
-def _refuse_what_cannot_run(target: KernelTarget) -> None:
+def _refuse_unrunnable(target: KernelTarget) -> None:
     """Raise RefusedError if kernels of a target cannot run here."""
     if target.language == "triton":
         for package in ("triton", "numpy"):  # Triton's interpreter computes with numpy
@@ -343,9 +352,9 @@ def _refuse_what_cannot_run(target: KernelTarget) -> None:
         raise RefusedError(f"this machine lacks the instructions {target.isa}; it has {', '.join(here) or 'none'}")
 
 
-def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
+def make_check_subject(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
     """Return the kernels to run for a graph: its own, or, if it draws, kernels whose draws are inputs."""
-    captured = graph_of(kernels.capture, graph.title)
+    captured = captured_graph(kernels.capture, graph.title)
     drawing = steps_that_draw(captured)
     # a backward that is checked alone gets the tensors that eager saved
     without_forward = graph.direction == "backward" and not any(
@@ -368,7 +377,7 @@ def _extern_notes(graph: ExtractedGraph) -> Iterator[str]:
         yield f"{', '.join(names[:3])}{more} ran as torch's own"
 
 
-def graph_of(capture: Capture, title: str) -> Graph:
+def captured_graph(capture: Capture, title: str) -> Graph:
     """Return the captured graph of a title, such as `pair_0 forward`."""
     pair, _, direction = title.partition(" ")
     pair_of_graph = capture.pairs[int(pair.removeprefix("pair_"))]
@@ -396,9 +405,9 @@ def _lifted_kernels(
             f"{', '.join(other)}: not what the compiler writes of this graph, and in a graph that draws random numbers "
             "kernels are checked in another form"
         )
-    base, names = lifted_graph(captured)
+    base, names = lift_draws(captured)
     lifted = extract_one_graph(base, *arguments)
-    drawing = [kernel.name for kernel in lifted.kernels if DRAWING.search(kernel.source)]
+    drawing = [kernel.name for kernel in lifted.kernels if DRAW_CALL.search(kernel.source)]
     if drawing:
         raise RefusedError(f"{', '.join(drawing)} draw random numbers, and their draws cannot be inputs")
     return lifted, names
@@ -406,10 +415,10 @@ def _lifted_kernels(
 
 def _lifting_notes(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
     """Yield notes about draws that became inputs, and kernels that changed by it."""
-    same = {kernel.hash for kernel in lifted.kernels}
-    others = [kernel.name for kernel in graph.kernels if kernel.hash not in same]
+    lifted_hashes = {kernel.hash for kernel in lifted.kernels}
+    changed = [kernel.name for kernel in graph.kernels if kernel.hash not in lifted_hashes]
     draws: Mapping[str, int] = {step.target: sum(other.target == step.target for other in drawing) for step in drawing}
     counts = ", ".join(f"{count} draws of {target}" for target, count in draws.items())
     yield f"{counts} were inputs, with what eager drew"
-    if others:
-        yield f"seen with their draws as inputs, not drawing: {', '.join(others)}"
+    if changed:
+        yield f"seen with their draws as inputs, not drawing: {', '.join(changed)}"

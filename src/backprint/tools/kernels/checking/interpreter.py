@@ -18,7 +18,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
-from triton.runtime import interpreter as home
+from triton.runtime import interpreter as triton_interpreter
 
 from backprint.errors import RefusedError
 from backprint.tools.kernels.checking.memory import check_addresses
@@ -38,17 +38,17 @@ def exponent(x: Tensor) -> Tensor:
     return torch.frexp(x).exponent - 1
 
 
-def _rounded_to_int64(x: Tensor) -> Tensor:
+def _round_to_int64(x: Tensor) -> Tensor:
     """Return the nearest integers, of two the even one."""
     return torch.round(x).to(torch.int64)
 
 
-def scaled(x: Tensor, by: Tensor) -> Tensor:
+def ldexp(x: Tensor, by: Tensor) -> Tensor:
     """Return x * 2 ** by."""
     return torch.ldexp(x.double(), by.double()).to(x.dtype)
 
 
-NUMBERS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+NUMBER_FUNCTIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
     {
         **{
             name: getattr(torch, name)
@@ -61,7 +61,7 @@ NUMBERS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
         "fabs": torch.abs,
         "rint": torch.round,
         "nearbyint": torch.round,
-        "llrint": _rounded_to_int64,
+        "llrint": _round_to_int64,
         "fma": _fused_multiply_add,
         "mul_rn": torch.mul,
         "add_rn": torch.add,
@@ -70,7 +70,7 @@ NUMBERS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
         "sqrt_rn": torch.sqrt,
         "fast_dividef": torch.div,
         "fast_tanhf": torch.tanh,
-        "ldexp": scaled,
+        "ldexp": ldexp,
         "erfcx": torch.special.erfcx,
         "cyl_bessel_i0": torch.special.i0,
         "cyl_bessel_i1": torch.special.i1,
@@ -84,7 +84,7 @@ NUMBERS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
 )
 """The names that return numbers of the dtype of their arguments, or 64-bit integers."""
 
-ANSWERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+INT32_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "isinf": torch.isinf,
         "isnan": torch.isnan,
@@ -95,7 +95,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 """The names that return 32-bit integers."""
 
-ASSEMBLY: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+PTX_FUNCTIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
     {"fma.rn.f32 $0, $1, $2, $3;": _fused_multiply_add, "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal}
 )
 """Lines of PTX that Inductor writes into kernels, for the arctangent."""
@@ -106,7 +106,7 @@ ASSEMBLY: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
 Array = Any
 """A numpy array, whose types the interpreter chooses."""
 
-SHORT = {
+SHORT_DTYPES = {
     tl.bfloat16: torch.bfloat16,
     tl.float8e5: torch.float8_e5m2,
     tl.float8e4nv: torch.float8_e4m3fn,
@@ -115,11 +115,11 @@ SHORT = {
 }
 """Dtypes that numpy lacks: the interpreter holds their bits as integers."""
 
-AS_BITS = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
+BIT_DTYPES = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
 """Bytes of a short dtype -> the integers in which numpy and torch hold its bits."""
 
-Builder = home.InterpreterBuilder
-Handle = home.TensorHandle
+Builder = triton_interpreter.InterpreterBuilder
+Handle = triton_interpreter.TensorHandle
 
 
 def patch_interpreter() -> None:
@@ -129,43 +129,45 @@ def patch_interpreter() -> None:
     for name in ("binary_op", "ternary_op", "unary_op"):
         setattr(Builder, name, in_float32(getattr(Builder, name)))
     for name in ("create_fma", "create_idiv"):
-        setattr(Builder, name, _in_float32_alone(getattr(Builder, name)))
-    home.ReduceOps.generic_reduce = _reduce_by_halves
-    home.ReduceOps.apply_impl = _only_numbers(home.ReduceOps.apply_impl, _reduce_by_halves)
-    home.ScanOps.generic_scan = _scan_by_doubling
-    home.ASTTransformer.visit_UnaryOp = _with_opposites
-    home.ASTTransformer.visit_Assign = _after_its_value(home.ASTTransformer.visit_Assign)
-    home.opposite = opposite
+        setattr(Builder, name, _in_float32_without_operation(getattr(Builder, name)))
+    triton_interpreter.ReduceOps.generic_reduce = _reduce_by_halves
+    triton_interpreter.ReduceOps.apply_impl = _unless_short(triton_interpreter.ReduceOps.apply_impl, _reduce_by_halves)
+    triton_interpreter.ScanOps.generic_scan = _scan_by_doubling
+    triton_interpreter.ASTTransformer.visit_UnaryOp = _visit_not
+    triton_interpreter.ASTTransformer.visit_Assign = _visiting_value_first(
+        triton_interpreter.ASTTransformer.visit_Assign
+    )
+    triton_interpreter.logical_not = logical_not
     for name in [name for name in vars(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]:
-        setattr(libdevice, name, _computed_by_torch(name))
+        setattr(libdevice, name, _libdevice_by_torch(name))
 
 
 # -------------------------------------------------------------- dtypes that numpy lacks
 
 
-def numbers(handle: Any) -> Array:
+def to_array(handle: Any) -> Array:
     """Return the numbers of a handle (a block in the interpreter) as an array; those of short dtypes as float32."""
-    short = SHORT.get(handle.dtype.scalar)
+    short = SHORT_DTYPES.get(handle.dtype.scalar)
     if short is None or handle.data.dtype == bool:
         return handle.data
-    bits, whole = AS_BITS[short.itemsize]
-    held = np.ascontiguousarray(handle.data.astype(bits, copy=False))
-    return torch.from_numpy(held.view(signed(held.dtype))).view(whole).view(short).float().numpy()
+    numpy_bits, torch_bits = BIT_DTYPES[short.itemsize]
+    values = np.ascontiguousarray(handle.data.astype(numpy_bits, copy=False))
+    return torch.from_numpy(values.view(signed(values.dtype))).view(torch_bits).view(short).float().numpy()
 
 
 def signed(dtype: Any) -> Any:
-    """Return int16 for uint16, as AS_BITS pairs them; another dtype as it is."""
+    """Return int16 for uint16, as BIT_DTYPES pairs them; another dtype as it is."""
     return np.int16 if dtype == np.uint16 else dtype
 
 
 def _handle_of(values: Array, dtype: Any) -> Any:
     """Return a handle of numbers in a dtype, rounded to nearest where it is short."""
-    short = SHORT.get(dtype.scalar)
+    short = SHORT_DTYPES.get(dtype.scalar)
     if short is None:
-        return Handle(values.astype(home._get_np_dtype(dtype.scalar), copy=False), dtype.scalar)
-    bits, whole = AS_BITS[short.itemsize]
-    rounded = torch.from_numpy(np.ascontiguousarray(values)).to(short).view(whole).numpy()
-    return Handle(rounded.view(bits), dtype.scalar)
+        return Handle(values.astype(triton_interpreter._get_np_dtype(dtype.scalar), copy=False), dtype.scalar)
+    numpy_bits, torch_bits = BIT_DTYPES[short.itemsize]
+    rounded = torch.from_numpy(np.ascontiguousarray(values)).to(short).view(torch_bits).numpy()
+    return Handle(rounded.view(numpy_bits), dtype.scalar)
 
 
 def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
@@ -173,8 +175,8 @@ def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
     zero."""
     if any("RTZ" in str(mode) for mode in rounding):
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
-    values = numbers(source)
-    if dtype.scalar in SHORT or values.dtype == bool or values.dtype.kind != "f":
+    values = to_array(source)
+    if dtype.scalar in SHORT_DTYPES or values.dtype == bool or values.dtype.kind != "f":
         return _handle_of(values, dtype)
     with np.errstate(all="ignore"):
         return _handle_of(values, dtype)
@@ -186,26 +188,26 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
 
     def computed(self: Any, *args: Any) -> Any:
         *handles, operation = args
-        short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT), None)
+        short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT_DTYPES), None)
         with np.errstate(all="ignore"):
             # a comparison's result has booleans and no bits; of three operands, the first is the condition of a `where`
             if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
                 return method(self, *args)
-            result = operation(*map(numbers, handles))
+            result = operation(*map(to_array, handles))
         return Handle(result, tl.int1) if result.dtype == bool else _handle_of(result, short)
 
     return computed
 
 
-def _in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
+def _in_float32_without_operation(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return `in_float32` of a method that has its operation inside, and takes none."""
 
     def computed(self: Any, *handles: Any) -> Any:
-        short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT), None)
+        short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT_DTYPES), None)
         with np.errstate(all="ignore"):
             if short is None:
                 return method(self, *handles)
-            wide = method(self, *(Handle(numbers(handle), tl.float32) for handle in handles))
+            wide = method(self, *(Handle(to_array(handle), tl.float32) for handle in handles))
         return _handle_of(wide.data, short)
 
     return computed
@@ -213,13 +215,15 @@ def _in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def absolute(self: Any, source: Any) -> Any:
     """Return absolute values."""
-    return _handle_of(np.abs(numbers(source)), source.dtype)
+    return _handle_of(np.abs(to_array(source)), source.dtype)
 
 
-def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
+def dot(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
     """Return the matrix product of two blocks, plus a third."""
-    matrix = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
-    return _handle_of(matrix + numbers(added), added.dtype)
+    matrix = np.matmul(
+        to_array(left), to_array(right), dtype=np.float32 if added.dtype.scalar in SHORT_DTYPES else None
+    )
+    return _handle_of(matrix + to_array(added), added.dtype)
 
 
 def _bfloat16_constant(self: Any, value: float) -> Any:
@@ -238,49 +242,60 @@ def _size_of_element(pointers: Any) -> int:
 def _load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
     """Read the elements that a mask leaves, after a check of their addresses; `other`, or 0, elsewhere."""
     element = pointers.get_element_ty()
-    kind = home._get_np_dtype(element)
-    where, kept = spread(pointers.data, mask.data)
-    check_addresses(where, kept, _size_of_element(pointers), "reads")
-    rest = np.zeros(1, dtype=kind) if other is None else other.data.astype(kind, copy=False)
-    return Handle(home._interpreter.load(where, kept, _contiguous_array(rest, where.shape), kind), element)
+    dtype = triton_interpreter._get_np_dtype(element)
+    addresses, active = broadcast_mask(pointers.data, mask.data)
+    check_addresses(addresses, active, _size_of_element(pointers), "reads")
+    otherwise = np.zeros(1, dtype=dtype) if other is None else other.data.astype(dtype, copy=False)
+    return Handle(
+        triton_interpreter._interpreter.load(addresses, active, _contiguous_array(otherwise, addresses.shape), dtype),
+        element,
+    )
 
 
 def _store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
     """Write the elements that a mask leaves, after a check of their addresses."""
-    where, kept = spread(pointers.data, mask.data)
-    check_addresses(where, kept, _size_of_element(pointers), "writes")
-    kind = home._get_np_dtype(pointers.get_element_ty())
-    return home._interpreter.store(where, _contiguous_array(value.data.astype(kind, copy=False), where.shape), kept)
+    addresses, active = broadcast_mask(pointers.data, mask.data)
+    check_addresses(addresses, active, _size_of_element(pointers), "writes")
+    dtype = triton_interpreter._get_np_dtype(pointers.get_element_ty())
+    return triton_interpreter._interpreter.store(
+        addresses, _contiguous_array(value.data.astype(dtype, copy=False), addresses.shape), active
+    )
 
 
-def _atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
+def _atomic_read_modify_write(
+    self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any
+) -> Any:
     """Run an atomic operation on the elements that a mask leaves, after a check of their addresses; return their old
     values."""
-    where, kept = spread(pointers.data, mask.data)
-    check_addresses(where, kept, _size_of_element(pointers), "changes")
-    values = _contiguous_array(value.data, where.shape)
-    if value.dtype.scalar in SHORT or value.dtype.scalar == tl.float16:
-        return _atomic_add_rounded(self, operation, where, kept, Handle(values, value.dtype.scalar))
+    addresses, active = broadcast_mask(pointers.data, mask.data)
+    check_addresses(addresses, active, _size_of_element(pointers), "changes")
+    values = _contiguous_array(value.data, addresses.shape)
+    if value.dtype.scalar in SHORT_DTYPES or value.dtype.scalar == tl.float16:
+        return _atomic_add_rounded(self, operation, addresses, active, Handle(values, value.dtype.scalar))
     named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
-    return Handle(home._interpreter.atomic_rmw(named, where, values, kept, ordered), value.dtype.scalar)
+    return Handle(
+        triton_interpreter._interpreter.atomic_rmw(named, addresses, values, active, ordered), value.dtype.scalar
+    )
 
 
-def _atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
+def _atomic_add_rounded(self: Any, operation: Any, addresses: Array, active: Array, value: Any) -> Any:
     """Add half-precision numbers in memory one by one, each sum rounded, as a GPU does; return the old values."""
     if "FADD" not in str(operation):
         raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
-    before, kind = np.zeros_like(value.data), home._get_np_dtype(value.dtype.scalar)
-    wide, yes = numbers(value).astype(np.float32).reshape(-1), np.ones(1, dtype=bool)
-    for place in np.flatnonzero(kept):
-        address = where.reshape(-1)[place : place + 1]
-        old = Handle(home._interpreter.load(address, yes, np.zeros(1, kind), kind), value.dtype.scalar)
-        before.reshape(-1)[place] = old.data[0]
-        new = _handle_of(numbers(old).astype(np.float32) + wide[place], value.dtype)
-        home._interpreter.store(address, new.data, yes)
-    return Handle(before, value.dtype.scalar)
+    old_values, dtype = np.zeros_like(value.data), triton_interpreter._get_np_dtype(value.dtype.scalar)
+    addends, always = to_array(value).astype(np.float32).reshape(-1), np.ones(1, dtype=bool)
+    for index in np.flatnonzero(active):
+        address = addresses.reshape(-1)[index : index + 1]
+        old = Handle(
+            triton_interpreter._interpreter.load(address, always, np.zeros(1, dtype), dtype), value.dtype.scalar
+        )
+        old_values.reshape(-1)[index] = old.data[0]
+        new = _handle_of(to_array(old).astype(np.float32) + addends[index], value.dtype)
+        triton_interpreter._interpreter.store(address, new.data, always)
+    return Handle(old_values, value.dtype.scalar)
 
 
-def spread(pointers: Array, mask: Array) -> tuple[Array, Array]:
+def broadcast_mask(pointers: Array, mask: Array) -> tuple[Array, Array]:
     """Return pointers and their mask as arrays of one shape."""
     shape = np.broadcast_shapes(pointers.shape, mask.shape)
     return _contiguous_array(pointers, shape), _contiguous_array(mask, shape)
@@ -294,10 +309,10 @@ def _contiguous_array(values: Array, shape: Sequence[int]) -> Array:
 
 
 def _run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
-    """Run a line of PTX by the function in ASSEMBLY that computes the same; refuse any other line."""
-    if (function := ASSEMBLY.get(text)) is None:
+    """Run a line of PTX by the function in PTX_FUNCTIONS that computes the same; refuse any other line."""
+    if (function := PTX_FUNCTIONS.get(text)) is None:
         raise RefusedError(f"Triton's interpreter runs no PTX, and Backprint has no function for {text!r}")
-    arrays = np.broadcast_arrays(*map(numbers, values))
+    arrays = np.broadcast_arrays(*map(to_array, values))
     result_values = function(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
     result = _handle_of(result_values.numpy(), values[0].dtype)
     # what Triton asks of the operation that it made
@@ -308,32 +323,32 @@ METHODS: dict[str, Callable[..., Any]] = {
     "cast_impl": cast,
     "create_fp_to_fp": cast,
     "create_fabs": absolute,
-    "create_dot": product,
+    "create_dot": dot,
     "get_bf16": _bfloat16_constant,
     "create_masked_load": _load_masked,
     "create_masked_store": _store_masked,
-    "create_atomic_rmw": _atomic_operation,
+    "create_atomic_rmw": _atomic_read_modify_write,
     "create_inline_asm": _run_assembly,
 }
 
 # -------------------------------------------------------------- the language
 
 
-def _with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
-    """Replace `not x` by `opposite(x)` in a kernel: Python's own takes the truth value of the whole block, which is
+def _visit_not(self: Any, node: ast.UnaryOp) -> ast.expr:
+    """Replace `not x` by `logical_not(x)` in a kernel: Python's own takes the truth value of the whole block, which is
     True."""
     self.generic_visit(node)
     if not isinstance(node.op, ast.Not):
         return node
-    return ast.Call(ast.Name(opposite.__name__, ast.Load()), [node.operand], [])
+    return ast.Call(ast.Name(logical_not.__name__, ast.Load()), [node.operand], [])
 
 
-def opposite(value: Any) -> Any:
+def logical_not(value: Any) -> Any:
     """Return `not value`, as Triton has it: of a block, for each element."""
     return value == 0 if isinstance(value, tl.core.tensor) else not value
 
 
-def _after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
+def _visiting_value_first(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return Triton's `visit_Assign`, which visits the value of an assignment first: Triton passes over it."""
 
     def visited(self: Any, node: ast.Assign) -> Any:
@@ -346,14 +361,14 @@ def _after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
 # -------------------------------------------------------------- reductions and scans
 
 
-def block(values: Array, dtype: Any) -> Any:
+def to_block(values: Array, dtype: Any) -> Any:
     """Return an array as a tensor of Triton."""
     return tl.core.tensor(Handle(values, dtype.scalar), tl.block_type(dtype.scalar, list(values.shape)))
 
 
 def _combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
     """Combine arrays element by element with a kernel's function of two sides, each of one number an array."""
-    both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
+    both = [to_block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
     outcome = function.rewrite()(*both)
     results = outcome if isinstance(outcome, (tuple, list)) else (outcome,)
     return [
@@ -366,53 +381,46 @@ def _reduce_by_halves(self: Any, operands: Any) -> list[Any]:
     """Reduce by combining neighbors until one element is left, all pairs at once: [a, b, c, d] -> [ab, cd] -> [abcd]. A
     GPU combines in some such tree too."""
     shape = operands[0].handle.data.shape
-    tensors, axis = self.unravel(operands, self.axis)
-    values, dtypes = (
-        [values_of_operand.handle.data for values_of_operand in tensors],
-        [values_of_operand.dtype for values_of_operand in tensors],
-    )
+    operands_on_axis, axis = self.unravel(operands, self.axis)
+    values = [operand.handle.data for operand in operands_on_axis]
+    dtypes = [operand.dtype for operand in operands_on_axis]
     while (count := values[0].shape[axis]) > 1:
         if count % 2:
             raise NotImplementedError(f"the interpreter reduces powers of two, not {count} elements")
-        even, odd = (
-            [np.take(values_of_operand, range(first, count, 2), axis) for values_of_operand in values]
-            for first in (0, 1)
-        )
+        even, odd = ([np.take(array, range(first, count, 2), axis) for array in values] for first in (0, 1))
         values = _combine_arrays(self.combine_fn, even, odd, dtypes)
     results = []
-    for values_of_operand, dtype in zip(values, dtypes, strict=True):
-        ended = values_of_operand if self.keep_dims and self.axis is not None else np.squeeze(values_of_operand, axis)
+    for array, dtype in zip(values, dtypes, strict=True):
+        reduced = array if self.keep_dims and self.axis is not None else np.squeeze(array, axis)
         if self.axis is None:
-            ended = ended.reshape((1,) * len(shape)) if self.keep_dims else ended.item()
-        results.append(self.to_tensor(ended, dtype))
+            reduced = reduced.reshape((1,) * len(shape)) if self.keep_dims else reduced.item()
+        results.append(self.to_tensor(reduced, dtype))
     return results
 
 
 def _scan_by_doubling(self: Any, operands: Any) -> list[Any]:
     """Combine each element with all before it, by steps of 1, 2, 4, …: after the step of 2, an element has the 4 up to
     itself."""
-    values, dtypes = (
-        [values_of_operand.handle.data for values_of_operand in operands],
-        [values_of_operand.dtype for values_of_operand in operands],
-    )
-    count, by = values[0].shape[self.axis], 1
-    side = [1] * values[0].ndim
-    side[self.axis] = count
-    while by < count:
-        # what comes around the end is not `reached`
-        before = [np.roll(values_of_operand, by, self.axis) for values_of_operand in values]
-        reached = np.arange(count).reshape(side) >= by
-        combined = _combine_arrays(self.combine_fn, before, values, dtypes)
-        values = [np.where(reached, new, old) for new, old in zip(combined, values, strict=True)]
-        by *= 2
-    return [self.to_tensor(values_of_operand, dtype) for values_of_operand, dtype in zip(values, dtypes, strict=True)]
+    values = [operand.handle.data for operand in operands]
+    dtypes = [operand.dtype for operand in operands]
+    count, step = values[0].shape[self.axis], 1
+    shape = [1] * values[0].ndim
+    shape[self.axis] = count
+    while step < count:
+        # what comes around the end has no partner
+        shifted = [np.roll(array, step, self.axis) for array in values]
+        has_partner = np.arange(count).reshape(shape) >= step
+        combined = _combine_arrays(self.combine_fn, shifted, values, dtypes)
+        values = [np.where(has_partner, new, old) for new, old in zip(combined, values, strict=True)]
+        step *= 2
+    return [self.to_tensor(array, dtype) for array, dtype in zip(values, dtypes, strict=True)]
 
 
-def _only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def _unless_short(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """Return `method` for the dtypes that numpy has, and `otherwise` for the short ones."""
 
     def reduced(self: Any, operands: Any) -> Any:
-        short = any(operand.dtype.scalar in SHORT for operand in operands)
+        short = any(operand.dtype.scalar in SHORT_DTYPES for operand in operands)
         return otherwise(self, operands) if short else method(self, operands)
 
     return reduced
@@ -421,10 +429,10 @@ def _only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> 
 # -------------------------------------------------------------- functions of libdevice
 
 
-def _computed_by_torch(name: str) -> Callable[..., Any]:
-    """Return a function of libdevice that torch computes by NUMBERS or ANSWERS; if it has no row, a call raises
-    RefusedError."""
-    function = NUMBERS.get(name) or ANSWERS.get(name)
+def _libdevice_by_torch(name: str) -> Callable[..., Any]:
+    """Return a function of libdevice that torch computes by NUMBER_FUNCTIONS or INT32_FUNCTIONS; if it has no row, a
+    call raises RefusedError."""
+    function = NUMBER_FUNCTIONS.get(name) or INT32_FUNCTIONS.get(name)
 
     def called(*args: Any, **kwargs: Any) -> Any:
         """Return the value of the function for arguments of Triton: blocks, or numbers."""
@@ -433,12 +441,12 @@ def _computed_by_torch(name: str) -> Callable[..., Any]:
         tensors = [argument for argument in args if isinstance(argument, tl.core.tensor)]
         dtype = tensors[0].dtype.scalar
         arrays = [
-            numbers(argument.handle) if isinstance(argument, tl.core.tensor) else _number_as_array(argument, dtype)
+            to_array(argument.handle) if isinstance(argument, tl.core.tensor) else _number_as_array(argument, dtype)
             for argument in args
         ]
         values = [torch.from_numpy(np.ascontiguousarray(argument)) for argument in arrays]
         result_tensor = function(*values)
-        if name in ANSWERS:
+        if name in INT32_FUNCTIONS:
             kind = tl.int32
         else:
             kind = tl.int64 if result_tensor.dtype == torch.int64 else dtype

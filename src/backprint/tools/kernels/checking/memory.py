@@ -18,7 +18,7 @@ BAND = 4096
 UNWRITTEN = 0xFF
 """A byte that no kernel has written; floating-point numbers of such bytes are NaN."""
 
-_known: list[tuple[int, int]] = []
+_launch_ranges: list[tuple[int, int]] = []
 """Where the arguments of the launch at work begin and end."""
 
 
@@ -26,7 +26,7 @@ class OutsideMemoryError(ReplayError):
     """A kernel touched memory that it was not given."""
 
 
-def extent(tensor: Tensor) -> tuple[int, int]:
+def address_range(tensor: Tensor) -> tuple[int, int]:
     """Return the addresses where a tensor's memory begins and ends, gaps between its elements included."""
     start = tensor.data_ptr()
     if not tensor.numel():
@@ -36,20 +36,20 @@ def extent(tensor: Tensor) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def launch_of(arguments: Sequence[Any]) -> Iterator[None]:
+def allow_arguments(arguments: Sequence[Any]) -> Iterator[None]:
     """Let `check_addresses` accept the memory of these arguments, until the `with` ends."""
     # tensors that touch or share memory are one range: an access may go from one to the other
-    merged: list[tuple[int, int]] = []
-    for start, stop in sorted(extent(argument) for argument in arguments if isinstance(argument, Tensor)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+    ranges: list[tuple[int, int]] = []
+    for start, stop in sorted(address_range(argument) for argument in arguments if isinstance(argument, Tensor)):
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1] = ranges[-1][0], max(stop, ranges[-1][1])
         else:
-            merged.append((start, stop))
-    _known[:] = merged
+            ranges.append((start, stop))
+    _launch_ranges[:] = ranges
     try:
         yield
     finally:
-        _known.clear()
+        _launch_ranges.clear()
 
 
 def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
@@ -59,9 +59,11 @@ def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
     if not touched.size:
         return
     low, high = int(touched.min()), int(touched.max()) + size
-    if any(start <= low and high <= stop for start, stop in _known):  # all in one range: no need to look at each
-        return
-    inside = sum(((touched >= start) & (touched + size <= stop) for start, stop in _known), touched != touched)
+    if any(start <= low and high <= stop for start, stop in _launch_ranges):
+        return  # all in one range: no need to look at each
+    inside = touched != touched  # False for each
+    for start, stop in _launch_ranges:
+        inside |= (touched >= start) & (touched + size <= stop)
     count = int((~inside).sum())
     if count:
         raise OutsideMemoryError(f"it {verb} {count} of {touched.size} elements outside of its arguments")
@@ -71,7 +73,7 @@ def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
 class BandedMemory:
     """Makes the buffers of one run of a wrapper, and keeps them, so that no other tensor gets their addresses."""
 
-    kept: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+    buffers: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
     """The address of a buffer -> its memory with the bands, and the place of the first byte behind the buffer."""
 
     def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -80,25 +82,25 @@ class BandedMemory:
         last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
         size = (last + 1) * dtype.itemsize
         # up to a multiple of 64 bytes, as an allocator gives it; the band begins right behind the last element
-        whole = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
-        self.kept[whole.data_ptr()] = whole, BAND + size
+        memory = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
+        self.buffers[memory.data_ptr()] = memory, BAND + size
         tensor = torch.empty(0, dtype=dtype)
-        return tensor.set_(whole.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
+        return tensor.set_(memory.untyped_storage(), BAND // dtype.itemsize, torch.Size(shape), tuple(stride))
 
     def copy(self, value: Tensor, stride: Sequence[int]) -> Tensor:
         """Return a copy of a tensor with these strides."""
         buffer = self.empty(value.shape, stride, value.dtype)
         if 0 in stride:  # elements share memory: write each once
-            narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
-            buffer[narrow].copy_(value[narrow])
+            first_of_expanded = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
+            buffer[first_of_expanded].copy_(value[first_of_expanded])
             return buffer
         return buffer.copy_(value)
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Raise if the bands of a buffer were written."""
-        for place, value in enumerate(arguments):
-            if not isinstance(value, Tensor) or value.untyped_storage().data_ptr() not in self.kept:
+        for index, value in enumerate(arguments):
+            if not isinstance(value, Tensor) or value.untyped_storage().data_ptr() not in self.buffers:
                 continue
-            whole, behind = self.kept[value.untyped_storage().data_ptr()]
-            if not bool((torch.cat([whole[:BAND], whole[behind:]]) == UNWRITTEN).all()):
-                raise OutsideMemoryError(f"it writes outside of its argument {place}, or of one in the same buffer")
+            memory, end = self.buffers[value.untyped_storage().data_ptr()]
+            if not bool((torch.cat([memory[:BAND], memory[end:]]) == UNWRITTEN).all()):
+                raise OutsideMemoryError(f"it writes outside of its argument {index}, or of one in the same buffer")

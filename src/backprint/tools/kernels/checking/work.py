@@ -27,9 +27,9 @@ from backprint.graph.verdicts import GOOD, KERNELS_EAGER, PortVerdict, Verdict, 
 from backprint.sample.load import load
 from backprint.tools.export.judged import Eager, apart, judged
 from backprint.tools.export.rerun import EagerRun
-from backprint.tools.kernels.build_triton import grid_of, kernel_loaded_from
-from backprint.tools.kernels.checking.check import LiftedRun, lifted_run
-from backprint.tools.kernels.checking.memory import BandedMemory, launch_of
+from backprint.tools.kernels.build_triton import grid_of, load_tuner_from_file
+from backprint.tools.kernels.checking.check import LiftedRun, run_lifted
+from backprint.tools.kernels.checking.memory import BandedMemory, allow_arguments
 from backprint.tools.kernels.checking.plan import (
     BEGUN,
     KERNELS,
@@ -71,7 +71,7 @@ class _KernelRuns:
             run()
             self.memory.check(arguments)
         except Exception as error:
-            raise _KernelRunError(f"{name}: {_error_line(error)}") from _root_of(error)
+            raise _KernelRunError(f"{name}: {_error_line(error)}") from _root_cause(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +111,23 @@ def _runnable_graph(
     kernels: Sequence[Kernel],
     inputs: Sequence[LoweredPort],
     folder: Path,
-    place: int,
+    configuration: int,
 ) -> _RunnableGraph:
-    """Load a wrapper and its kernels. `place` is the number of the configuration that each Triton kernel runs in; those
-    that have fewer run in their last."""
-    known, runs = {kernel.name: kernel for kernel in kernels}, _KernelRuns()
+    """Load a wrapper and its kernels. `configuration` is the number of the configuration that each Triton kernel runs
+    in; those that have fewer run in their last."""
+    kernels_by_name, runs = {kernel.name: kernel for kernel in kernels}, _KernelRuns()
 
     def load_kernel(name: str, types: Any) -> Any:
         """Return what the wrapper calls for a kernel; `types` are those of the arguments of C++, None of Triton."""
-        if name not in known:
-            raise _KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
-        kernel = known[name]
+        if name not in kernels_by_name:
+            raise _KernelRunError(
+                f"the wrapper calls {name}, which is none of the kernels: {', '.join(kernels_by_name)}"
+            )
+        kernel = kernels_by_name[name]
         return (
-            _interpreted_kernel(kernel, folder, place, runs) if types is None else compiled_kernel(kernel, types, runs)
+            _interpreted_kernel(kernel, folder, configuration, runs)
+            if types is None
+            else compiled_kernel(kernel, types, runs)
         )
 
     namespace = load_wrapper(wrapper, load_kernel, lambda *args: runs.memory.empty(*args), CPU)
@@ -146,27 +150,27 @@ class _InterpretedKernel:
             zip(names, args, strict=False)
         )  # an argument equal to 1 is a constant, and is passed all the same
         constants: Mapping[str, Any] = {**self.tuner.triton_meta["constants"], **self.configuration.kwargs}
-        rest = {name: value for name, value in constants.items() if name not in named_arguments}
+        constants_not_passed = {name: value for name, value in constants.items() if name not in named_arguments}
         # a grid is computed of the numbers among the arguments
-        numbers = [None if isinstance(value, Tensor) else value for value in args]
+        values = [None if isinstance(value, Tensor) else value for value in args]
 
-        def launched() -> None:
-            grid = grid_of(self.tuner, self.configuration, numbers)
-            with launch_of(args):
-                self.tuner.fn[grid](**named_arguments, **rest)
+        def launch() -> None:
+            grid = grid_of(self.tuner, self.configuration, values)
+            with allow_arguments(args):
+                self.tuner.fn[grid](**named_arguments, **constants_not_passed)
 
-        self.runs.call(self.name, launched, args)
+        self.runs.call(self.name, launch, args)
 
 
-def _interpreted_kernel(kernel: Kernel, folder: Path, place: int, runs: _KernelRuns) -> _InterpretedKernel:
+def _interpreted_kernel(kernel: Kernel, folder: Path, configuration: int, runs: _KernelRuns) -> _InterpretedKernel:
     """Load a Triton kernel for the interpreter."""
     try:
-        tuner = kernel_loaded_from(folder, kernel)
+        tuner = load_tuner_from_file(folder, kernel)
     except Exception as error:
         raise _KernelRunError(f"{kernel.name} cannot be loaded: {_error_line(error)}") from error
     configurations = tuner.configs
     runs.configurations = max(runs.configurations, len(configurations))
-    return _InterpretedKernel(kernel.name, tuner, configurations[min(place, len(configurations) - 1)], runs)
+    return _InterpretedKernel(kernel.name, tuner, configurations[min(configuration, len(configurations) - 1)], runs)
 
 
 def compiled_kernel(kernel: Kernel, types: Any, runs: _KernelRuns) -> Callable[..., None]:
@@ -182,7 +186,7 @@ def compiled_kernel(kernel: Kernel, types: Any, runs: _KernelRuns) -> Callable[.
     return run
 
 
-def _root_of(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     """Return what caused an error in the first place."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -191,7 +195,7 @@ def _root_of(error: BaseException) -> BaseException:
 
 def _error_line(error: BaseException) -> str:
     """Return the root cause of an error as one line."""
-    cause = _root_of(error)
+    cause = _root_cause(error)
     lines = [line for line in str(cause).strip().splitlines() if line.strip()]
     wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))
     return f"{type(cause).__name__}: {wrong.strip()[:300]}".removesuffix(": ")
@@ -206,7 +210,7 @@ MOST_CONFIGURATIONS = 64
 """How often a graph is run at most, each time with another configuration of its kernels."""
 
 
-def _check_graphs() -> None:
+def _send_verdicts() -> None:
     """Send a Verdict for each graph of the folder that the command line names, but those whose verdicts are sent to it
     as known."""
     line, (place,) = line_of(sys.argv[1:])
@@ -214,20 +218,20 @@ def _check_graphs() -> None:
     known = {row["name"]: verdict_from_json(row) for row in next(iter(line))}
     plan = read_plan(folder)
     try:
-        graphs = graphs_of_check(plan, folder)
+        graphs = set_up_graphs(plan, folder)
     except RefusedError as error:  # of its inputs: no kernel ran
         for subject in plan.subjects:
             line.send(asdict(Verdict("unproven", subject.title, str(error))))
         return
-    for verdict in verdicts(plan, graphs, folder, known, lambda title: line.send({BEGUN: title})):
+    for verdict in check_graphs(plan, graphs, folder, known, lambda title: line.send({BEGUN: title})):
         line.send(asdict(verdict))
 
 
-def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
+def set_up_graphs(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
     """Set this process up to run kernels: threads, and Triton's interpreter, patched. Return the graphs of the sample
     by title, after they ran in eager."""
     torch.set_num_threads(plan.threads)
-    _take_states_from_anywhere()
+    _patch_set_rng_state()
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
         from backprint.tools.kernels.checking.interpreter import patch_interpreter
 
@@ -236,14 +240,14 @@ def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
     return {graph.title: graph for graph in bench_graphs(capture)}
 
 
-def _take_states_from_anywhere() -> None:
+def _patch_set_rng_state() -> None:
     """Patch `torch.set_rng_state` to copy a random state first: torch 2.13 reads it from the start of its storage,
     whatever its offset, and crashes."""
     setting = torch.set_rng_state
     torch.set_rng_state = lambda new_state: setting(new_state.clone())
 
 
-def verdicts(
+def check_graphs(
     plan: CheckPlan,
     graphs: Mapping[str, BenchGraph],
     folder: Path,
@@ -262,10 +266,10 @@ def verdicts(
             if subject.title in known:
                 continue
             begin(subject.title)
-            outcome = verdict_of(subject, plan, graphs[subject.title], forward, folder)
+            verdict, ran = check_graph(subject, plan, graphs[subject.title], forward, folder)
             if subject.direction == "forward":
-                forward = replace(outcome[1], verdict=outcome[0])
-            yield outcome[0]
+                forward = replace(ran, verdict=verdict)
+            yield verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +282,7 @@ class ForwardKernels:
     lifted: bool = False
 
 
-def verdict_of(
+def check_graph(
     subject: CheckSubject, plan: CheckPlan, bench: BenchGraph, forward: ForwardKernels, folder: Path
 ) -> tuple[Verdict, ForwardKernels]:
     """Return the Verdict of one graph, and the tensors that the kernels of a forward saved. An error becomes a Verdict:
@@ -296,7 +300,7 @@ def verdict_of(
             return Verdict(
                 "failed", subject.title, f"a defect of Backprint: {errors.describe_defect(error)}"
             ), ForwardKernels()
-        cause = _root_of(error)
+        cause = _root_cause(error)
         word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
         return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else _error_line(error)), (
             ForwardKernels()
@@ -317,22 +321,22 @@ class GraphCheck:
         """Run the kernels in one configuration after another, or in the first alone, and compare; return the worst
         Verdict, and what the first configuration saved."""
         judge = self.judge()
-        verdicts_found: list[Verdict] = []
+        verdicts: list[Verdict] = []
         saved: Mapping[str, Any] = {}
-        for place in range(MOST_CONFIGURATIONS):
-            runs, results = judge.results(self.subject, place)
-            verdicts_found.append(judge.verdict(self.subject, runs, results))
-            if not place:
-                saved = saved_of(judge.run, results)
-            if not self.plan.every_configuration or place + 1 >= runs.configurations:
+        for configuration in range(MOST_CONFIGURATIONS):
+            runs, results = judge.run_kernels(self.subject, configuration)
+            verdicts.append(judge.compare(self.subject, runs, results))
+            if not configuration:
+                saved = saved_tensors(judge.run, results)
+            if not self.plan.every_configuration or configuration + 1 >= runs.configurations:
                 break
-        word = worst([verdict.verdict for verdict in verdicts_found])
-        chosen = next(verdict for verdict in verdicts_found if verdict.verdict == word)
+        word = worst([verdict.verdict for verdict in verdicts])
+        chosen = next(verdict for verdict in verdicts if verdict.verdict == word)
         return chosen, ForwardKernels(saved=saved, lifted=bool(self.subject.draws))
 
     def judge(self) -> GraphJudge:
         """Return the judge that runs kernels of this graph and compares their results."""
-        lifted = lifted_run(self.bench)
+        lifted = run_lifted(self.bench)
         if tuple(lifted.names) != self.subject.draws:
             raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
         inputs = self.inputs_of_kernels(lifted)
@@ -344,20 +348,20 @@ class GraphCheck:
         saved."""
         values = list(lifted.run.inputs)
         if self.subject.direction == "backward":
-            for place, port in enumerate(self.subject.inputs):
+            for index, port in enumerate(self.subject.inputs):
                 if port.role == "saved" and port.name in self.forward.saved:
-                    values[place] = self.forward.saved[port.name]
-        for place, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
+                    values[index] = self.forward.saved[port.name]
+        for index, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
             # eager's values, or those of kernels in another form: into the dtype that these kernels take
-            own = self.forward.saved and not self.forward.lifted
-            if port.role == "saved" and isinstance(value, Tensor) and not own:
+            own_form = self.forward.saved and not self.forward.lifted
+            if port.role == "saved" and isinstance(value, Tensor) and not own_form:
                 if tuple(value.shape) != port.shape and not may_be_workspace(value):
                     raise RefusedError(
                         f"what eager saves has another shape than on the target: {port.name} is "
                         f"{list(value.shape)}, and there {list(port.shape)}: check the backward with "
                         "its forward"
                     )
-                values[place] = value.to(getattr(torch, port.dtype))
+                values[index] = value.to(getattr(torch, port.dtype))
         return values
 
     def judging_run(self, lifted: LiftedRun, kernel_inputs: Sequence[Any]) -> EagerRun:
@@ -366,7 +370,9 @@ class GraphCheck:
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
         pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
-        inputs = [_in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
+        inputs = [
+            _copy_into_layout(expected, value) if same_shape(value, expected) else expected for value, expected in pairs
+        ]
         run = replace(lifted.run, inputs=inputs)
         return replace(run, results=tuple(run.again(run.module())))
 
@@ -390,31 +396,31 @@ class GraphJudge:
         """The eager run that results are compared with."""
         return self.eager.run
 
-    def results(self, subject: CheckSubject, place: int = 0) -> tuple[_KernelRuns, list[Any]]:
+    def run_kernels(self, subject: CheckSubject, configuration: int = 0) -> tuple[_KernelRuns, list[Any]]:
         """Run the kernels in one of their configurations; return which ran, and the results."""
         sources = self.folder / KERNELS
         sources.mkdir(exist_ok=True)
         with lowering_for(target_named(self.plan.target), self.plan.threads):
-            runnable = _runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
+            runnable = _runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, configuration)
             return runnable.runs, runnable.run(self.kernel_inputs)
 
-    def verdict(self, subject: CheckSubject, runs: _KernelRuns, results: Sequence[Any]) -> Verdict:
+    def compare(self, subject: CheckSubject, runs: _KernelRuns, results: Sequence[Any]) -> Verdict:
         """Compare results with eager's."""
-        wanted = self.run.outputs
-        if len(results) != len(wanted):
-            counts = f"{len(results)} results, and eager gives {len(wanted)}"
+        expected = self.run.outputs
+        if len(results) != len(expected):
+            counts = f"{len(results)} results, and eager gives {len(expected)}"
             return Verdict("wrong", subject.title, f"the kernels give {counts}")
         ports = tuple(_port_verdicts(self.eager, subject, results))
         word = worst(
             [port.verdict for port in ports if not (port.role == "saved" and _others_are_compared(port, ports))]
         )
         names = [kernel.name for kernel in subject.kernels]
-        idle = [name for name in names if not runs.counts[name]]
+        not_run = [name for name in names if not runs.counts[name]]
         # what did not run is not shown to be right
-        if idle and word in GOOD:
+        if not_run and word in GOOD:
             word = "unproven"
-        remarks = [first_fault(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
-        remarks += [f"{', '.join(idle)} did not"] if idle else []
+        remarks = [first_fault(ports, word), f"{len(names) - len(not_run)} of {len(names)} kernels ran"]
+        remarks += [f"{', '.join(not_run)} did not"] if not_run else []
         remarks += [self.configurations_seen(runs.configurations), *subject.unseen]
         return Verdict(word, subject.title, "; ".join(remark for remark in remarks if remark), ports)
 
@@ -432,19 +438,19 @@ class GraphJudge:
 
 def _port_verdicts(eager: Eager, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
     """Yield the PortVerdict of each output; one that has another shape on the target, as planned, is not compared."""
-    lowered = {(port.role, port.name): port.shape for port in subject.outputs}
-    for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
-        result = _as_captured(results[place], wanted) if role == "saved" else results[place]
-        if role == "saved" and _is_other_workspace(result, wanted):
-            detail = f"a workspace of {result.numel()} bytes on the target, where eager's has {wanted.numel()}"
+    shapes_on_target = {(port.role, port.name): port.shape for port in subject.outputs}
+    for index, ((role, name), expected) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
+        result = _as_captured(results[index], expected) if role == "saved" else results[index]
+        if role == "saved" and _is_other_workspace(result, expected):
+            detail = f"a workspace of {result.numel()} bytes on the target, where eager's has {expected.numel()}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
-        if _has_other_shape(result, wanted) and lowered.get((role, name)) == tuple(result.shape):
-            detail = f"its shape on the target is {list(result.shape)}, and eager's here {list(wanted.shape)}"
+        if _has_other_shape(result, expected) and shapes_on_target.get((role, name)) == tuple(result.shape):
+            detail = f"its shape on the target is {list(result.shape)}, and eager's here {list(expected.shape)}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
-        word, detail = judged(eager, place, result)
-        error = apart(result, wanted) if word in ("close", "wrong") and same_shape(result, wanted) else 0.0
+        word, detail = judged(eager, index, result)
+        error = apart(result, expected) if word in ("close", "wrong") and same_shape(result, expected) else 0.0
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 
 
@@ -469,19 +475,19 @@ def _as_captured(value: Any, wanted: Any) -> Any:
     return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
 
 
-def _in_place_of(kept: Tensor, value: Tensor) -> Tensor:
-    """Return a copy of `value` with the storage, offset and strides of `kept`: `as_strided` reads a storage from its
+def _copy_into_layout(layout: Tensor, value: Tensor) -> Tensor:
+    """Return a copy of `value` with the storage, offset and strides of `layout`: `as_strided` reads a storage from its
     start."""
-    if value is kept:
-        return kept
-    storage = kept.untyped_storage().clone()
-    placed = torch.empty(0, dtype=kept.dtype).set_(storage, kept.storage_offset(), kept.shape, kept.stride())
-    narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in kept.stride())  # written once
-    placed[narrow].copy_(value[narrow])
-    return placed
+    if value is layout:
+        return layout
+    storage = layout.untyped_storage().clone()
+    copy = torch.empty(0, dtype=layout.dtype).set_(storage, layout.storage_offset(), layout.shape, layout.stride())
+    first_of_expanded = tuple(slice(0, 1) if step == 0 else slice(None) for step in layout.stride())  # written once
+    copy[first_of_expanded].copy_(value[first_of_expanded])
+    return copy
 
 
-def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
+def saved_tensors(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
     """Return what a forward saved, name -> tensor, from its results."""
     return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
 
@@ -494,11 +500,11 @@ def _others_are_compared(port: PortVerdict, ports: Sequence[PortVerdict]) -> boo
 def first_fault(ports: Sequence[PortVerdict], word: str) -> str:
     """Return in words the first port with the worst word, or the first that was not compared, and how many more there
     are; '' for none."""
-    named_ports = [port for port in ports if port.verdict == word and word not in GOOD]
-    named_ports = named_ports or [port for port in ports if port.verdict == "unproven"]
-    more = f" (and {len(named_ports) - 1} more)" if len(named_ports) > 1 else ""
-    return f"{named_ports[0]}{more}" if named_ports else ""
+    faulty = [port for port in ports if port.verdict == word and word not in GOOD]
+    faulty = faulty or [port for port in ports if port.verdict == "unproven"]
+    more = f" (and {len(faulty) - 1} more)" if len(faulty) > 1 else ""
+    return f"{faulty[0]}{more}" if faulty else ""
 
 
 if __name__ == "__main__":
-    _check_graphs()
+    _send_verdicts()

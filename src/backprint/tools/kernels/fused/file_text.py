@@ -8,11 +8,18 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from backprint.tools.kernels.alone import ASSEMBLY, ATOMIC, PTX, NeededHelpers, helper_lines, libdevice_lines
+from backprint.tools.kernels.alone import (
+    ASSEMBLY_CALL,
+    ATOMIC_PATCH,
+    PTX_PATCH,
+    NeededHelpers,
+    helper_lines,
+    libdevice_lines,
+)
 from backprint.tools.kernels.alone_file import template
-from backprint.tools.kernels.fused.kernel_text import FusedKernel, FusedText, shown_lines
+from backprint.tools.kernels.fused.kernel_text import FusedKernel, FusedText, break_lines
 from backprint.tools.kernels.fused.nouns import CodePort, Direction
-from backprint.tools.kernels.fused.wrapper_text import evaluated
+from backprint.tools.kernels.fused.wrapper_text import evaluate_size
 from backprint.tools.kernels.loops.nouns import INPUTS
 
 
@@ -38,8 +45,10 @@ class FusedFile:
     def inputs(self) -> list[CodePort]:
         """The arguments of the function; a constant may be the backward's alone."""
         names = {port.port.name for port in self.forward.inputs}
-        later = [port for port in self.kept if port.port.role != "saved" and port.port.name not in names]
-        return sorted((*self.forward.inputs, *later), key=lambda port: (*INPUTS, "rng").index(port.port.role))
+        only_backward = [
+            port for port in self.backward_values if port.port.role != "saved" and port.port.name not in names
+        ]
+        return sorted((*self.forward.inputs, *only_backward), key=lambda port: (*INPUTS, "rng").index(port.port.role))
 
     @property
     def outputs(self) -> list[CodePort]:
@@ -47,7 +56,7 @@ class FusedFile:
         return [port for port in self.forward.outputs if port.port.role == "output"]
 
     @property
-    def kept(self) -> list[CodePort]:
+    def backward_values(self) -> list[CodePort]:
         """What the backward takes besides gradients of outputs: values of the forward, and arguments."""
         return [port for port in (self.backward.inputs if self.backward else ()) if port.port.role != "tangent"]
 
@@ -63,12 +72,12 @@ class FusedFile:
         ports = self.backward.outputs if self.backward else ()
         return {port.port.name: port for port in ports if port.port.role == "gradient"}
 
-    def taken(self, sizes: Sequence[int]) -> list[int]:
+    def accepted_sizes(self, sizes: Sequence[int]) -> list[int]:
         """Return the sizes that the file takes, as far as that is known: of a file of one symbol."""
         if len(self.symbols) != 1:
             return list(sizes)
         (name,) = self.symbols
-        return [size for size in sizes if all(evaluated(text, {name: size}) for text in self.conditions)]
+        return [size for size in sizes if all(evaluate_size(text, {name: size}) for text in self.conditions)]
 
     @property
     def kernels(self) -> list[FusedKernel]:
@@ -81,7 +90,7 @@ class FusedFile:
         return "".join(part[:1].upper() + part[1:] for part in self.name.split("_")) + "Function"
 
 
-def fused_file(file: FusedFile) -> str:
+def file_source(file: FusedFile) -> str:
     """Return the source of a file."""
     helpers = [kernel.helpers for kernel in file.kernels]
     libdevice = list(dict.fromkeys(name for item in helpers for name in item.libdevice))
@@ -111,15 +120,20 @@ def head_text(file: FusedFile, libdevice: bool) -> str:
     imports = ["import torch", "import triton", "import triton.language as tl"]
     if "tl_math." in bodies:
         imports.append("from triton.language import math as tl_math")
-    words = (
+    paragraph = (
         f"Written by Backprint from {file.origin}; the kernels are those of {file.compiler} for {file.target}, with "
         f"names of the program. This file needs torch and triton alone. `{file.name}({arguments})` is the program, and "
         "gradients flow through it. What the forward keeps for the backward is what it returns after its outputs."
     )
-    lines = [f'"""{file.name} in Triton kernels of Inductor: {", ".join(counts)}{sizes}.', "", *filled(words), '"""']
-    needs_types = libdevice or any(word in bodies for word in ("triton_helpers", "tl.atomic", ASSEMBLY))
-    launching = [line for text in file.texts.values() for line in (*text.lines, *text.results)]
-    needs_math = any(re.search(r"\bmath\.", line) for line in (*launching, *file.conditions))
+    lines = [
+        f'"""{file.name} in Triton kernels of Inductor: {", ".join(counts)}{sizes}.',
+        "",
+        *wrap_paragraph(paragraph),
+        '"""',
+    ]
+    needs_types = libdevice or any(word in bodies for word in ("triton_helpers", "tl.atomic", ASSEMBLY_CALL))
+    launch_lines = [line for text in file.texts.values() for line in (*text.lines, *text.results)]
+    needs_math = any(re.search(r"\bmath\.", line) for line in (*launch_lines, *file.conditions))
     setup = [*(["import math"] if needs_math else []), "import os", *(["import types"] if needs_types else []), ""]
     lines += ["", *setup, *imports, ""]
     lines.append('INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"')
@@ -152,14 +166,14 @@ def _interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
     """Return what Triton's interpreter needs: functions in the place of libdevice and of PTX, and mends of it."""
     bodies = "\n".join(kernel.text for kernel in file.kernels)
     parts: list[str] = []
-    if libdevice or ASSEMBLY in bodies:
+    if libdevice or ASSEMBLY_CALL in bodies:
         parts.append(template("interpreter").strip())
     if libdevice:
         lines = libdevice_lines(NeededHelpers((), "", tuple(libdevice))).split("\n")
         # `libdevice_lines` is an if and an else: the else has the functions for the interpreter
         start = next(place for place, line in enumerate(lines) if line.startswith("else:"))
         parts.append("\n".join(line.strip() for line in lines[start + 1 :]))
-    for text, mend in (("tl.atomic", ATOMIC), (ASSEMBLY, PTX)):
+    for text, mend in (("tl.atomic", ATOMIC_PATCH), (ASSEMBLY_CALL, PTX_PATCH)):
         if text in bodies:
             parts.append(textwrap.dedent("\n".join(mend.strip().split("\n")[1:])))
     if not parts:
@@ -172,51 +186,51 @@ def _direction_text(file: FusedFile, direction: Direction) -> str:
     """Return the function that launches the kernels of a direction."""
     text = file.texts[direction.name]
     names = [port.name for port in direction.inputs]
-    results = returned(file, direction)
+    results = function_results(file, direction)
     first = next(port.name for port in direction.inputs if port.is_tensor)
     lines = [
-        *shown_lines([f"def {file.name}_{direction.name}({', '.join(names)}):"], ""),
-        f'    """Return {words_of(results)}."""',
+        *break_lines([f"def {file.name}_{direction.name}({', '.join(names)}):"], ""),
+        f'    """Return {first_names(results)}."""',
     ]
     body = list(text.lines)
     if any("device" in line for line in body):
         body.insert(0, f"device = {first}.device")
     values = ", ".join(value for _, value in results)
-    return "\n".join([*lines, *shown_lines(body, "    "), *shown_lines([f"return {values}"], "    ")])
+    return "\n".join([*lines, *break_lines(body, "    "), *break_lines([f"return {values}"], "    ")])
 
 
-def words_of(results: Iterable[tuple[str, str]]) -> str:
+def first_names(results: Iterable[tuple[str, str]]) -> str:
     """Return the names of results in words: six of them at most, and how many more there are."""
     names = [name for name, _ in results]
     return ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6) if names else "nothing"
 
 
-def returned(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
+def function_results(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
     """Return the results of a direction's function, name and expression: each once, and none that is an input."""
     values = file.texts[direction.name].results
-    taken = {port.name for port in direction.inputs}
-    rows: dict[str, str] = {}
+    input_names = {port.name for port in direction.inputs}
+    expressions: dict[str, str] = {}
     for port, value in zip(direction.outputs, values, strict=True):
-        if value not in taken and value not in rows.values() and value != "None":
+        if value not in input_names and value not in expressions.values() and value != "None":
             name = value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name
-            while name in rows:
+            while name in expressions:
                 name += "_"
-            rows[name] = value
-    return list(rows.items())
+            expressions[name] = value
+    return list(expressions.items())
 
 
-def value_of(file: FusedFile, direction: Direction, port: CodePort) -> str:
+def result_expression(file: FusedFile, direction: Direction, port: CodePort) -> str:
     """Return the expression of a result after a direction's function was called: its name there; an output of the
     forward that Inductor laid out otherwise gets the program's strides."""
-    text, place = file.texts[direction.name], direction.outputs.index(port)
-    names = {expression: name for name, expression in returned(file, direction)}
-    value = names.get(text.results[place], text.results[place])
-    if direction.name == "forward" and place in text.otherwise:
-        return _laid_otherwise(value, port.shape, text.otherwise[place])
+    text, index = file.texts[direction.name], direction.outputs.index(port)
+    names = {expression: name for name, expression in function_results(file, direction)}
+    value = names.get(text.results[index], text.results[index])
+    if direction.name == "forward" and index in text.other_strides:
+        return _restrided_expression(value, port.shape, text.other_strides[index])
     return value
 
 
-def _laid_otherwise(value: str, shape: Sequence[str], stride: Sequence[str]) -> str:
+def _restrided_expression(value: str, shape: Sequence[str], stride: Sequence[str]) -> str:
     """Return the expression that gives a result the program's strides. A stride of 0 is a dimension that the program
     expanded: its first element stands for all."""
     strides = f"({', '.join(stride)},)"
@@ -229,7 +243,7 @@ def _laid_otherwise(value: str, shape: Sequence[str], stride: Sequence[str]) -> 
 def function_text(file: FusedFile) -> str:
     """Return the autograd.Function."""
     names = ", ".join(port.name for port in file.inputs)
-    results = [name for name, _ in returned(file, file.forward)]
+    results = [name for name, _ in function_results(file, file.forward)]
     first = next(port.name for port in file.inputs if port.is_tensor)
     lines = [
         f"class {file.class_name}(torch.autograd.Function):",
@@ -243,31 +257,37 @@ def function_text(file: FusedFile) -> str:
     body: list[str] = []
     if file.backward is not None:
         body += [
-            f"if ctx.needs_input_grad[{place}]:\n"
+            f"if ctx.needs_input_grad[{index}]:\n"
             f'    raise ValueError("{port.name} requires grad, and did not when this file was written")'
-            for place, port in enumerate(file.inputs)
+            for index, port in enumerate(file.inputs)
             if port.port.name in file.without_grad and port.dtype is not None and port.dtype.is_floating_point
         ]
-    body += [line for port in file.forward.inputs if (line := laid(port, file.texts["forward"].laid))]
-    called = f"{file.name}_forward({', '.join(port.name for port in file.forward.inputs)})"
-    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {called}"]
-    outputs = [value_of(file, file.forward, port) for port in file.outputs]
+    body += [line for port in file.forward.inputs if (line := layout_line(port, file.texts["forward"].layout_inputs))]
+    call = f"{file.name}_forward({', '.join(port.name for port in file.forward.inputs)})"
+    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {call}"]
+    outputs = [result_expression(file, file.forward, port) for port in file.outputs]
     if file.backward is not None:
-        kept = {port.port.name: port.name for port in file.inputs}
-        kept |= {port.port.name: value_of(file, file.forward, port) for port in file.forward.outputs if _is_saved(port)}
-        tensors = [kept[port.port.name] for port in file.kept if port.is_tensor]
-        numbers = [(port.name, kept[port.port.name]) for port in file.kept if not port.is_tensor]
+        expressions = {port.port.name: port.name for port in file.inputs}
+        expressions |= {
+            port.port.name: result_expression(file, file.forward, port)
+            for port in file.forward.outputs
+            if _is_saved(port)
+        }
+        tensors = [expressions[port.port.name] for port in file.backward_values if port.is_tensor]
+        numbers = [(port.name, expressions[port.port.name]) for port in file.backward_values if not port.is_tensor]
         body.append(f"ctx.save_for_backward({', '.join(tensors)})")
         body += [f"ctx.{name} = {value}" for name, value in numbers]
-    for place, value in enumerate(outputs):
+    for index, value in enumerate(outputs):
         if not value.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
-            outputs[place] = f"{file.outputs[place].name}_laid"
-            body.append(f"{outputs[place]} = {value}")
-    plain = [value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents]
-    if plain:
-        body.append(f"ctx.mark_non_differentiable({', '.join(plain)})")
+            outputs[index] = f"{file.outputs[index].name}_laid"
+            body.append(f"{outputs[index]} = {value}")
+    not_differentiable = [
+        value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents
+    ]
+    if not_differentiable:
+        body.append(f"ctx.mark_non_differentiable({', '.join(not_differentiable)})")
     body.append(f"return {', '.join(outputs)}")
-    lines += indented(body)
+    lines += indent_body(body)
     if file.backward is not None:
         lines += ["", *backward_lines(file, file.backward)]
     return "\n".join(lines)
@@ -284,17 +304,19 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
         file.tangents[port.port.name].name if port.port.name in file.tangents else f"_{port.name}"
         for port in file.outputs
     ]
-    tensors = [port.name for port in file.kept if port.is_tensor]
+    tensors = [port.name for port in file.backward_values if port.is_tensor]
     body = [f"{', '.join(tensors)}{',' * (len(tensors) == 1)} = ctx.saved_tensors"] if tensors else []
-    used = file.texts["backward"].laid
-    body += [line for port in file.tangents.values() if (line := laid(port, used))]
+    used = file.texts["backward"].layout_inputs
+    body += [line for port in file.tangents.values() if (line := layout_line(port, used))]
     values = [port.name if port.is_tensor else f"ctx.{port.name}" for port in backward.inputs]
-    results = [name for name, _ in returned(file, backward)]
+    results = [name for name, _ in function_results(file, backward)]
     first = next(iter(file.tangents.values())).name
-    called = f"{file.name}_backward({', '.join(values)})"
-    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {called}" if results else "    pass"]
+    call = f"{file.name}_backward({', '.join(values)})"
+    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {call}" if results else "    pass"]
     gradients = [
-        value_of(file, backward, file.gradients[port.port.name]) if port.port.name in file.gradients else "None"
+        result_expression(file, backward, file.gradients[port.port.name])
+        if port.port.name in file.gradients
+        else "None"
         for port in file.inputs
     ]
     body.append(f"return {', '.join(gradients)}")
@@ -302,11 +324,11 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
         "    @staticmethod",
         "    @torch.autograd.function.once_differentiable",
         f"    def backward(ctx, {', '.join(arguments)}):",
-        *indented(body),
+        *indent_body(body),
     ]
 
 
-def laid(port: CodePort, used: frozenset[str]) -> str:
+def layout_line(port: CodePort, used: frozenset[str]) -> str:
     """Return the line that lays an input out as the kernels read it, or '' if none is needed."""
     if not port.is_tensor or port.name not in used or not port.shape:
         return ""
@@ -317,32 +339,32 @@ def laid(port: CodePort, used: frozenset[str]) -> str:
 
 def is_contiguous(port: CodePort) -> bool:
     """Whether a port's layout is that of `contiguous()`, by the texts of its strides: they may have symbols."""
-    wanted, step = [], "1"
+    contiguous_strides, step = [], "1"
     for size in reversed(port.shape):
-        wanted.append(step)
+        contiguous_strides.append(step)
         step = size if step == "1" else f"{size}*{step}"
-    texts = [simple(text) for text in wanted[::-1]]
-    return texts == [simple(text) for text in port.stride]
+    texts = [normalize_product(text) for text in contiguous_strides[::-1]]
+    return texts == [normalize_product(text) for text in port.stride]
 
 
-def simple(text: str) -> str:
+def normalize_product(text: str) -> str:
     """Return a product in a form in which equal products are the same text: `n*(2*4)` -> `8*n`."""
-    numbers, others = 1, []
+    constant, symbols = 1, []
     for factor in re.sub(r"[() ]", "", text).split("*"):
         if factor.isdigit():
-            numbers *= int(factor)
+            constant *= int(factor)
         else:
-            others.append(factor)
-    return "*".join([str(numbers), *sorted(others)])
+            symbols.append(factor)
+    return "*".join([str(constant), *sorted(symbols)])
 
 
-def indented(lines: Iterable[str]) -> list[str]:
+def indent_body(lines: Iterable[str]) -> list[str]:
     """Return statements as lines of a method's body, 8 columns in; one statement may be several lines with an indent of
     their own."""
     rows: list[str] = []
     for line in (row for text in lines for row in text.split("\n")):
         body = line.lstrip(" ")
-        rows += shown_lines([body], " " * (8 + len(line) - len(body)))
+        rows += break_lines([body], " " * (8 + len(line) - len(body)))
     return rows
 
 
@@ -372,9 +394,9 @@ def call_text(file: FusedFile) -> str:
         f"def {file.name}({names}):",
         f'    """Return {", ".join(port.name for port in file.outputs)} of the program."""',
     ]
-    lines += [f"    {name} = {place}" for name, place in file.symbols.items()]
-    rows = [f"{port.name}=({port.name}, {port.dtype}, {shape_text(port)})" for port in file.inputs if port.is_tensor]
-    lines += shown_lines([f"expect({', '.join(rows)})"], "    ")
+    lines += [f"    {name} = {expression}" for name, expression in file.symbols.items()]
+    rows = [f"{port.name}=({port.name}, {port.dtype}, {tuple_text(port)})" for port in file.inputs if port.is_tensor]
+    lines += break_lines([f"expect({', '.join(rows)})"], "    ")
     if file.conditions:
         condition = " and ".join(f"({text})" if " or " in text else text for text in file.conditions)
         values = ", ".join(f"{name} = {{{name}}}" for name in file.symbols)
@@ -385,11 +407,11 @@ def call_text(file: FusedFile) -> str:
     return "\n".join([*lines, f"    return {file.class_name}.apply({names})"])
 
 
-def shape_text(port: CodePort) -> str:
+def tuple_text(port: CodePort) -> str:
     """Return a shape as the text of a tuple: `(n,)`, `(n, 4)`."""
     return f"({', '.join(port.shape)}{',' * (len(port.shape) == 1)})"
 
 
-def filled(text: str) -> list[str]:
+def wrap_paragraph(text: str) -> list[str]:
     """Return a paragraph of a file's docstring as lines."""
     return textwrap.wrap(text, 118)

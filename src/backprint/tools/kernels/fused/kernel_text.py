@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprint.tools.kernels.alone import NeededHelpers, TritonModule, metadata, needed_helpers, triton_module
-from backprint.tools.kernels.build_triton import loaded_kernel
+from backprint.tools.kernels.alone import NeededHelpers, TritonModule, launch_metadata, needed_helpers, triton_module
+from backprint.tools.kernels.build_triton import load_tuner
 from backprint.tools.kernels.fused.nouns import Direction, unique
-from backprint.tools.kernels.fused.wrapper_text import WIDTH, Launch, WrapperText, broken
+from backprint.tools.kernels.fused.wrapper_text import WIDTH, Launch, WrapperText, break_line
 from backprint.tools.kernels.nouns import Kernel
 
-INSTANT = ("arange", "full", "program_id", "broadcast_to")
+SIDE_EFFECT_FREE = ("arange", "full", "program_id", "broadcast_to")
 """Functions of Triton that do nothing but return a value: if nothing reads it, the call is left out."""
 
 
@@ -47,53 +47,64 @@ class FusedText:
     lines: tuple[str, ...]
     results: tuple[str, ...]
     used: frozenset[str]
-    laid: frozenset[str]
-    otherwise: Mapping[int, tuple[str, ...]]
+    layout_inputs: frozenset[str]
+    other_strides: Mapping[int, tuple[str, ...]]
 
 
-def fused_text(direction: Direction, wrapper: WrapperText, taken: set[str], name: str) -> FusedText:
-    """Return the kernels and the function of a direction; `taken` are names that the file has already."""
+def fused_text(direction: Direction, wrapper: WrapperText, names_taken: set[str], name: str) -> FusedText:
+    """Return the kernels and the function of a direction; `names_taken` are names that the file has already."""
     kernels: dict[str, FusedKernel] = {}
     grids: dict[str, Sequence[str]] = {}
     several = len(direction.kernels) > 1
-    for place, kernel in enumerate(direction.kernels):
-        own = unique(f"{name}_{direction.name}{f'_{place + 1}' * several}_kernel", taken)
-        taken.add(own)
+    for index, kernel in enumerate(direction.kernels):
+        kernel_name = unique(f"{name}_{direction.name}{f'_{index + 1}' * several}_kernel", names_taken)
+        names_taken.add(kernel_name)
         launches = [launch for launch in wrapper.launches.values() if launch.kernel == kernel.name]
-        kernels[kernel.name], grids[kernel.name] = written(kernel, launches, own)
+        kernels[kernel.name], grids[kernel.name] = write_kernel(kernel, launches, kernel_name)
     lines: list[str] = []
     for line in wrapper.lines:
         if (launch := wrapper.launches.get(line)) is None:
             lines.append(line)
             continue
-        item = kernels[launch.kernel]
-        lines.append(_launch_text(item, launch, grids[launch.kernel]))
+        fused_kernel = kernels[launch.kernel]
+        lines.append(_launch_text(fused_kernel, launch, grids[launch.kernel]))
     return FusedText(
-        tuple(kernels.values()), tuple(lines), wrapper.results, wrapper.used, wrapper.laid, wrapper.otherwise
+        tuple(kernels.values()),
+        tuple(lines),
+        wrapper.results,
+        wrapper.used,
+        wrapper.layout_inputs,
+        wrapper.other_strides,
     )
 
 
-def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[FusedKernel, Sequence[str]]:
+def write_kernel(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[FusedKernel, Sequence[str]]:
     """Return a kernel as it stands in the file, and the expressions of its grid, in which its arguments have Inductor's
     names."""
     module = triton_module(kernel)
-    meta = metadata(kernel, module)
-    tuner = loaded_kernel(kernel)
-    configurations, grid = grid_of(tuner)
+    meta = launch_metadata(kernel, module)
+    tuner = load_tuner(kernel)
+    configurations, grid = configurations_and_grid(tuner)
     # XBLOCK and its like, which a configuration has and a launch does not pass
-    sizes = {key for configuration in configurations for key in configuration.kwargs}
-    parameters = [parameter for parameter in module.parameters if parameter not in sizes]
-    renamed = parameter_names(parameters, launches, module)
-    text = renamed_text(_without_unused(module), {**renamed, module.main.name: name})
-    text = "\n".join(row for line in text.split("\n") for row in (broken(line, "") if line[:4] == "def " else [line]))
-    stored = [name for name in tuner.inductor_meta.get("mutated_arg_names", ()) if name in parameters]
-    decorator = autotuner(configurations, [renamed.get(item, item) for item in stored])
+    size_names = {key for configuration in configurations for key in configuration.kwargs}
+    parameters = [parameter for parameter in module.parameters if parameter not in size_names]
+    new_names = parameter_names(parameters, launches, module)
+    text = rename_in_text(_without_unread_names(module), {**new_names, module.main.name: name})
+    text = "\n".join(
+        row for line in text.split("\n") for row in (break_line(line, "") if line[:4] == "def " else [line])
+    )
+    written = [name for name in tuner.inductor_meta.get("mutated_arg_names", ()) if name in parameters]
+    decorator = autotune_decorator(configurations, [new_names.get(item, item) for item in written])
     # without it, Triton leaves assertions out
     options = {"debug": True} if "device_assert" in text else {}
-    signature = {renamed.get(key, key): kind for key, kind in meta["signature"].items()}
-    constants = {renamed.get(key, key): value for key, value in meta["constants"].items()}
-    others = [module.text_of(function) for function in module.functions if function is not module.main]
-    parts = [*(ast.unparse(node) for node in module.constants), *others, _comment_of(kernel) + decorator + text]
+    signature = {new_names.get(key, key): kind for key, kind in meta["signature"].items()}
+    constants = {new_names.get(key, key): value for key, value in meta["constants"].items()}
+    other_functions = [module.text_of(function) for function in module.functions if function is not module.main]
+    parts = [
+        *(ast.unparse(node) for node in module.constants),
+        *other_functions,
+        _comment_of(kernel) + decorator + text,
+    ]
     return FusedKernel(name, "\n\n\n".join(parts), kernel, module, signature, constants, options), grid
 
 
@@ -110,7 +121,7 @@ def _comment_of(kernel: Kernel) -> str:
     return "".join(f"{row if len(row) <= WIDTH else row[: WIDTH - 1] + '…'}\n" for row in rows)
 
 
-def autotuner(configurations: Sequence[Any], stored: Sequence[str]) -> str:
+def autotune_decorator(configurations: Sequence[Any], stored: Sequence[str]) -> str:
     """Return the decorator that gives a kernel its configurations. With several, Triton runs each: `stored`, the
     arguments that the kernel changes, are restored after each run."""
     rows = []
@@ -124,7 +135,7 @@ def autotuner(configurations: Sequence[Any], stored: Sequence[str]) -> str:
     return f"@triton.autotune(\n    tuned(\n{listed}    ),\n    key=[]{restored},\n)\n".replace("'", '"')
 
 
-def grid_of(tuner: Any) -> tuple[list[Any], Sequence[str]]:
+def configurations_and_grid(tuner: Any) -> tuple[list[Any], Sequence[str]]:
     """Return the configurations of a kernel, and its grid as expressions of its arguments and `meta`.
 
     A grid that cannot be written for all configurations is that of the first, which is then the only one.
@@ -132,11 +143,11 @@ def grid_of(tuner: Any) -> tuple[list[Any], Sequence[str]]:
     from backprint._torch.inductor import GridExpr
 
     configurations = list(tuner.configs)
-    alike = {tuple(configuration.kwargs) for configuration in configurations}
-    if len(configurations) > 1 and len(alike) == 1:
-        names = {key: f"META_{key}" for key in configurations[0].kwargs}
+    size_names = {tuple(configuration.kwargs) for configuration in configurations}
+    if len(configurations) > 1 and len(size_names) == 1:
+        placeholders = {key: f"META_{key}" for key in configurations[0].kwargs}
         try:
-            return configurations, grid_text(GridExpr.from_meta(tuner.inductor_meta, names, mode="python"))
+            return configurations, grid_text(GridExpr.from_meta(tuner.inductor_meta, placeholders, mode="python"))
         except (TypeError, AssertionError):  # it computes with the numbers of a configuration
             pass
     return configurations[:1], grid_text(
@@ -150,12 +161,12 @@ def grid_text(expression: Any) -> list[str]:
     # lines of Inductor such as `grid_0 = ...`, which a later one may read
     for line in expression.prefix:
         name, _, value = line.partition(" = ")
-        values[name] = ast.unparse(_Inserted(values).visit(ast.parse(value, mode="eval").body))
+        values[name] = ast.unparse(_Substitution(values).visit(ast.parse(value, mode="eval").body))
     sizes = [str(expression.x_grid), str(expression.y_grid), str(expression.z_grid)]
-    return [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in sizes]
+    return [ast.unparse(_Substitution(values).visit(ast.parse(size, mode="eval").body)) for size in sizes]
 
 
-class _Inserted(ast.NodeTransformer):
+class _Substitution(ast.NodeTransformer):
     """Puts expressions in the place of names, and `triton.cdiv` in that of a division that is rounded up."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -163,7 +174,7 @@ class _Inserted(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:  # the name is ast's
         """Return the expression of a name, if it has one."""
-        # a name of `grid_of` for a number of the configuration: META_XBLOCK -> meta['XBLOCK']
+        # a name of `configurations_and_grid` for a number of the configuration: META_XBLOCK -> meta['XBLOCK']
         if node.id.startswith("META_"):
             return ast.parse(f"meta[{node.id[5:]!r}]", mode="eval").body
         return ast.parse(self.values[node.id], mode="eval").body if node.id in self.values else node
@@ -182,17 +193,17 @@ class _Inserted(ast.NodeTransformer):
         return node
 
 
-def _launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
+def _launch_text(kernel: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
     """Return the launch of a kernel as a statement; its grid is a function of `meta` if it depends on the
     configuration."""
-    values = dict(zip(item.module.parameters, launch.arguments, strict=False))
-    sizes = [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
+    values = dict(zip(kernel.module.parameters, launch.arguments, strict=False))
+    sizes = [ast.unparse(_Substitution(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
     while len(sizes) > 1 and sizes[-1] == "1":
         sizes.pop()
     text = f"({', '.join(sizes)},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
     text = f"lambda meta: {text}" if "meta[" in text else text
-    options = [f"{name}={value!r}" for name, value in item.options.items()]
-    return f"{item.name}[{text}]({', '.join([*launch.arguments, *options])})".replace("'", '"')
+    options = [f"{name}={value!r}" for name, value in kernel.options.items()]
+    return f"{kernel.name}[{text}]({', '.join([*launch.arguments, *options])})".replace("'", '"')
 
 
 # ---- The text of a kernel
@@ -201,28 +212,28 @@ def _launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
 def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], module: TritonModule) -> dict[str, str]:
     """Return new names of a kernel's pointers, `x_ptr` for a pointer that every launch passes `x`; others keep their
     names."""
-    inside = {node.id for node in ast.walk(module.main) if isinstance(node, ast.Name)}
-    taken = inside | set(module.parameters) | {"tl", "triton", "libdevice", "triton_helpers", "tl_math"}
-    renamed: dict[str, str] = {}
-    for place, name in enumerate(parameters):
-        values = {launch.arguments[place] for launch in launches if place < len(launch.arguments)}
+    names_used = {node.id for node in ast.walk(module.main) if isinstance(node, ast.Name)}
+    names_taken = names_used | set(module.parameters) | {"tl", "triton", "libdevice", "triton_helpers", "tl_math"}
+    new_names: dict[str, str] = {}
+    for index, name in enumerate(parameters):
+        values = {launch.arguments[index] for launch in launches if index < len(launch.arguments)}
         value = min(values, default="")
         if len(values) == 1 and re.fullmatch(r"[A-Za-z_]\w*", value) and "ptr" in name:
-            renamed[name] = unique(f"{value}_ptr", taken)
-            taken.add(renamed[name])
-    return renamed
+            new_names[name] = unique(f"{value}_ptr", names_taken)
+            names_taken.add(new_names[name])
+    return new_names
 
 
-def _without_unused(module: TritonModule) -> str:
+def _without_unread_names(module: TritonModule) -> str:
     """Return the text of the kernel without names that nothing reads, such as `rindex`."""
     lines = module.text_of(module.main).split("\n")
     while True:
         tree = ast.parse("\n".join(lines))
         read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        dropped = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_unread(node, read)}
-        if not dropped:
+        unread_lines = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_unread(node, read)}
+        if not unread_lines:
             return "\n".join(lines)
-        lines = [line for number, line in enumerate(lines, 1) if number not in dropped]
+        lines = [line for number, line in enumerate(lines, 1) if number not in unread_lines]
 
 
 def _is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
@@ -233,19 +244,19 @@ def _is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
             | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
         ):
             calls = [child.func for child in ast.walk(value) if isinstance(child, ast.Call)]
-            harmless = all(isinstance(call, ast.Attribute) and call.attr in INSTANT for call in calls)
-            return name not in read and harmless and node.lineno == node.end_lineno
+            has_no_effect = all(isinstance(call, ast.Attribute) and call.attr in SIDE_EFFECT_FREE for call in calls)
+            return name not in read and has_no_effect and node.lineno == node.end_lineno
     return False
 
 
-def renamed_text(text: str, names: Mapping[str, str]) -> str:
+def rename_in_text(text: str, names: Mapping[str, str]) -> str:
     """Return a text of Python with other names for `names`, but not for attributes: `s0.shape` -> `n.shape`, `x.s0`
     stays."""
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     lines = text.split("\n")
     # from the end, so that the columns of the tokens before stay right
-    for place, token in reversed(list(enumerate(tokens))):
-        is_attribute = place > 0 and tokens[place - 1].string == "."
+    for index, token in reversed(list(enumerate(tokens))):
+        is_attribute = index > 0 and tokens[index - 1].string == "."
         if token.type == tokenize.NAME and token.string in names and not is_attribute:
             row, start = token.start
             line = lines[row - 1]
@@ -253,6 +264,6 @@ def renamed_text(text: str, names: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def shown_lines(lines: Iterable[str], indent: str) -> list[str]:
+def break_lines(lines: Iterable[str], indent: str) -> list[str]:
     """Return statements with an indent, the long ones broken into several lines."""
-    return [row for line in lines for row in broken(line, indent)]
+    return [row for line in lines for row in break_line(line, indent)]

@@ -11,35 +11,35 @@ from typing import Any
 
 from backprint.api import capture
 from backprint.errors import BackprintError, RefusedError
-from backprint.graph.nouns import Capture, Graph, Pair, ScalarSpec, Spec, TensorSpec
+from backprint.graph.nouns import Capture, Pair, ScalarSpec, Spec, TensorSpec
 from backprint.graph.sizes import example_sizes, known
 from backprint.graph.steps import used
 from backprint.graph.text import show_step
 from backprint.tools.kernels.compilers import inductor_version
-from backprint.tools.kernels.fused.directions import directions_of, in_file
-from backprint.tools.kernels.fused.file_text import FusedFile, fused_file
+from backprint.tools.kernels.fused.directions import lower_pair, with_file_names
+from backprint.tools.kernels.fused.file_text import FusedFile, file_source
 from backprint.tools.kernels.fused.kernel_text import FusedText, fused_text
 from backprint.tools.kernels.fused.lowered import LoweredGraph
 from backprint.tools.kernels.fused.nouns import RESERVED, Direction, identifier
-from backprint.tools.kernels.fused.wrapper_text import Reader
+from backprint.tools.kernels.fused.wrapper_text import WrapperReader
 from backprint.tools.kernels.loops.call import call_of
 from backprint.tools.kernels.loops.lower import name_of
 from backprint.tools.kernels.lowered import Face
-from backprint.tools.kernels.lowered_check import case_of_function, results_of_graphs, row_of
+from backprint.tools.kernels.lowered_check import case_of_function, compare_port, results_of_graphs
 from backprint.tools.kernels.nouns import target_named
 
 SIZES = (64, 128)
 """Sizes at which a program of a free size is captured."""
 
-HELD = ("value", "pinned", "memory", "same")
+UNCHECKED_GUARDS = ("value", "pinned", "memory", "same")
 """Kinds of guards on more than sizes: a file does not check them, so a program that has one is refused."""
 
 
 def lower_inputs(function: Callable[..., Any], inputs: Any, name: str | None, target: str = "cuda:90") -> LoweredGraph:
     """Return a function or a module in Inductor's kernels, for the sizes of these inputs."""
     call = call_of(inputs)
-    item = capture(function, args=call.args, kwargs=dict(call.kwargs), partition="min-cut")
-    return lower_capture(item, name or name_of(function, "program"), target, function)
+    captured = capture(function, args=call.args, kwargs=dict(call.kwargs), partition="min-cut")
+    return lower_capture(captured, name or name_of(function, "program"), target, function)
 
 
 def lower_sized(
@@ -56,21 +56,21 @@ def lower_sized(
     """
     largest = max(sizes)
     call = call_of(make_inputs(largest))
-    item = capture(
+    captured = capture(
         function,
         args=call.args,
         kwargs=dict(call.kwargs),
         partition="min-cut",
-        dynamic=changing(function, make_inputs, sorted(set(sizes))),
+        dynamic=changing_dimensions(function, make_inputs, sorted(set(sizes))),
     )
     name = name or name_of(function, "program")
-    lowered = lower_capture(item, name, target, function, make_inputs)
+    lowered = lower_capture(captured, name, target, function, make_inputs)
     if _is_right_at_one(lowered, make_inputs(1)):
         return lowered
-    return lower_capture(item, name, target, function, make_inputs, least=2)
+    return lower_capture(captured, name, target, function, make_inputs, smallest_size=2)
 
 
-def changing(
+def changing_dimensions(
     function: Callable[..., Any], make_inputs: Callable[[int], Any], sizes: Sequence[int]
 ) -> dict[str, dict[int, str]]:
     """Return the dimensions of the inputs that change with the size, port -> dimension -> name: `n` where it is the
@@ -78,21 +78,25 @@ def changing(
     shapes: dict[str, dict[int, Sequence[int]]] = {}
     for size in sizes:
         call = call_of(make_inputs(size))
-        item = capture(function, args=call.args, kwargs=dict(call.kwargs), engine="aot")
-        for port in item.pairs[0].forward.inputs:
+        captured = capture(function, args=call.args, kwargs=dict(call.kwargs), engine="aot")
+        for port in captured.pairs[0].forward.inputs:
             if isinstance(port.spec, TensorSpec):
                 shapes.setdefault(port.name, {})[size] = tuple(map(int, port.spec.shape))
-    names: dict[tuple[int, ...], str] = {tuple(sizes): "n"}
-    places: dict[str, dict[int, str]] = {}
-    for name, rows in shapes.items():
-        if len(rows) < len(sizes) or len({len(shape) for shape in rows.values()}) > 1:
-            raise RefusedError(f"the number of dimensions of {name} changes with the size: {list(rows.values())}")
-        for place, lengths in enumerate(zip(*rows.values(), strict=True)):
-            if len(set(lengths)) > 1:
-                places.setdefault(name, {})[place] = names.setdefault(tuple(lengths), f"n_{len(names) + 1}")
-    if not places:
+    names_by_lengths: dict[tuple[int, ...], str] = {tuple(sizes): "n"}
+    dimension_names: dict[str, dict[int, str]] = {}
+    for name, shapes_by_size in shapes.items():
+        if len(shapes_by_size) < len(sizes) or len({len(shape) for shape in shapes_by_size.values()}) > 1:
+            raise RefusedError(
+                f"the number of dimensions of {name} changes with the size: {list(shapes_by_size.values())}"
+            )
+        for dimension, sizes_of_dimension in enumerate(zip(*shapes_by_size.values(), strict=True)):
+            if len(set(sizes_of_dimension)) > 1:
+                dimension_names.setdefault(name, {})[dimension] = names_by_lengths.setdefault(
+                    tuple(sizes_of_dimension), f"n_{len(names_by_lengths) + 1}"
+                )
+    if not dimension_names:
         raise RefusedError("no argument has a size that changes with the number that `make_inputs` was given")
-    return places
+    return dimension_names
 
 
 def _is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
@@ -104,39 +108,39 @@ def _is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
         results = results_of_graphs(lowered, constants | dict(case.inputs), case.tangents)
     except BackprintError:
         return False
-    return all(row_of(case, port, results.get(port), value).ok for port, value in case.results.items())
+    return all(compare_port(case, port, results.get(port), value).ok for port, value in case.results.items())
 
 
 def lower_capture(
-    item: Capture,
+    captured: Capture,
     name: str | None = None,
     target: str = "cuda:90",
     function: Callable[..., Any] | None = None,
     make_inputs: Callable[[int], Any] | None = None,
-    least: int = 1,
+    smallest_size: int = 1,
 ) -> LoweredGraph:
-    """Return a Capture in Inductor's kernels; symbolic sizes are `least` or more. Refuse what a file cannot be: several
-    graphs, branches on values, changed or returned inputs, no kernel at all."""
-    pair = pair_of(item)
-    name = identifier(name or item.name)  # a file has functions of its own, such as `laid`
-    directions, conditions = directions_of(pair, target_named(target))
-    _refuse_what_changes_inputs(directions[0])
-    taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}
+    """Return a Capture in Inductor's kernels; symbolic sizes are `smallest_size` or more. Refuse what a file cannot be:
+    several graphs, branches on values, changed or returned inputs, no kernel at all."""
+    pair = only_pair(captured)
+    name = identifier(name or captured.name)  # a file has functions of its own, such as `laid`
+    directions, conditions = lower_pair(pair, target_named(target))
+    _refuse_mutations(directions[0])
+    names_taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}
     texts: dict[str, FusedText] = {}
-    for place, direction in enumerate(directions):
+    for index, direction in enumerate(directions):
         if direction.name == "backward":
-            directions[place] = direction = _with_saved_names(direction, directions[0], texts["forward"])
-        texts[direction.name] = fused_text(direction, Reader(direction).read(), taken, name)
+            directions[index] = direction = _with_saved_names(direction, directions[0], texts["forward"])
+        texts[direction.name] = fused_text(direction, WrapperReader(direction).read(), names_taken, name)
     if not any(text.kernels for text in texts.values()):
         raise RefusedError(f"{name}: Inductor writes no kernel for it: all of it is calls of libraries, or views")
     _refuse_returned_inputs(directions[0], texts["forward"])
-    symbols = _symbols_of(directions[0])
-    names = {symbol.name: identifier(symbol.name) for graph in graphs_of(pair) for symbol in graph.symbols}
-    guards = [in_file(guard.text, names) for guard in item.guards if guard.kind == "size"]
-    conditions = bounds([*(f"{symbol} >= {least}" for symbol in symbols), *conditions, *guards], symbols)
+    symbols = _symbol_expressions(directions[0])
+    file_names = {symbol.name: identifier(symbol.name) for graph in pair.graphs for symbol in graph.symbols}
+    guards = [with_file_names(guard.text, file_names) for guard in captured.guards if guard.kind == "size"]
+    conditions = bounds([*(f"{symbol} >= {smallest_size}" for symbol in symbols), *conditions, *guards], symbols)
     file = FusedFile(
         name,
-        origin_of(item),
+        origin_of(captured),
         inductor_version().replace("inductor", "Inductor of PyTorch"),
         target,
         directions[0],
@@ -146,28 +150,28 @@ def lower_capture(
         symbols,
         tuple(without_grad(pair)),
     )
-    again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
-    return LoweredGraph(fused_file(file), name, function, make_inputs, item, _face_of(file), file, again)
+    lower_again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
+    return LoweredGraph(file_source(file), name, function, make_inputs, captured, _face_of(file), file, lower_again)
 
 
-def pair_of(item: Capture) -> Pair:
+def only_pair(captured: Capture) -> Pair:
     """Return the one Pair of a Capture that kernels can stand for; refuse what depends on more than sizes."""
-    if len(item.pairs) != 1:
+    if len(captured.pairs) != 1:
         raise RefusedError(
-            f"the program is {len(item.pairs)} graphs, not one: lower a part of it, as `bp.split` cuts one out"
+            f"the program is {len(captured.pairs)} graphs, not one: lower a part of it, as `bp.split` cuts one out"
         )
-    if guards := [guard for guard in item.guards if guard.kind in HELD]:
+    if guards := [guard for guard in captured.guards if guard.kind in UNCHECKED_GUARDS]:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
-    pair = item.pairs[0]
-    for graph in graphs_of(pair):
+    pair = captured.pairs[0]
+    for graph in pair.graphs:
         sizes = example_sizes(graph)
         specs = {step.name: step.spec for step in graph.steps} | {port.local: port.spec for port in graph.inputs}
         for step in graph.steps:
-            known_sizes = [_is_size(specs.get(name), sizes) for name in used(step)]
-            if step.is_guard and not all(known_sizes):
+            uses_sizes_only = all(_is_size(specs.get(name), sizes) for name in used(step))
+            if step.is_guard and not uses_sizes_only:
+                where = f" at {step.source.at}" if step.source else ""
                 raise RefusedError(
-                    f"the program depends on a value, `{show_step(step)}`"
-                    f"{f' at {step.source.at}' if step.source else ''}: the kernels could not know"
+                    f"the program depends on a value, `{show_step(step)}`{where}: the kernels could not know"
                 )
     return pair
 
@@ -179,24 +183,19 @@ def _is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
 
 def _with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
     """Return a backward whose saved values have the names that they have in the forward, if these are free."""
-    values = dict(
-        zip(
-            (port.port.name for port in forward.outputs if port.port.role == "saved"),
-            (value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "saved"),
-            strict=True,
-        )
-    )
-    taken = {port.name for port in (*backward.inputs, *backward.outputs) if port.port.role != "saved"}
+    results = zip(forward.outputs, text.results, strict=True)
+    values = {port.port.name: value for port, value in results if port.port.role == "saved"}
+    names_taken = {port.name for port in (*backward.inputs, *backward.outputs) if port.port.role != "saved"}
     inputs = []
     for port in backward.inputs:
         value = values.get(port.port.name, "") if port.port.role == "saved" else ""
-        name = value if value.isidentifier() and value not in taken else port.name
-        taken.add(name)
+        name = value if value.isidentifier() and value not in names_taken else port.name
+        names_taken.add(name)
         inputs.append(replace(port, name=name))
     return replace(backward, inputs=tuple(inputs))
 
 
-def _refuse_what_changes_inputs(forward: Direction) -> None:
+def _refuse_mutations(forward: Direction) -> None:
     """Raise RefusedError for a program that writes to its arguments or buffers."""
     changed = [port.port.name for port in forward.outputs if port.port.role == "mutation"]
     if changed:
@@ -208,9 +207,9 @@ def _refuse_what_changes_inputs(forward: Direction) -> None:
 
 def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
     """Raise RefusedError for a program that returns an argument as it is, the same tensor twice, or a number."""
-    given = {port.name for port in forward.inputs}
+    input_names = {port.name for port in forward.inputs}
     values = [value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "output"]
-    if returned := [value for value in values if value in given]:
+    if returned := [value for value in values if value in input_names]:
         raise RefusedError(f"the program returns its argument {returned[0]} as it is: leave it out of what is lowered")
     if len(values) > len(set(values)):
         raise RefusedError("the program returns the same tensor twice: leave one out of what is lowered")
@@ -219,14 +218,14 @@ def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
         raise RefusedError(f"the program returns the number {numbers[0]}: leave it out of what is lowered")
 
 
-def _symbols_of(forward: Direction) -> dict[str, str]:
+def _symbol_expressions(forward: Direction) -> dict[str, str]:
     """Return the name of each symbolic size in the file -> where it is read: `x.shape[0]`."""
-    places: dict[str, str] = {}
+    expressions: dict[str, str] = {}
     for port in forward.inputs:
-        for place, size in enumerate(port.shape):
+        for dimension, size in enumerate(port.shape):
             if size in forward.symbols.values():
-                places.setdefault(size, f"{port.name}.shape[{place}]")
-    return places
+                expressions.setdefault(size, f"{port.name}.shape[{dimension}]")
+    return expressions
 
 
 def without_grad(pair: Pair) -> list[str]:
@@ -235,20 +234,15 @@ def without_grad(pair: Pair) -> list[str]:
     return [port.name for port in pair.forward.inputs if port.name not in gradients]
 
 
-def graphs_of(pair: Pair) -> list[Graph]:
-    """Return the graphs of a Pair."""
-    return [pair.forward, *([pair.backward] if pair.backward is not None else [])]
-
-
-BOUND = re.compile(r"(?:(?P<times>\d+) \* )?(?P<name>\w+) (?P<word><=|<|>=|>) (?P<limit>\d+)")
+BOUND = re.compile(r"(?:(?P<factor>\d+) \* )?(?P<name>\w+) (?P<relation><=|<|>=|>) (?P<limit>\d+)")
 """A condition that bounds one symbol: `n >= 2`, `3 * n < 100`."""
 
 
 def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
     """Return conditions on symbols, with the narrowest bounds of each first and last. Conditions on other names are
     left out: they are of shapes, which the file compares anyway. `3 * n < 100` -> `n <= 33`."""
-    least: dict[str, int] = {}
-    most: dict[str, int] = {}
+    lower_bounds: dict[str, int] = {}
+    upper_bounds: dict[str, int] = {}
     others: list[str] = []
     for text in dict.fromkeys(ast.unparse(ast.parse(text)) for text in conditions):
         names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
@@ -258,22 +252,22 @@ def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
         if match is None:
             others.append(text)
             continue
-        name, times, limit = match["name"], int(match["times"] or 1), int(match["limit"])
-        if match["word"][0] == "<":
-            most[name] = min((limit - (match["word"] == "<")) // times, most.get(name, limit))
+        name, factor, limit = match["name"], int(match["factor"] or 1), int(match["limit"])
+        if match["relation"][0] == "<":
+            upper_bounds[name] = min((limit - (match["relation"] == "<")) // factor, upper_bounds.get(name, limit))
         else:
-            least[name] = max(-((limit + (match["word"] == ">")) // -times), least.get(name, 0))
+            lower_bounds[name] = max(-((limit + (match["relation"] == ">")) // -factor), lower_bounds.get(name, 0))
     return [
-        *(f"{name} >= {limit}" for name, limit in least.items()),
+        *(f"{name} >= {limit}" for name, limit in lower_bounds.items()),
         *others,
-        *(f"{n} <= {m}" for n, m in most.items()),
+        *(f"{name} <= {limit}" for name, limit in upper_bounds.items()),
     ]
 
 
-def origin_of(item: Capture) -> str:
+def origin_of(captured: Capture) -> str:
     """Return the files of the program, three at most; the name of the Capture if none is known."""
-    sources = sorted({step.source.file for step in item.pairs[0].forward.steps if step.source is not None})
-    return ", ".join(sources[:3]) or item.name
+    sources = sorted({step.source.file for step in captured.pairs[0].forward.steps if step.source is not None})
+    return ", ".join(sources[:3]) or captured.name
 
 
 def _face_of(file: FusedFile) -> Face:

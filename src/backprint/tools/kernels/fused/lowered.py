@@ -11,19 +11,19 @@ from backprint.graph.nouns import Capture, Pair
 from backprint.graph.sizes import example_sizes
 from backprint.sample.inputs import Inputs
 from backprint.sample.recipes import redraw
-from backprint.tools.kernels.checking.check import lifted_graph
-from backprint.tools.kernels.fused.file_text import FusedFile, returned, words_of
+from backprint.tools.kernels.checking.check import lift_draws
+from backprint.tools.kernels.fused.file_text import FusedFile, first_names, function_results
 from backprint.tools.kernels.fused.kernel_text import FusedKernel, FusedText
 from backprint.tools.kernels.fused.nouns import Direction
 from backprint.tools.kernels.loops.traffic import Traffic
 from backprint.tools.kernels.lowered import Lowered, counted
-from backprint.tools.kernels.lowered_build import BuiltFunction, built_function
+from backprint.tools.kernels.lowered_build import BuiltFunction, compile_function
 from backprint.tools.kernels.lowered_check import (
     Case,
     LoweredCheck,
     case_of_capture,
     case_of_function,
-    compared,
+    compare_with_eager,
     values_of_steps,
 )
 from backprint.tools.lowering.subjects import steps_that_draw
@@ -56,7 +56,7 @@ class LoweredGraph(Lowered):
     def traffic(self) -> dict[str, Traffic]:
         """Return the bytes that each direction moves at the captured sizes, and the fewest."""
         return {
-            direction.name: Traffic(direction.moved, fewest(direction, self.file.texts[direction.name]))
+            direction.name: Traffic(direction.bytes_moved, minimum_bytes_of(direction, self.file.texts[direction.name]))
             for direction in self.directions()
         }
 
@@ -69,15 +69,15 @@ class LoweredGraph(Lowered):
             f"{self.file.compiler}, for {sizes}"
         ]
         for direction in self.directions():
-            text, count = self.file.texts[direction.name], self.traffic()[direction.name]
-            results = returned(self.file, direction)
+            text, traffic = self.file.texts[direction.name], self.traffic()[direction.name]
+            results = function_results(self.file, direction)
             lines.append(
-                f"{direction.name}: reads {', '.join(sorted(text.used)) or 'nothing'}; writes {words_of(results)}"
+                f"{direction.name}: reads {', '.join(sorted(text.used)) or 'nothing'}; writes {first_names(results)}"
             )
-            lines.append(f"  {count.moved:,} bytes at the captured sizes, {count.ratio:.3f} of the least possible")
+            lines.append(f"  {traffic.moved:,} bytes at the captured sizes, {traffic.ratio:.3f} of the least possible")
             lines += [f"  {line}" for line in _kernel_lines(direction, text.kernels)]
-            if direction.beside:
-                calls = ", ".join(f"{name} × {times}" for name, times in direction.beside.items())
+            if direction.extern_counts:
+                calls = ", ".join(f"{name} × {count}" for name, count in direction.extern_counts.items())
                 lines.append(f"  beside the kernels: {calls}")
             lines += [f"  {note}" for note in direction.notes]
         if self.file.conditions:
@@ -89,7 +89,7 @@ class LoweredGraph(Lowered):
         """Return PTX and cubin of the kernels for a GPU of a compute capability, 80 or 90, that need not be there."""
         module = self.load()
         return tuple(
-            built_function(getattr(module, kernel.name).fn, kernel.name, *_compiled_with(kernel), capability)
+            compile_function(getattr(module, kernel.name).fn, kernel.name, *_compile_arguments(kernel), capability)
             for kernel in self.file.kernels
         )
 
@@ -104,10 +104,10 @@ class LoweredGraph(Lowered):
         """
         if self.make_inputs is None and sizes:
             raise UsageError(f"{self.name} is for the captured sizes: pass a function of a size to bp.lower for others")
-        if others := set(sizes) - set(self.file.taken(sizes)):
+        if others := set(sizes) - set(self.file.accepted_sizes(sizes)):
             raise UsageError(f"{self.name} is not for {min(others)}: only where {' and '.join(self.file.conditions)}")
         subject, cases = self.compared_with(sizes)
-        return compared(subject, cases, timeout)
+        return compare_with_eager(subject, cases, timeout)
 
     def compared_with(self, sizes: Sequence[int] = ()) -> tuple[LoweredGraph, list[Case]]:
         """Return the file that is compared, which is another one if the program draws, and eager's results to compare
@@ -117,7 +117,7 @@ class LoweredGraph(Lowered):
             if not self.draws:
                 return self, cases
             subject = self.with_draws()
-            return subject, [with_draws(case, self, subject) for case in cases]
+            return subject, [with_drawn_inputs(case, self, subject) for case in cases]
 
     @property
     def draws(self) -> bool:
@@ -130,7 +130,7 @@ class LoweredGraph(Lowered):
         pair = self.capture.pairs[0]
         if pair.backward is not None and steps_that_draw(pair.backward):
             raise RefusedError(f"the backward of {self.name} draws random numbers, so nothing can be compared with it")
-        lifted, _ = lifted_graph(pair.forward, fixed=False)
+        lifted, _ = lift_draws(pair.forward, at_captured_sizes=False)
         item = replace(self.capture, pairs=(Pair(pair.name, lifted, pair.backward),))
         return self.again(item)
 
@@ -138,22 +138,22 @@ class LoweredGraph(Lowered):
         """Return eager's results on several inputs: at each size, or on the captured inputs and on others."""
         if self.make_inputs is not None:
             captured = max(example_sizes(self.capture.pairs[0].forward).values(), default=1)
-            taken = sizes or self.file.taken(SIZES) or [captured]
+            taken = sizes or self.file.accepted_sizes(SIZES) or [captured]
             return [case_of_function(self, f"size {size}", self.make_inputs(size)) for size in taken]
         known = self.capture.recipes
         values = known.make()
         drawn = {name: redraw(recipe, self.capture.seed + 1) for name, recipe in known.recipes.items()}
         others = Inputs(drawn, known.exact, known.seed).make()
         return [
-            case_of_capture(self, "the captured inputs", values, graphs=self.draws),
-            case_of_capture(self, "other inputs", others, graphs=self.draws),
+            case_of_capture(self, "the captured inputs", values, use_graphs=self.draws),
+            case_of_capture(self, "other inputs", others, use_graphs=self.draws),
         ]
 
     def __repr__(self) -> str:
         return f"LoweredGraph({self.name}: {counted(len(self.file.kernels), 'kernel')}; print(lowered.explain()))"
 
 
-def with_draws(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case:
+def with_drawn_inputs(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case:
     """Return a case of a program that draws as one of `subject`, which has the numbers that it drew as inputs."""
     forward = lowered.capture.pairs[0].forward
     names = {port.local: port.name for port in subject.capture.pairs[0].forward.inputs if port.role == "rng"}
@@ -163,17 +163,17 @@ def with_draws(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case
     return replace(case, inputs={name: inputs[name] for name in subject.face.inputs})
 
 
-def fewest(direction: Direction, text: FusedText) -> int:
+def minimum_bytes_of(direction: Direction, text: FusedText) -> int:
     """Return the fewest bytes that a direction could move at the captured sizes: those of each input that its kernels
     read, and of each result that is no input, once."""
-    taken = {port.name for port in direction.inputs}
-    read = sum(port.size for port in direction.inputs if port.name in text.used)
+    input_names = {port.name for port in direction.inputs}
+    bytes_read = sum(port.nbytes for port in direction.inputs if port.name in text.used)
     results = zip(direction.outputs, text.results, strict=True)
-    written = {value: port.size for port, value in results if value not in taken}
-    return read + sum(written.values())
+    bytes_by_result = {value: port.nbytes for port, value in results if value not in input_names}
+    return bytes_read + sum(bytes_by_result.values())
 
 
-def _compiled_with(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, object], int]:
+def _compile_arguments(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, object], int]:
     """Return the types of a kernel's arguments, its constants, and its number of warps, in the first configuration."""
     configuration = kernel.kernel.configurations[0]
     sizes = dict(configuration.sizes)
@@ -183,39 +183,39 @@ def _compiled_with(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, objec
 def _kernel_lines(direction: Direction, kernels: Sequence[FusedKernel]) -> list[str]:
     """Return a line for each kernel: what it computes, and why it is not one with the kernel before."""
     lines: list[str] = []
-    for place, item in enumerate(kernels):
-        operators = (operator.operator.removeprefix("aten.").partition(".")[0] for operator in item.kernel.operators)
+    for index, kernel in enumerate(kernels):
+        operators = (operator.operator.removeprefix("aten.").partition(".")[0] for operator in kernel.kernel.operators)
         names = list(dict.fromkeys(operators))
         computed = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
-        lines.append(f"{item.name}: {computed}; {_walk_of(item)}")
-        if place:
-            before = kernels[place - 1]
-            reason = _why_apart(direction, before.kernel.name, item.kernel.name)
+        lines.append(f"{kernel.name}: {computed}; {_element_counts(kernel)}")
+        if index:
+            before = kernels[index - 1]
+            reason = _reason_not_fused(direction, before.kernel.name, kernel.kernel.name)
             lines.append(
-                f"  is not one with the kernel before, which has {_walk_of(before)}"
+                f"  is not one with the kernel before, which has {_element_counts(before)}"
                 + f" (Inductor: {reason})" * bool(reason)
             )
     return lines
 
 
-def _walk_of(item: FusedKernel) -> str:
+def _element_counts(kernel: FusedKernel) -> str:
     """Return how many elements a kernel computes at capture, and of how many it reduces each, in words."""
-    call = item.kernel.calls[0]
-    names = [name for name in item.module.parameters if name not in dict(item.kernel.configurations[0].sizes)]
+    call = kernel.kernel.calls[0]
+    names = [name for name in kernel.module.parameters if name not in dict(kernel.kernel.configurations[0].sizes)]
     values = {name: argument.value for name, argument in zip(names, call.arguments, strict=False)}
-    counts = [value for name in ("xnumel", "ynumel", "znumel") if isinstance(value := values.get(name), int)]
-    reduced = [value for name in ("r0_numel", "r1_numel") if isinstance(value := values.get(name), int)]
-    elements = f"{prod(counts):,} elements" if counts else "one element"
-    return f"{elements}, each of {prod(reduced):,}" if reduced else elements
+    computed_sizes = [value for name in ("xnumel", "ynumel", "znumel") if isinstance(value := values.get(name), int)]
+    reduced_sizes = [value for name in ("r0_numel", "r1_numel") if isinstance(value := values.get(name), int)]
+    elements = f"{prod(computed_sizes):,} elements" if computed_sizes else "one element"
+    return f"{elements}, each of {prod(reduced_sizes):,}" if reduced_sizes else elements
 
 
-def _why_apart(direction: Direction, first: str, second: str) -> str:
+def _reason_not_fused(direction: Direction, first: str, second: str) -> str:
     """Return the last reason that Inductor gave for not making one kernel of two, named `first` and `second`; '' if it
     gave none."""
     left, right = (frozenset(direction.code.nodes.get(name, ())) for name in (first, second))
     reasons = [
         reason
-        for one_side, other_side, reason in direction.code.apart
+        for one_side, other_side, reason in direction.code.fusion_refusals
         if (one_side <= left and other_side <= right) or (one_side <= right and other_side <= left)
     ]
     return reasons[-1] if reasons else ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +26,7 @@ class CodePort:
     dtype: torch.dtype | None
     shape: tuple[str, ...] = ()
     stride: tuple[str, ...] = ()
-    captured: tuple[int, ...] = ()
+    captured_shape: tuple[int, ...] = ()
     """The shape at capture."""
 
     @property
@@ -34,9 +35,9 @@ class CodePort:
         return self.dtype is not None
 
     @property
-    def size(self) -> int:
+    def nbytes(self) -> int:
         """Its bytes at capture."""
-        return torch.Size(self.captured).numel() * self.dtype.itemsize if self.dtype is not None else 0
+        return torch.Size(self.captured_shape).numel() * self.dtype.itemsize if self.dtype is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Direction:
     outputs: tuple[CodePort, ...]
     symbols: Mapping[str, str]
     """Inductor's name of each symbolic size -> its name in the file."""
-    moved: int
+    bytes_moved: int
     """The bytes that kernels and other calls read and write at capture."""
-    beside: Mapping[str, int]
+    extern_counts: Mapping[str, int]
     """The operators that are called beside the kernels -> how often."""
     notes: tuple[str, ...] = ()
 
@@ -75,13 +76,5 @@ def identifier(name: str) -> str:
 
 def unique(name: str, taken: Sequence[str] | Mapping[str, object] | set[str]) -> str:
     """Return the first of `x`, `x_1`, `x_2`, … that is not among the names that are taken."""
-    return next(text for text in numbered(name) if text not in taken)
-
-
-def numbered(name: str) -> Iterator[str]:
-    """Yield `x`, `x_1`, `x_2`, … without end."""
-    yield name
-    number = 0
-    while True:
-        number += 1
-        yield f"{name}_{number}"
+    candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(1)))
+    return next(candidate for candidate in candidates if candidate not in taken)

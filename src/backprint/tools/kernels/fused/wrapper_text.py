@@ -23,13 +23,13 @@ from backprint.values.geometry import are_contiguous
 
 WIDTH = 120
 
-LEFT_OUT = ("assert_alignment", "assert_tensor_metadata")
+IGNORED_CALLS = ("assert_alignment", "assert_tensor_metadata")
 """Functions that a wrapper calls to check what is checked elsewhere here."""
 
-LAYOUTS = ("assert_size_stride", "assert_size_stride_grouped")
+LAYOUT_ASSERTIONS = ("assert_size_stride", "assert_size_stride_grouped")
 """Functions with which a wrapper asserts the layout of what a library returned."""
 
-SAMPLES = ((13, 101), (29, 211))
+SYMBOL_VALUES = ((13, 101), (29, 211))
 """Two sets of sizes at which symbolic layouts are compared: the symbols are `first`, `first + step`, …"""
 
 
@@ -51,14 +51,14 @@ class WrapperText:
     launches: Mapping[str, Launch]
     used: frozenset[str]
     """The inputs that kernels or other calls take."""
-    laid: frozenset[str]
+    layout_inputs: frozenset[str]
     """The inputs whose layout matters: those, and those of which a result is a view."""
-    otherwise: Mapping[int, tuple[str, ...]]
+    other_strides: Mapping[int, tuple[str, ...]]
     """Places of results that have another layout than in the program -> the program's strides."""
 
 
 @dataclass(slots=True)
-class Memory:
+class TensorLayout:
     """The layout of a value, as expressions."""
 
     shape: tuple[str, ...]
@@ -66,19 +66,19 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Reader:
+class WrapperReader:
     """Reads a wrapper, statement by statement.
 
-    `names` has the file's name of each of the wrapper's, and `memory` the layout of values, by the file's names.
+    `names` has the file's name of each of the wrapper's, and `layouts` the layout of values, by the file's names.
     """
 
     direction: Direction
     names: dict[str, str] = field(default_factory=dict)
-    memory: dict[str, Memory] = field(default_factory=dict)
+    layouts: dict[str, TensorLayout] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     launches: dict[str, Launch] = field(default_factory=dict)
     results: tuple[str, ...] = ()
-    sizes: dict[str, str] = field(default_factory=dict)
+    size_tuples: dict[str, str] = field(default_factory=dict)
     """Names of the shapes of inputs -> the input."""
     reused: frozenset[str] = frozenset()
     """Names of memory that goes on under another name."""
@@ -86,79 +86,80 @@ class Reader:
     def read(self) -> WrapperText:
         """Return the direction as statements of the file; refuse a wrapper that uses names which the file does not
         have."""
-        statements = list(flattened(_call_of_wrapper(self.direction.code.wrapper).body))
+        statements = list(without_with_blocks(_find_call_function(self.direction.code.wrapper).body))
         self.name_values(statements)
         for statement in statements:
-            self.statement(statement)
+            self.read_statement(statement)
         while self.lines and self.lines[-1].startswith("del "):  # the function returns then anyway
             self.lines.pop()
-        given = {port.name for port in self.direction.inputs}
+        input_names = {port.name for port in self.direction.inputs}
         texts = [*itertools.chain.from_iterable(launch.arguments for launch in self.launches.values())]
         texts += [line for line in self.lines if line not in self.launches]
-        used, viewed = names_in(texts), names_in(value for value in self.results if value not in given)
+        used, viewed = names_in(texts), names_in(value for value in self.results if value not in input_names)
         self.check_names(used | viewed)
         return WrapperText(
             tuple(self.lines),
             self.results,
             self.launches,
-            frozenset(used & given),
-            frozenset((used | viewed) & given),
-            dict(self.other_layouts()),
+            frozenset(used & input_names),
+            frozenset((used | viewed) & input_names),
+            dict(self.changed_strides()),
         )
 
-    def other_layouts(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def changed_strides(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the places of results that Inductor laid out otherwise than the program, with the program's strides."""
-        given = {port.name for port in self.direction.inputs}
+        input_names = {port.name for port in self.direction.inputs}
         for place, (port, value) in enumerate(zip(self.direction.outputs, self.results, strict=True)):
-            memory = self.memory.get(value, self.memory.get(f"result {place}"))
-            wanted = Memory(port.shape, _captured_stride(port))
-            if port.is_tensor and memory is not None and value not in given and not self.is_same(memory, wanted):
-                yield place, wanted.stride
+            layout = self.layouts.get(value, self.layouts.get(f"result {place}"))
+            program_layout = TensorLayout(port.shape, _captured_stride(port))
+            if (
+                port.is_tensor
+                and layout is not None
+                and value not in input_names
+                and not self.same_layout(layout, program_layout)
+            ):
+                yield place, program_layout.stride
 
     def name_values(self, statements: Sequence[ast.stmt]) -> None:
         """Choose the names of values, in `names`: those of ports for arguments and results, and one name for memory
         that the wrapper uses again under another, as in `buf1 = buf0`."""
-        # `same`: a new name of memory -> the name that it had before
-        arguments, same = self.argument_names(statements), {}
+        # `renamed`: a new name of memory -> the name that it had before
+        arguments, renamed = self.argument_names(statements), {}
         self.names = dict(zip(arguments, (port.name for port in self.direction.inputs), strict=True))
         for port in self.direction.inputs:
             if port.is_tensor:
-                self.memory[port.name] = Memory(port.shape, port.stride)
-        layouts: dict[str, Memory] = {}
+                self.layouts[port.name] = TensorLayout(port.shape, port.stride)
+        layouts: dict[str, TensorLayout] = {}
         for statement in statements:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)) if old not in self.names:
-                    same[new] = old
+                    renamed[new] = old
                     layouts |= {new: layouts[old]} if old in layouts else {}
                 case ast.Assign(
                     targets=[ast.Name(id=new)], value=ast.Call(func=ast.Name(id="empty_strided_cuda"), args=[*sizes])
                 ):
-                    layouts[new] = Memory(sizes_of(sizes[0]), sizes_of(sizes[1]))
+                    layouts[new] = TensorLayout(sizes_of(sizes[0]), sizes_of(sizes[1]))
                 case ast.Assign(
                     targets=[ast.Name(id=new)],
                     value=ast.Call(
                         func=ast.Name(id="reinterpret_tensor"), args=[ast.Name(id=old), shape, stride, ast.Constant(0)]
                     ),
                 ) if old in layouts:
-                    layouts[new] = Memory(sizes_of(shape), sizes_of(stride))
-                    if self.is_same(layouts[old], layouts[new]):
-                        same[new] = old
+                    layouts[new] = TensorLayout(sizes_of(shape), sizes_of(stride))
+                    if self.same_layout(layouts[old], layouts[new]):
+                        renamed[new] = old
                 case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)) if new.startswith("s"):
                     self.names[new] = self.names[old]  # a size that is an argument
         self.names |= self.direction.symbols
-        self.reused = frozenset(same.values())
-        for value, port in zip(returned(statements), self.direction.outputs, strict=True):
+        self.reused = frozenset(renamed.values())
+        for value, port in zip(returned_expressions(statements), self.direction.outputs, strict=True):
             if isinstance(value, ast.Name) and value.id not in self.names:
-                root = value.id
-                while root in same:
-                    root = same[root]
+                root = _first_name(value.id, renamed)
                 if root not in self.names:
                     self.names[root] = unique(port.name, set(self.names.values()))
                 self.names[value.id] = self.names[root]
-        for new in same:
-            root = new
-            while root in same:
-                root = same[root]
+        for new in renamed:
+            root = _first_name(new, renamed)
             self.names[new] = self.names.setdefault(root, unique(root, set(self.names.values())))
 
     def argument_names(self, statements: Sequence[ast.stmt]) -> list[str]:
@@ -171,65 +172,67 @@ class Reader:
 
     # ---- Statements
 
-    def statement(self, statement: ast.stmt) -> None:
+    def read_statement(self, statement: ast.stmt) -> None:
         """Write a statement of the wrapper in `lines`, or note what it returns in `results`."""
         match statement:
             case ast.Return(value=ast.Tuple(elts=values)):
-                self.results = tuple(self.text(value, f"result {place}") for place, value in enumerate(values))
+                self.results = tuple(self.rewrite(value, f"result {place}") for place, value in enumerate(values))
             case ast.Delete(targets=targets):
-                given = {port.name for port in self.direction.inputs}
-                ended = [name.id for name in targets if isinstance(name, ast.Name) and name.id not in self.reused]
-                if freed := [name for name in (self.names.get(name, name) for name in ended) if name not in given]:
+                input_names = {port.name for port in self.direction.inputs}
+                deleted = [name.id for name in targets if isinstance(name, ast.Name) and name.id not in self.reused]
+                if freed := [
+                    name for name in (self.names.get(name, name) for name in deleted) if name not in input_names
+                ]:
                     self.lines.append(f"del {', '.join(freed)}")
             case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id="args")):
                 pass
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                self.assignment(name, value)
+                self.read_assignment(name, value)
             case ast.Expr(value=ast.Call() as call):
-                self.call(call)
+                self.read_call(call)
             case ast.Pass():
                 pass
             case _:
-                self.lines.append(self.text(statement))
+                self.lines.append(self.rewrite(statement))
 
-    def assignment(self, name: str, value: ast.expr) -> None:
+    def read_assignment(self, name: str, value: ast.expr) -> None:
         """Write an assignment; names of sizes of inputs, of streams, and of memory with the same name in the file need
         none."""
         match value:
             case ast.Call(func=ast.Name(id="get_raw_stream")):
                 return
-            case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[ast.Name(id=old), *_]) if self.is_one(
+            case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[ast.Name(id=old), *_]) if self.has_same_name(
                 name, old
             ):
                 return
             case ast.Call(func=ast.Attribute(value=ast.Name(id=tensor), attr="size" | "stride" as what)):
                 read = "shape" if what == "size" else "stride()"
-                self.sizes[name] = f"{self.names.get(tensor, tensor)}.{read}"
+                self.size_tuples[name] = f"{self.names.get(tensor, tensor)}.{read}"
                 return
-            case ast.Subscript(value=ast.Name(id=sizes), slice=ast.Constant(value=place)) if sizes in self.sizes:
-                text = f"{self.sizes[sizes]}[{place!r}]"
+            case ast.Subscript(value=ast.Name(id=sizes), slice=ast.Constant(value=place)) if sizes in self.size_tuples:
+                text = f"{self.size_tuples[sizes]}[{place!r}]"
                 self.names.setdefault(name, unique(name, set(self.names.values())))
                 self.lines.append(f"{self.names[name]} = {text}")
                 return
             case ast.Name(id=old) if self.names.get(name) == self.names.get(old, old):
                 return
         target = self.names.setdefault(name, unique(name, set(self.names.values())))
-        text = self.text(value, target)
+        text = self.rewrite(value, target)
         if text != target:
             self.lines.append(f"{target} = {text}")
 
-    def is_one(self, new: str, old: str) -> bool:
+    def has_same_name(self, new: str, old: str) -> bool:
         """Whether two names of the wrapper have one name in the file."""
         return new in self.names and self.names[new] == self.names.get(old, old)
 
-    def call(self, call: ast.Call) -> None:
+    def read_call(self, call: ast.Call) -> None:
         """Write a call whose result is not used: a launch, or an operator that writes into memory. Calls of the
         wrapper's own are left out."""
         match call.func:
-            case ast.Name(id=name) if name in LEFT_OUT:
+            case ast.Name(id=name) if name in IGNORED_CALLS:
                 return
-            case ast.Name(id=name) if name in LAYOUTS:
-                self.layouts(*call.args[:3])
+            case ast.Name(id=name) if name in LAYOUT_ASSERTIONS:
+                self.read_layout_assertion(*call.args[:3])
                 return
             case ast.Attribute(value=ast.Name(id="args"), attr="clear"):
                 return
@@ -237,22 +240,22 @@ class Reader:
                 return
             case ast.Attribute(value=ast.Name(id=kernel), attr="run") if kernel in self.kernels:
                 marker = f"launch_{len(self.launches)}()"
-                self.launches[marker] = Launch(kernel, tuple(map(self.text, call.args)))
+                self.launches[marker] = Launch(kernel, tuple(map(self.rewrite, call.args)))
                 self.lines.append(marker)
                 return
-        self.lines.append(self.text(call))
+        self.lines.append(self.rewrite(call))
 
-    def layouts(self, values: ast.expr, shapes: ast.expr, strides: ast.expr) -> None:
+    def read_layout_assertion(self, values: ast.expr, shapes: ast.expr, strides: ast.expr) -> None:
         """Write that the results of a library have the layouts that kernels read, one or a list of them: on another
         device they may have others. Inputs are laid out before."""
-        given = {port.name for port in self.direction.inputs}
+        input_names = {port.name for port in self.direction.inputs}
         several = isinstance(values, (ast.List, ast.Tuple))
         columns = (values.elts, shapes.elts, strides.elts) if several else ([values], [shapes], [strides])  # type: ignore[attr-defined]  # lists or tuples of as many
         for value, shape, stride in zip(*columns, strict=True):
-            name = self.text(value)
-            if name not in given and name.isidentifier():
-                self.memory[name] = Memory(sizes_of(shape), sizes_of(stride))
-                self.lines.append(f"{name} = laid({name}, {self.text(stride)})")
+            name = self.rewrite(value)
+            if name not in input_names and name.isidentifier():
+                self.layouts[name] = TensorLayout(sizes_of(shape), sizes_of(stride))
+                self.lines.append(f"{name} = laid({name}, {self.rewrite(stride)})")
 
     @property
     def kernels(self) -> set[str]:
@@ -261,9 +264,9 @@ class Reader:
 
     # ---- Expressions
 
-    def text(self, node: ast.AST, target: str = "") -> str:
+    def rewrite(self, node: ast.AST, target: str = "") -> str:
         """Return an expression of the wrapper as one of the file; `target` is the value that it becomes."""
-        rewritten = ast.fix_missing_locations(_Rewriting(self, target).visit(node))
+        rewritten = ast.fix_missing_locations(_WrapperRewriter(self, target).visit(node))
         return ast.unparse(rewritten)
 
     def check_names(self, names: Iterable[str]) -> None:
@@ -277,58 +280,69 @@ class Reader:
             for node in ast.walk(ast.parse(line))
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
-        if strange := sorted(set(names) - known):
+        if unknown := sorted(set(names) - known):
             raise RefusedError(
-                f"{self.direction.name}: Inductor's code uses {', '.join(strange[:3])}, for which this file has no "
+                f"{self.direction.name}: Inductor's code uses {', '.join(unknown[:3])}, for which this file has no "
                 "form: lower a part of the program, or use `torch.compile`"
             )
 
-    def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
-        """Whether sizes are the same for all values of the symbols, as far as SAMPLES show it."""
+    def equal_sizes(self, left: Sequence[str], right: Sequence[str]) -> bool:
+        """Whether sizes are the same for all values of the symbols, as far as SYMBOL_VALUES show it."""
         return len(left) == len(right) and all(
-            [evaluated(size, values) for size in left] == [evaluated(size, values) for size in right]
-            for values in self.samples()
+            [evaluate_size(size, values) for size in left] == [evaluate_size(size, values) for size in right]
+            for values in self.symbol_values()
         )
 
-    def is_same(self, left: Memory, right: Memory) -> bool:
+    def same_layout(self, left: TensorLayout, right: TensorLayout) -> bool:
         """Whether two layouts are the same; the stride of a dimension of one element does not matter."""
-        if not self.equal(left.shape, right.shape):
+        if not self.equal_sizes(left.shape, right.shape):
             return False
         return all(
             all(
-                evaluated(size, values) == 1 or evaluated(one_step, values) == evaluated(other, values)
-                for size, one_step, other in zip(left.shape, left.stride, right.stride, strict=True)
+                evaluate_size(size, values) == 1
+                or evaluate_size(left_stride, values) == evaluate_size(right_stride, values)
+                for size, left_stride, right_stride in zip(left.shape, left.stride, right.stride, strict=True)
             )
-            for values in self.samples()
+            for values in self.symbol_values()
         )
 
-    def samples(self) -> list[dict[str, int]]:
-        """Return values of the symbols, each under Inductor's name and the file's: one dict for each of SAMPLES."""
+    def symbol_values(self) -> list[dict[str, int]]:
+        """Return values of the symbols, each under Inductor's name and the file's: one dict for each of
+        SYMBOL_VALUES."""
         rows = []
-        for first, step in SAMPLES:
+        for first, step in SYMBOL_VALUES:
             values = {name: first + step * place for place, name in enumerate(self.direction.symbols.values())}
-            rows.append({name: values[shown] for name, shown in self.direction.symbols.items()} | values)
+            rows.append({name: values[file_name] for name, file_name in self.direction.symbols.items()} | values)
         return rows
 
-    def is_contiguous(self, memory: Memory) -> bool:
+    def is_contiguous(self, layout: TensorLayout) -> bool:
         """Whether a layout has no gaps, and the last dimension is the closest."""
         return all(
-            are_contiguous(*([evaluated(size, values) for size in sizes] for sizes in (memory.shape, memory.stride)))
-            for values in self.samples()
+            are_contiguous(
+                *([evaluate_size(size, values) for size in sizes] for sizes in (layout.shape, layout.stride))
+            )
+            for values in self.symbol_values()
         )
 
 
-def evaluated(text: str, values: Mapping[str, int]) -> int:
+def _first_name(name: str, renamed: Mapping[str, str]) -> str:
+    """Return the name that memory had first; `renamed` has the name before each new one."""
+    while name in renamed:
+        name = renamed[name]
+    return name
+
+
+def evaluate_size(text: str, values: Mapping[str, int]) -> int:
     """Return the value of an expression of sizes, for values of its symbols. Inductor wrote it in this process, so
     `eval` is safe."""
     return int(eval(text, {"__builtins__": {"max": max, "min": min}, "math": __import__("math")}, dict(values)))
 
 
-class _Rewriting(ast.NodeTransformer):
+class _WrapperRewriter(ast.NodeTransformer):
     """Rewrites an expression of a wrapper as one of the file. `target` is the name that its value is assigned to, '' if
     it is a part."""
 
-    def __init__(self, reader: Reader, target: str) -> None:
+    def __init__(self, reader: WrapperReader, target: str) -> None:
         self.reader, self.target = reader, target
 
     def visit_Name(self, node: ast.Name) -> ast.expr:  # the name is ast's
@@ -345,9 +359,9 @@ class _Rewriting(ast.NodeTransformer):
         target, self.target = self.target, ""
         match node.func:
             case ast.Name(id="empty_strided_cuda"):
-                return self.allocation(node, target)
+                return self.rewrite_allocation(node, target)
             case ast.Name(id="reinterpret_tensor"):
-                return self.view(node, target)
+                return self.rewrite_view(node, target)
             case ast.Name(id="device"):
                 return ast.Name("device", ast.Load())
             case ast.Attribute(value=ast.Name(id="extern_kernels"), attr=name) if hasattr(torch, name):
@@ -355,61 +369,61 @@ class _Rewriting(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
-    def allocation(self, node: ast.Call, target: str) -> ast.expr:
+    def rewrite_allocation(self, node: ast.Call, target: str) -> ast.expr:
         """Return `torch.empty` or `torch.empty_strided` for an allocation, and note the layout of its target."""
         shape, stride, dtype = map(self.visit, node.args)
-        memory = Memory(sizes_of(shape), sizes_of(stride))
+        layout = TensorLayout(sizes_of(shape), sizes_of(stride))
         if target:
-            self.reader.memory[target] = memory
-        if self.reader.is_contiguous(memory):
-            return parsed(f"torch.empty({ast.unparse(shape)}, dtype={ast.unparse(dtype)}, device=device)")
-        return parsed(
+            self.reader.layouts[target] = layout
+        if self.reader.is_contiguous(layout):
+            return parse_expression(f"torch.empty({ast.unparse(shape)}, dtype={ast.unparse(dtype)}, device=device)")
+        return parse_expression(
             f"torch.empty_strided({ast.unparse(shape)}, {ast.unparse(stride)}, dtype={ast.unparse(dtype)}, "
             "device=device)"
         )
 
-    def view(self, node: ast.Call, target: str) -> ast.expr:
+    def rewrite_view(self, node: ast.Call, target: str) -> ast.expr:
         """Return a view of memory in the plainest form: the value itself, `.view`, `.t()`, or `.as_strided`; note its
         layout."""
         source, shape, stride, offset = map(self.visit, node.args)
-        base, layout = ast.unparse(source), Memory(sizes_of(shape), sizes_of(stride))
-        memory = self.reader.memory.get(base)
+        base, layout = ast.unparse(source), TensorLayout(sizes_of(shape), sizes_of(stride))
+        base_layout = self.reader.layouts.get(base)
         if target:
-            self.reader.memory[target] = layout
-        if ast.unparse(offset) == "0" and memory is not None:
-            if self.reader.is_same(memory, layout):
+            self.reader.layouts[target] = layout
+        if ast.unparse(offset) == "0" and base_layout is not None:
+            if self.reader.same_layout(base_layout, layout):
                 return source
             if (
-                self.reader.is_contiguous(memory)
+                self.reader.is_contiguous(base_layout)
                 and self.reader.is_contiguous(layout)
-                and _same_size(self.reader, memory, layout)
+                and _same_element_count(self.reader, base_layout, layout)
             ):
-                return parsed(f"{base}.view({ast.unparse(shape)})")
-            if len(layout.shape) == 2 == len(memory.shape) and self.is_transposed(memory, layout):
-                return parsed(f"{base}.t()")
+                return parse_expression(f"{base}.view({ast.unparse(shape)})")
+            if len(layout.shape) == 2 == len(base_layout.shape) and self.is_transposed(base_layout, layout):
+                return parse_expression(f"{base}.t()")
         if ast.unparse(offset) == "0":
-            return parsed(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)})")
+            return parse_expression(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)})")
         # Inductor counts the offset from the view's start, as_strided from that of the memory
-        place = f"{base}.storage_offset() + {ast.unparse(offset)}"
-        return parsed(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)}, {place})")
+        start = f"{base}.storage_offset() + {ast.unparse(offset)}"
+        return parse_expression(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)}, {start})")
 
-    def is_transposed(self, memory: Memory, layout: Memory) -> bool:
+    def is_transposed(self, base_layout: TensorLayout, layout: TensorLayout) -> bool:
         """Whether a layout is that of a transposed matrix."""
-        return self.reader.equal(memory.shape[::-1], layout.shape) and self.reader.equal(
-            memory.stride[::-1], layout.stride
+        return self.reader.equal_sizes(base_layout.shape[::-1], layout.shape) and self.reader.equal_sizes(
+            base_layout.stride[::-1], layout.stride
         )
 
 
-def _same_size(reader: Reader, left: Memory, right: Memory) -> bool:
+def _same_element_count(reader: WrapperReader, left: TensorLayout, right: TensorLayout) -> bool:
     """Whether two layouts have as many elements."""
     return all(
-        torch.Size([evaluated(size, values) for size in left.shape]).numel()
-        == torch.Size([evaluated(size, values) for size in right.shape]).numel()
-        for values in reader.samples()
+        torch.Size([evaluate_size(size, values) for size in left.shape]).numel()
+        == torch.Size([evaluate_size(size, values) for size in right.shape]).numel()
+        for values in reader.symbol_values()
     )
 
 
-def parsed(text: str) -> ast.expr:
+def parse_expression(text: str) -> ast.expr:
     """Return an expression as a tree."""
     return ast.parse(text, mode="eval").body
 
@@ -434,7 +448,7 @@ def names_in(texts: Iterable[str]) -> set[str]:
     return {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
-def _call_of_wrapper(wrapper: str) -> ast.FunctionDef:
+def _find_call_function(wrapper: str) -> ast.FunctionDef:
     """Return the function of a wrapper that calls the kernels."""
     for node in ast.walk(ast.parse(wrapper)):
         if isinstance(node, ast.FunctionDef) and node.name == "call":
@@ -442,16 +456,16 @@ def _call_of_wrapper(wrapper: str) -> ast.FunctionDef:
     raise RefusedError("Inductor's code has no function `call`")
 
 
-def flattened(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def without_with_blocks(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield statements, with those in a `with` (of a device) in its place."""
     for statement in statements:
         if isinstance(statement, ast.With):
-            yield from flattened(statement.body)
+            yield from without_with_blocks(statement.body)
         else:
             yield statement
 
 
-def returned(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
+def returned_expressions(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
     """Return the values that a function returns, if that is a tuple."""
     for statement in statements:
         if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Tuple):
@@ -459,7 +473,7 @@ def returned(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
     return ()
 
 
-def broken(text: str, indent: str) -> list[str]:
+def break_line(text: str, indent: str) -> list[str]:
     """Return a statement as lines of at most WIDTH; the names or arguments of a long one are on lines of their own."""
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
@@ -467,20 +481,20 @@ def broken(text: str, indent: str) -> list[str]:
     # a long tuple of names on the left: `(a, b, ...) = f(...)`
     if equals and "," in left and not set(left) & set("()[]{}") and len(left) > WIDTH // 2:
         if not right.endswith(")"):
-            return _filled_rows("(", left, f") = {right}", indent)
-        start = opening(right) + 1
-        arguments = _filled_rows("", right[start:-1], ")", indent)[1:]
-        return [*_filled_rows("(", left, f") = {right[:start]}", indent), *arguments]
+            return _wrap_items("(", left, f") = {right}", indent)
+        start = matching_bracket(right) + 1
+        arguments = _wrap_items("", right[start:-1], ")", indent)[1:]
+        return [*_wrap_items("(", left, f") = {right[:start]}", indent), *arguments]
     if text.startswith("return ") and not text.endswith(")"):
-        return _filled_rows("return (", text.removeprefix("return "), ")", indent)
+        return _wrap_items("return (", text.removeprefix("return "), ")", indent)
     body = text.removesuffix(":")
     if not body.endswith(")"):
         return [indent + text]
-    start = opening(body)
-    return _filled_rows(body[: start + 1], body[start + 1 : -1], f"){':' * text.endswith(':')}", indent)
+    start = matching_bracket(body)
+    return _wrap_items(body[: start + 1], body[start + 1 : -1], f"){':' * text.endswith(':')}", indent)
 
 
-def _filled_rows(head: str, items: str, end: str, indent: str) -> list[str]:
+def _wrap_items(head: str, items: str, end: str, indent: str) -> list[str]:
     """Return a head, items on as few lines of their own as they fit in, and an end."""
     rows, row = [], ""
     for item in _split_arguments(items):
@@ -491,7 +505,7 @@ def _filled_rows(head: str, items: str, end: str, indent: str) -> list[str]:
     return [f"{indent}{head}", *(f"{indent}    {line}" for line in [*rows, row.rstrip()]), f"{indent}{end}"]
 
 
-def opening(text: str) -> int:
+def matching_bracket(text: str) -> int:
     """Return the place of the bracket that the last one closes."""
     depth = 0
     for place in range(len(text) - 1, -1, -1):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backprint.errors import RefusedError
-from backprint.tools.kernels.build_triton import cache_of_ours, files_by_package
+from backprint.tools.kernels.build_triton import name_files_by_package, use_separate_cache
 from backprint.tools.kernels.loops.triton_text import HALVES, KernelText
-from backprint.tools.kernels.lowered_build import BuiltFunction, resources
+from backprint.tools.kernels.lowered_build import BuiltFunction, read_resources
 
 if TYPE_CHECKING:
     from backprint.tools.kernels.loops.lowered import LoweredLoop
@@ -31,7 +31,7 @@ POINTERS: Mapping[torch.dtype, str] = {
 """Triton's types of pointers to tensors: a bool is a byte in memory."""
 
 
-def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
+def compile_kernels(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
     """Return the kernels of a Lowered, compiled."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
@@ -41,23 +41,23 @@ def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
     module = lowered.load()
     kernels = [lowered.parts.forward, *([lowered.parts.backward] if lowered.parts.backward else [])]
     results = []
-    with cache_of_ours(), files_by_package():
+    with use_separate_cache(), name_files_by_package():
         for kernel in kernels:
             function = getattr(module, kernel.name)
-            signature, constants = _types_of(lowered, kernel, function)
+            signature, constants = _signature_and_constants(lowered, kernel, function)
             source = ASTSource(function, signature, constants)
-            # as the file launches them: `launch` in file_text
+            # as the file launches them: `launch_lines` in file_text
             options = {"num_warps": 4, "enable_fp_fusion": False}
             # 32 threads are a warp
             compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-            registers, spilled = resources(compiled.asm["cubin"])
+            registers, spilled = read_resources(compiled.asm["cubin"])
             results.append(
                 BuiltFunction(kernel.name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
             )
     return tuple(results)
 
 
-def _types_of(
+def _signature_and_constants(
     lowered: LoweredLoop, kernel: KernelText, function: Any
 ) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
     """Return the types of a kernel's arguments as the file passes them, and its constants by their place. Sums of

@@ -7,7 +7,7 @@ A gradient of a broadcast parameter stays an element that is `Summed`: a sum com
 added up over time in registers, and over elements at the end.
 
 The functions in STRUCTURE all have the signature `(reader, target, args, kwargs, meta)`: they return what the operator
-`target` returns, as a tensor of elements. In `args`, tensors are tensors of elements (Input, Whole, Slots or Summed);
+`target` returns, as a tensor of elements. In `args`, tensors are tensors of elements (Input, Untimed, Slots or Summed);
 `meta` is the result as a fake tensor. They raise NotPointwise for a call that a loop over time cannot be, as of an
 operator along a dimension other than the first. `dim % len(shape)` is 0 for the first dimension, which is time.
 """
@@ -24,7 +24,7 @@ import torch
 from backprint._torch.pointwise import NotPointwise, decomposed_call, decomposition, pointwise_of
 from backprint.common.names import free_name
 from backprint.errors import RefusedError
-from backprint.graph.nouns import Graph, Pair, Port, Source
+from backprint.graph.nouns import Graph, Pair, Port
 from backprint.tools.kernels.loops.nouns import (
     INPUTS,
     RESERVED,
@@ -36,14 +36,15 @@ from backprint.tools.kernels.loops.nouns import (
     Summed,
     Tensor,
     TensorFacts,
-    Whole,
+    Untimed,
     Write,
-    behind,
+    at_source,
+    in_dependency_order,
 )
 
 aten = torch.ops.aten
 
-TENSORS = (Input, Whole, Slots, Summed)
+TENSORS = (Input, Untimed, Slots, Summed)
 
 
 def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str]) -> Program:
@@ -52,18 +53,18 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
     forward, backward = pair.forward, pair.backward
     state, by_row = _state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
-    folds = elements.folds
-    results = Reader(elements, forward, state, timed, length, {}, by_row).read(tensors)
-    known = {port.name: value for port, value in results if port.role == "saved"}
+    folds_constants = elements.folds_constants
+    results = GraphReader(elements, forward, state, timed, length, {}, by_row).read(tensors)
+    saved_values = {port.name: value for port, value in results if port.role == "saved"}
     results = [(port, value) for port, value in results if value is not None]
     outputs = [(port, value) for port, value in results if port.role != "saved"]
     gradients: list[tuple[Port, Tensor]] = []
     if backward is not None:
-        elements.folds = True  # so that what autograd computes of zeros and ones is one program for all steps
+        elements.folds_constants = True  # so that what autograd computes of zeros and ones is one program for all steps
         try:
-            gradients = Reader(elements, backward, state, timed, length, known, by_row).read(tensors)
+            gradients = GraphReader(elements, backward, state, timed, length, saved_values, by_row).read(tensors)
         finally:
-            elements.folds = folds
+            elements.folds_constants = folds_constants
         gradients = [(port, value) for port, value in gradients if value is not None]  # None: nothing depends on it
     writes = [
         tuple(write for port, value in side for write in writes_of(port, value, elements, state, tensors, length))
@@ -91,14 +92,14 @@ def _state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], fr
         wide = [shape for shape in shapes.values() if len(shape) == rank]
         if all(_sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
             state = tuple(torch.broadcast_shapes(*wide))
-            others = {name: shape for name, shape in shapes.items() if not fits(shape, state)}
+            others = {name: shape for name, shape in shapes.items() if not broadcasts_to(shape, state)}
             if all(shape == state[:-1] for shape in others.values()):
                 return state, frozenset(others)
         product = next((step for step in pair.forward.steps if step.target in PRODUCTS), None)
         if product is not None:
             raise RefusedError(
-                f"{product.target}{at(product.source)} mixes elements of the state, and a loop has one element a lane: "
-                "compute products of all steps at once, before the loop, or leave them to a compiler"
+                f"{product.target}{at_source(product.source)} mixes elements of the state, and a loop has one element "
+                "a lane: compute products of all steps at once, before the loop, or leave them to a compiler"
             ) from None
         known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
@@ -157,7 +158,7 @@ def writes_of(
     tensors[name] = TensorFacts(name, port.name, port.role, value.shape[timed:], dtype, timed, dims, by_row)
     if isinstance(value, Slots):
         zero = elements.constant(0, value.dtype)
-        return [Write(name, slot, zero if part is None else part) for slot, part in enumerate(value.parts)]
+        return [Write(name, slot, zero if part is None else part) for slot, part in enumerate(value.by_time)]
     return [Write(name, None, value.element)]
 
 
@@ -165,9 +166,9 @@ def _check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mappi
     """Raise unless a gradient is summed over the dimensions along which its input is broadcast."""
     shape = next(facts.shape for facts in tensors.values() if facts.port == port.name and facts.role in INPUTS)
     padded = (1,) * (len(state) - len(shape)) + tuple(shape)
-    wide = [dim for dim, size in enumerate(state) if size != 1]
-    wanted = [dim for dim in wide if padded[dim] == 1]
-    if [dim for dim in value.dims if dim in wide] != wanted or tuple(value.shape) != tuple(shape):
+    wide_dims = [dim for dim, size in enumerate(state) if size != 1]
+    broadcast_dims = [dim for dim in wide_dims if padded[dim] == 1]
+    if [dim for dim in value.dims if dim in wide_dims] != broadcast_dims or tuple(value.shape) != tuple(shape):
         raise RefusedError(
             f"the gradient of {port.name!r} is summed over {value.dims}, not along what it is broadcast to"
         )
@@ -189,7 +190,7 @@ def _known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
     return free_name(identifier(f"{prefix}{port.name}"), tensors)
 
 
-class Reader:
+class GraphReader:
     """Reads a Graph as tensors of elements.
 
     `known` has the values of saved ports, `timed` and `by_row` are keys of ports, as in `program_of` and
@@ -214,7 +215,7 @@ class Reader:
         module = self.graph.to_fx()
         for node in module.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                place = at(node.meta.get("source"))
+                place = at_source(node.meta.get("source"))
                 raise RefusedError(f"{node.target}{place} draws random numbers: {PASS_DRAWS}")
         inputs: dict[str, Any] = {}
         for port in self.graph.inputs:
@@ -233,7 +234,7 @@ class Reader:
         ports = list(zip(self.graph.outputs, results, strict=True))
         return [
             # the gradient of an input with a value for each row is the sum over the row
-            (port, self.of_row_sum(value) if isinstance(value, Summed) and port.name in self.by_row else value)
+            (port, self.resolve_row_sum(value) if port.name in self.by_row else value)
             for port, value in ports
         ]
 
@@ -247,10 +248,10 @@ class Reader:
             elif node.op == "output":
                 return torch.fx.node.map_arg(node.args[0], lambda key: values[key])
             elif node.op == "get_attr":
-                held = getattr(module, node.target)
-                if not isinstance(held, torch.Tensor) or held.numel() != 1:
+                constant = getattr(module, node.target)
+                if not isinstance(constant, torch.Tensor) or constant.numel() != 1:
                     raise RefusedError("the program has a constant tensor: pass it as an argument")
-                values[node] = Whole((), self.elements.constant(held.item(), held.dtype))
+                values[node] = Untimed((), self.elements.constant(constant.item(), constant.dtype))
             else:
                 args = torch.fx.node.map_arg(node.args, lambda key: values[key])
                 kwargs = torch.fx.node.map_arg(node.kwargs, lambda key: values[key])
@@ -259,14 +260,16 @@ class Reader:
                 try:
                     target: Any = node.target
                     if target in REWRITTEN:
-                        values[node] = self.decomposed(node, REWRITTEN[target], args, dict(kwargs))
+                        values[node] = self.call_decomposed(node, REWRITTEN[target], args, dict(kwargs))
                     # a decomposed graph is not decomposed again
                     elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
-                        values[node] = self.decomposed(node, target, args, dict(kwargs))
+                        values[node] = self.call_decomposed(node, target, args, dict(kwargs))
                     else:
                         values[node] = self.call(node.target, args, dict(kwargs), node.meta["val"])
                 except NotPointwise as error:
-                    raise RefusedError(f"{node.target}{at(line)} is not an operation on elements: {error}") from None
+                    raise RefusedError(
+                        f"{node.target}{at_source(line)} is not an operation on elements: {error}"
+                    ) from None
         raise RefusedError("a graph without an output")
 
     # ---- One call
@@ -279,23 +282,25 @@ class Reader:
         if not isinstance(meta, torch.Tensor):
             raise NotPointwise("it returns several tensors")
         tensors = [item for item in args if isinstance(item, TENSORS)]
-        kwargs = {key: value for key, value in kwargs.items() if key not in NOT_OF_ELEMENTS}
+        kwargs = {key: value for key, value in kwargs.items() if key not in MEMORY_ARGUMENTS}
         shape = tuple(meta.shape)
         if any(isinstance(item, Summed) for item in tensors):
-            return self.of_sums(target, args, kwargs, meta)
+            return self.call_on_sums(target, args, kwargs, meta)
         if any(self.has_time(item) for item in tensors):
             # one list of arguments for each time
             rows = [
-                [self.part(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
+                [self.element_at_time(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
                 for slot in range(shape[0])
             ]
             by_row = self.is_by_row(tensors)
-            return Slots(shape, tuple(self.of_row(target, row, kwargs, meta.dtype) for row in rows), meta.dtype, by_row)
+            return Slots(
+                shape, tuple(self.call_at_time(target, row, kwargs, meta.dtype) for row in rows), meta.dtype, by_row
+            )
         by_row = self.is_by_row(tensors)
-        if not fits(shape, self.state[:-1] if by_row else self.state):
+        if not broadcasts_to(shape, self.state[:-1] if by_row else self.state):
             raise NotPointwise(f"it makes {list(shape)} of a state of {list(self.state)}")
-        row = [self.whole(item) if isinstance(item, TENSORS) else item for item in args]
-        return Whole(shape, self.pointwise(target, row, kwargs), by_row)
+        row = [self.untimed_element(item) if isinstance(item, TENSORS) else item for item in args]
+        return Untimed(shape, self.pointwise(target, row, kwargs), by_row)
 
     def is_by_row(self, tensors: Sequence[Any]) -> bool:
         """Whether tensors have a value for each row, without the last dimension; raise if others are among them."""
@@ -303,13 +308,15 @@ class Reader:
             return False
         for item in tensors:
             shape = tuple(item.shape[self.has_time(item) :])
-            is_number = isinstance(item, Whole) and item.element.op == "constant" and fits(shape, self.state[:-1])
+            is_number = (
+                isinstance(item, Untimed) and item.element.op == "constant" and broadcasts_to(shape, self.state[:-1])
+            )
             is_plain = isinstance(item, Summed) or not item.by_row
             if is_plain and not is_number and torch.Size(shape).numel() > 1:
                 raise NotPointwise(f"it takes {list(shape)} beside values of rows: add a dimension, as in n[..., None]")
         return True
 
-    def of_row(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
+    def call_at_time(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
         """Return the element of a result at one time. `row` are the arguments at that time, no row of the state; None
         is a zero that nothing computed."""
         if target is aten.add.Tensor and not kwargs and None in row:
@@ -320,13 +327,13 @@ class Reader:
 
     def pointwise(self, target: Any, row: Sequence[Any], kwargs: Mapping[str, Any]) -> Element:
         """Return the element that an operator makes of the arguments `row`. Inductor is asked once for each different
-        call, with elements `argument(number)` in the place of its elements: the answer is the template in ASKED."""
+        call, with elements `argument(number)` in the place of its elements: the answer is the template in TEMPLATES."""
         leaves = [item for item in row if isinstance(item, Element)]
         key = (target, repr([item.dtype if isinstance(item, Element) else item for item in row]), repr(kwargs))
-        if key not in ASKED:
+        if key not in TEMPLATES:
             templates = Elements()
             numbers = iter(range(len(row)))
-            stand = [
+            arguments = [
                 templates.make("argument", (next(numbers),), item.dtype) if isinstance(item, Element) else item
                 for item in row
             ]
@@ -334,13 +341,13 @@ class Reader:
             def record(op: str, args: Sequence[Any], dtype: torch.dtype) -> Element:
                 return templates.constant(*args) if op == "constant" else templates.make(op, args, dtype)
 
-            ASKED[key] = pointwise_of(target, stand, kwargs, Element, record)
-        return self.filled(ASKED[key], leaves)
+            TEMPLATES[key] = pointwise_of(target, arguments, kwargs, Element, record)
+        return self.fill_template(TEMPLATES[key], leaves)
 
-    def filled(self, template: Element, leaves: Sequence[Element]) -> Element:
-        """Return a template of ASKED with `leaves` in the place of its arguments."""
+    def fill_template(self, template: Element, leaves: Sequence[Element]) -> Element:
+        """Return a template of TEMPLATES with `leaves` in the place of its arguments."""
         values: dict[Element, Element] = {}
-        for item in behind([template]):
+        for item in in_dependency_order([template]):
             if item.op == "argument":
                 values[item] = leaves[item.args[0]]
             else:
@@ -348,32 +355,35 @@ class Reader:
                 values[item] = self.elements.make(item.op, args, item.dtype)
         return values[template]
 
-    def decomposed(self, node: torch.fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def call_decomposed(self, node: torch.fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the result of an operator that Inductor decomposes, or of a function in REWRITTEN: traced once for
         each different call (DECOMPOSED), with a Place for each tensor, and read as a graph."""
         tensors: list[Any] = []
 
-        def stand(value: Any) -> Any:
+        def to_places(value: Any) -> Any:
             """Return an argument with a Place for each tensor, which is appended to `tensors`."""
             if isinstance(value, TENSORS):
                 tensors.append(value)
                 return Place(len(tensors) - 1)
-            return type(value)(map(stand, value)) if isinstance(value, (list, tuple)) else value
+            return type(value)(map(to_places, value)) if isinstance(value, (list, tuple)) else value
 
-        places, named = stand(tuple(args)), {key: stand(value) for key, value in kwargs.items()}
+        places, keyword_places = to_places(tuple(args)), {key: to_places(value) for key, value in kwargs.items()}
         specs = [(tuple(item.shape), dtype_of(item)) for item in tensors]
-        key = (target, repr(places), repr(named), repr(specs))
+        key = (target, repr(places), repr(keyword_places), repr(specs))
         if key not in DECOMPOSED:
 
             def call(*values: torch.Tensor) -> Any:
-                return target(*put(places, values), **{name: put(value, values) for name, value in named.items()})
+                return target(
+                    *from_places(places, values),
+                    **{name: from_places(value, values) for name, value in keyword_places.items()},
+                )
 
             DECOMPOSED[key] = decomposed_call(call, [torch.empty(shape, dtype=dtype) for shape, dtype in specs])
         module = DECOMPOSED[key]
         names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return self.run(module, dict(zip(names, tensors, strict=True)), node)
 
-    def of_sums(self, target: Any, args: Any, kwargs: dict[str, Any], meta: torch.Tensor) -> Tensor:
+    def call_on_sums(self, target: Any, args: Any, kwargs: dict[str, Any], meta: torch.Tensor) -> Tensor:
         """Return the result of an operator on sums over the state. If it is linear in them, it is the sum of what it
         makes of their elements; if not, each sum must be over rows, a number that the kernel computes."""
         shape = tuple(meta.shape)
@@ -382,14 +392,18 @@ class Reader:
         if (
             len({item.dims for item in sums}) > 1
             or not _is_linear(target, args)
-            or any(self.has_time(item) or not fits(item.shape, sums[0].shape) for item in others)
+            or any(self.has_time(item) or not broadcasts_to(item.shape, sums[0].shape) for item in others)
         ):
-            rows = [self.of_row_sum(item) if isinstance(item, Summed) else item for item in args]
+            rows = [self.resolve_row_sum(item) for item in args]
             if any(isinstance(item, Summed) for item in rows):
                 raise NotPointwise("it is not linear in a sum over the state")
             return self.call(target, rows, kwargs, meta)
         row = [
-            item.element if isinstance(item, Summed) else self.whole(item) if isinstance(item, TENSORS) else item
+            item.element
+            if isinstance(item, Summed)
+            else self.untimed_element(item)
+            if isinstance(item, TENSORS)
+            else item
             for item in args
         ]
         return Summed(shape, self.pointwise(target, row, kwargs), sums[0].dims)
@@ -400,54 +414,50 @@ class Reader:
         """Whether a tensor's first dimension is time."""
         return isinstance(value, Slots) or (isinstance(value, Input) and value.timed)
 
-    def of_row_sum(self, value: Summed) -> Tensor:
-        """Return a sum over the last dimension alone as an element `row_sum`, one number a row; another Summed as it
-        is."""
-        rank, shape = len(self.state), tuple(value.shape)
-        if value.dims != (rank - 1,) or shape not in ((*self.state[:-1], 1), self.state[:-1]):
+    def resolve_row_sum(self, value: Any) -> Any:
+        """Return a sum over the last dimension alone as an element `row_sum`, one number a row, which the kernel
+        computes; another Summed, and any other value, as it is."""
+        rank, rows = len(self.state), self.state[:-1]
+        if not isinstance(value, Summed) or value.dims != (rank - 1,) or tuple(value.shape) not in ((*rows, 1), rows):
             return value
-        by_row = len(shape) < rank
-        return Whole(shape, self.elements.make("row_sum", (value.element,), value.element.dtype), by_row)
+        shape = tuple(value.shape)
+        row_sum = self.elements.make("row_sum", (value.element,), value.element.dtype)
+        return Untimed(shape, row_sum, len(shape) < rank)
 
-    def settled(self, value: Any) -> Any:
-        """Return a tensor as it is, but a Summed over rows as numbers that the kernel computes (`of_row_sum`)."""
-        return self.of_row_sum(value) if isinstance(value, Summed) else value
-
-    def whole(self, value: Any) -> Element:
+    def untimed_element(self, value: Any) -> Element:
         """Return the one element of a tensor without time; raise NotPointwise for a tensor with time, and for a sum."""
-        if isinstance(value, Summed):
-            value = self.of_row_sum(value)
+        value = self.resolve_row_sum(value)
         if isinstance(value, Input) and not value.timed:
             return self.elements.load(value.name, None, value.dtype)
-        if isinstance(value, Whole):
+        if isinstance(value, Untimed):
             return value.element
         raise NotPointwise(f"it uses {'a sum' if isinstance(value, Summed) else 'all times'} as one value")
 
-    def part(self, value: Any, slot: int, shape: tuple[int, ...]) -> Element | None:
+    def element_at_time(self, value: Any, slot: int, shape: tuple[int, ...]) -> Element | None:
         """Return the element of an argument at time `slot` of a result of `shape`, broadcast: an argument with one time
         has it for all of them, and an argument without time is the same at each."""
         if isinstance(value, Input) and value.timed:
             return self.elements.load(value.name, slot if value.shape[0] > 1 else 0, value.dtype)
         if isinstance(value, Slots):
-            return value.parts[slot if len(value.parts) > 1 else 0]
+            return value.by_time[slot if len(value.by_time) > 1 else 0]
         if len(value.shape) == len(shape) and value.shape[0] != 1:
             raise NotPointwise(f"an argument of {list(value.shape)} does not change with time as the others do")
-        return self.whole(value)
+        return self.untimed_element(value)
 
-    def times(self, value: Any) -> Slots:
+    def with_times(self, value: Any) -> Slots:
         """Return a tensor with time as Slots, an element for each time; raise NotPointwise for one without time."""
         if isinstance(value, Slots):
             return value
         if isinstance(value, Input) and value.timed:
-            parts = tuple(self.part(value, slot, value.shape) for slot in range(value.shape[0]))
-            return Slots(value.shape, parts, value.dtype, value.by_row)
+            by_time = tuple(self.element_at_time(value, slot, value.shape) for slot in range(value.shape[0]))
+            return Slots(value.shape, by_time, value.dtype, value.by_row)
         raise NotPointwise("it reads a time of what has none")
 
-    def at_slot(self, value: Slots, slot: int) -> Whole:
+    def select_time(self, value: Slots, slot: int) -> Untimed:
         """Return one time of a tensor, as a tensor without time."""
-        part = value.parts[slot]
+        part = value.by_time[slot]
         element = self.elements.constant(0, value.dtype) if part is None else part
-        return Whole(value.shape[1:], element, value.by_row)
+        return Untimed(value.shape[1:], element, value.by_row)
 
 
 PASS_DRAWS = "pass them as an argument, a slice a step"
@@ -463,62 +473,65 @@ class Place:
         return f"#{self.index}"
 
 
-def put(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def from_places(arguments: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """Return arguments, nested in lists and tuples, with tensors in the place of each Place."""
-    if isinstance(value, Place):
-        return tensors[value.index]
-    return type(value)(put(item, tensors) for item in value) if isinstance(value, (list, tuple)) else value
+    if isinstance(arguments, Place):
+        return tensors[arguments.index]
+    return (
+        type(arguments)(from_places(item, tensors) for item in arguments)
+        if isinstance(arguments, (list, tuple))
+        else arguments
+    )
 
 
 def dtype_of(value: Tensor) -> torch.dtype:
     """Return the dtype of a tensor of elements."""
-    return value.element.dtype if isinstance(value, (Whole, Summed)) else value.dtype
+    return value.element.dtype if isinstance(value, (Untimed, Summed)) else value.dtype
 
 
-ASKED: dict[Any, Element] = {}
-"""What Inductor makes of a call, by the call (`Reader.pointwise`): the same in every program."""
+TEMPLATES: dict[Any, Element] = {}
+"""What Inductor makes of a call, by the call (`GraphReader.pointwise`): the same in every program."""
 
 DECOMPOSED: dict[Any, torch.fx.GraphModule] = {}
-"""The graphs of calls that Inductor decomposes, by the call (`Reader.decomposed`)."""
+"""The graphs of calls that Inductor decomposes, by the call (`GraphReader.call_decomposed`)."""
 
-NOT_OF_ELEMENTS = frozenset(("device", "pin_memory", "layout", "memory_format"))
+MEMORY_ARGUMENTS = frozenset(("device", "pin_memory", "layout", "memory_format"))
 """Arguments that say where and how a result lies, and nothing of its elements."""
 
 
-def at(source: Source | None) -> str:
-    """Return where a step is in the program, in words that follow a name; nothing if it is not known."""
-    return f" at {source.at} ({source.code})" if source is not None else ""
-
-
-def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def mean(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The sum, divided by how many elements go into each of its numbers."""
-    total = summed(reader, target, args, kwargs, meta)
+    total = sum_elements(reader, target, args, kwargs, meta)
     count = torch.Size(args[0].shape).numel() // torch.Size(total.shape).numel()
     return reader.call(aten.div.Tensor, (total, count), {}, meta)
 
 
-def var_mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def var_mean(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The variance and the mean of rows: the kernel adds up a row that it holds in registers a second time."""
     value, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
     by_row = not kwargs.get("keepdim", False)
     row = [len(reader.state) - 1]
     if dims is None or [dim % len(value.shape) for dim in dims] != row or tuple(value.shape) != reader.state:
         raise NotPointwise("it is not over rows, the last dimension of the state")
-    element, columns = reader.whole(value), reader.state[-1]
-    mean = reader.pointwise(aten.div.Tensor, [reader.elements.make("row_sum", (element,), element.dtype), columns], {})
-    off = reader.pointwise(aten.sub.Tensor, [element, mean], {})
-    square = reader.elements.make("row_sum", (reader.pointwise(aten.mul.Tensor, [off, off], {}),), element.dtype)
+    element, columns = reader.untimed_element(value), reader.state[-1]
+    row_mean = reader.pointwise(
+        aten.div.Tensor, [reader.elements.make("row_sum", (element,), element.dtype), columns], {}
+    )
+    centered = reader.pointwise(aten.sub.Tensor, [element, row_mean], {})
+    sum_of_squares = reader.elements.make(
+        "row_sum", (reader.pointwise(aten.mul.Tensor, [centered, centered], {}),), element.dtype
+    )
     count = max(0, columns - kwargs.get("correction", 1))
     shape = reader.state[:-1] if by_row else (*reader.state[:-1], 1)
-    spread = reader.pointwise(aten.div.Tensor, [square, count], {})
-    return Whole(shape, spread, by_row), Whole(shape, mean, by_row)
+    quotient = reader.pointwise(aten.div.Tensor, [sum_of_squares, count], {})
+    return Untimed(shape, quotient, by_row), Untimed(shape, row_mean, by_row)
 
 
-def variance(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def variance(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     return var_mean(reader, target, args, kwargs, meta)[0]
 
 
-def of_row(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def row_reduction(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The largest or the smallest of a row, or whether one of it is true."""
     # the declared defaults of dim and keepdim, for what is not passed
     defaults: list[Any] = [[], False]
@@ -528,17 +541,17 @@ def of_row(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
         raise NotPointwise("it is not over rows, the last dimension of the state")
     if tuple(value.shape) != reader.state:
         raise NotPointwise(f"it takes {list(value.shape)} of a state of {list(reader.state)}")
-    element = reader.whole(value)
+    element = reader.untimed_element(value)
     if target is aten.any.dim and element.dtype != torch.bool:
         element = reader.pointwise(aten.ne.Scalar, [element, 0], {})
     op = {aten.amax.default: "row_max", aten.amin.default: "row_min", aten.any.dim: "row_any"}[target]
-    return Whole(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype), not keeps)
+    return Untimed(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype), not keeps)
 
 
-def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
+def broadcasts_to(shape: Sequence[int], state: Sequence[int]) -> bool:
     """Whether a shape broadcasts to another."""
     return len(shape) <= len(state) and all(
-        size in (1, whole) for size, whole in zip(reversed(shape), reversed(state), strict=False)
+        size in (1, state_size) for size, state_size in zip(reversed(shape), reversed(state), strict=False)
     )
 
 
@@ -546,14 +559,14 @@ def _is_linear(target: Any, args: Sequence[Any]) -> bool:
     """Whether an operator is linear in the sums among its arguments: applied to the terms and then summed, it gives the
     same. Beside sums, an addition may have the number 0 alone, since another number would be added to each term."""
     is_sum = [isinstance(item, Summed) for item in args]
-    is_nothing = [
-        isinstance(item, Whole) and item.element.op == "constant" and item.element.args[0] == 0 for item in args
+    is_zero = [
+        isinstance(item, Untimed) and item.element.op == "constant" and item.element.args[0] == 0 for item in args
     ]
-    kept = [a or b for a, b in zip(is_sum, is_nothing, strict=True)]
+    is_linear_term = [a or b for a, b in zip(is_sum, is_zero, strict=True)]
     if target in (aten.add.Tensor, aten.sub.Tensor, aten.neg.default, torch.ops.prims.convert_element_type.default):
-        return all(kept[:2]) if target in (aten.add.Tensor, aten.sub.Tensor) else is_sum[0]
+        return all(is_linear_term[:2]) if target in (aten.add.Tensor, aten.sub.Tensor) else is_sum[0]
     if target is aten.where.self:
-        return not is_sum[0] and all(kept[1:])
+        return not is_sum[0] and all(is_linear_term[1:])
     if target is aten.mul.Tensor:
         return sum(is_sum) == 1
     return target is aten.div.Tensor and is_sum[0] and not is_sum[1]
@@ -562,67 +575,69 @@ def _is_linear(target: Any, args: Sequence[Any]) -> bool:
 # ---- Operators that move elements: reads, writes and views (see STRUCTURE)
 
 
-def select(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def select(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """One time of a tensor, as `x[t]`."""
     value, dim, index = args
     if dim % len(value.shape) or not reader.has_time(value):
         raise NotPointwise(f"it reads one index of dimension {dim}, which is not time")
-    return reader.at_slot(reader.times(value), index % value.shape[0])
+    return reader.select_time(reader.with_times(value), index % value.shape[0])
 
 
-def unbind(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def unbind(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """Every time of a tensor, as a list."""
     value, dim = args[0], args[1] if len(args) > 1 else 0
     return [select(reader, target, (value, dim, index), {}, None) for index in range(value.shape[dim])]
 
 
-def getitem(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def getitem(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """An item of the results of an operator that returns several."""
     return args[0][args[1]]
 
 
-def stack(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def stack(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """Tensors without time, put together along time."""
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts time into dimension {dim}: stack along 0, and transpose outside")
-    values = [reader.settled(value) for value in values]
+    values = [reader.resolve_row_sum(value) for value in values]
     by_row = reader.is_by_row(values)
-    return Slots(tuple(meta.shape), tuple(reader.whole(value) for value in values), meta.dtype, by_row)
+    return Slots(tuple(meta.shape), tuple(reader.untimed_element(value) for value in values), meta.dtype, by_row)
 
 
-def cat(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def cat(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """Tensors with time, one behind another."""
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts tensors together along dimension {dim}, which is not time")
-    times = [reader.times(value) for value in values]
-    parts = tuple(part for value in times for part in value.parts)
-    return Slots(tuple(meta.shape), parts, meta.dtype, reader.is_by_row(times))
+    times = [reader.with_times(value) for value in values]
+    by_time = tuple(part for value in times for part in value.by_time)
+    return Slots(tuple(meta.shape), by_time, meta.dtype, reader.is_by_row(times))
 
 
-def select_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def select_backward(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The gradient of `select`: `value` at one time, zero at the others."""
     value, shape, dim, index = args
     if dim % len(shape):
         raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
-    value = reader.settled(value)
-    parts: list[Element | None] = [None] * shape[0]
-    parts[index % shape[0]] = reader.whole(value)
-    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, value.by_row)
+    value = reader.resolve_row_sum(value)
+    by_time: list[Element | None] = [None] * shape[0]
+    by_time[index % shape[0]] = reader.untimed_element(value)
+    return Slots(tuple(meta.shape), tuple(by_time), meta.dtype, value.by_row)
 
 
-def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def select_scatter(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """`value` with one step of time, its first dimension, replaced by `source`."""
     value, source, dim, index = args
     if dim % len(value.shape) != 0:
         raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
-    parts = list(reader.times(value).parts)
-    parts[index % len(parts)] = reader.whole(source)
-    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, reader.is_by_row([value, reader.settled(source)]))
+    by_time = list(reader.with_times(value).by_time)
+    by_time[index % len(by_time)] = reader.untimed_element(source)
+    return Slots(
+        tuple(meta.shape), tuple(by_time), meta.dtype, reader.is_by_row([value, reader.resolve_row_sum(source)])
+    )
 
 
-def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def copy(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The second argument, in the place of the first; a copy that would broadcast or cast is refused."""
     place, value = args[:2]
     if tuple(value.shape) != tuple(place.shape) or dtype_of(value) != meta.dtype:
@@ -630,20 +645,20 @@ def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     return value
 
 
-def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def empty(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """Zeros for memory that nothing has written: a state, values of rows, or either with time in front."""
     shape = tuple(meta.shape)
-    if fits(shape, reader.state):  # what no step has written is any number
-        return Whole(shape, reader.elements.constant(0, meta.dtype))
+    if broadcasts_to(shape, reader.state):  # what no step has written is any number
+        return Untimed(shape, reader.elements.constant(0, meta.dtype))
     if shape == reader.state[:-1]:
-        return Whole(shape, reader.elements.constant(0, meta.dtype), True)
-    by_row = shape[1:] == reader.state[:-1] and not fits(shape[1:], reader.state)
-    if not by_row and (len(shape) != len(reader.state) + 1 or not fits(shape[1:], reader.state)):
+        return Untimed(shape, reader.elements.constant(0, meta.dtype), True)
+    by_row = shape[1:] == reader.state[:-1] and not broadcasts_to(shape[1:], reader.state)
+    if not by_row and (len(shape) != len(reader.state) + 1 or not broadcasts_to(shape[1:], reader.state)):
         raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
     return Slots(shape, (None,) * shape[0], meta.dtype, by_row)
 
 
-def _slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def _slice_times(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A range of times; a slice that takes all of a dimension is the tensor as it is."""
     # the declared defaults of dim, start, end and step, for what is not passed
     defaults: list[Any] = [0, None, None, 1]
@@ -652,31 +667,31 @@ def _slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any)
         return value
     if dim % len(value.shape) or not reader.has_time(value):
         raise NotPointwise(f"it reads a part of dimension {dim}, which is not time")
-    times = reader.times(value)
-    return Slots(tuple(meta.shape), times.parts[slice(start, stop, step)], meta.dtype, times.by_row)
+    times = reader.with_times(value)
+    return Slots(tuple(meta.shape), times.by_time[slice(start, stop, step)], meta.dtype, times.by_row)
 
 
-def slice_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def slice_backward(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The gradient of `_slice_times`: `value` at its times, zero at the others."""
     value, shape, dim, start, stop, step = args
     if dim % len(shape):
         raise NotPointwise(f"it writes a part of dimension {dim}, which is not time")
-    parts: list[Element | None] = [None] * shape[0]
-    times = reader.times(value)
-    parts[slice(start, stop, step)] = times.parts
-    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, times.by_row)
+    by_time: list[Element | None] = [None] * shape[0]
+    times = reader.with_times(value)
+    by_time[slice(start, stop, step)] = times.by_time
+    return Slots(tuple(meta.shape), tuple(by_time), meta.dtype, times.by_row)
 
 
-def flip(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def flip(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A tensor with its times in the opposite order."""
     value, dims = args
     if [dim % len(value.shape) for dim in dims] != [0]:
         raise NotPointwise(f"it turns dimensions {list(dims)} around, which are not time")
-    times = reader.times(value)
-    return Slots(tuple(meta.shape), times.parts[::-1], meta.dtype, times.by_row)
+    times = reader.with_times(value)
+    return Slots(tuple(meta.shape), times.by_time[::-1], meta.dtype, times.by_row)
 
 
-def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def view(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A view that leaves elements at their places in the state: the same shape, dimensions of one, `expand`, time of
     one step, and values of rows with and without their last dimension."""
     value, shape = args[0], tuple(meta.shape)
@@ -684,7 +699,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         return Summed(shape, value.element, value.dims)
     if tuple(value.shape) == shape:
         return value
-    value = reader.settled(value)
+    value = reader.resolve_row_sum(value)
     of_rows = _view_of_rows(reader, value, shape)
     if of_rows is not None:
         return of_rows
@@ -692,18 +707,18 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         raise NotPointwise(f"it makes {list(shape)} of values of rows: add the last dimension, as in n[..., None]")
     if reader.has_time(value):
         if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
-            times = reader.times(value)
-            return Slots(shape, times.parts * shape[0], times.dtype)
+            times = reader.with_times(value)
+            return Slots(shape, times.by_time * shape[0], times.dtype)
         same_state = _keeps_places(value.shape[1:], shape[1:])
-        if shape and shape[0] == value.shape[0] and same_state and fits(shape[1:], reader.state):
-            times = reader.times(value)
-            return Slots(shape, times.parts, times.dtype)
+        if shape and shape[0] == value.shape[0] and same_state and broadcasts_to(shape[1:], reader.state):
+            times = reader.with_times(value)
+            return Slots(shape, times.by_time, times.dtype)
         if value.shape[0] == 1 and tuple(value.shape[1:]) == shape:
-            return reader.at_slot(reader.times(value), 0)
+            return reader.select_time(reader.with_times(value), 0)
         raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}, across time")
-    element = reader.whole(value)
-    if fits(shape, reader.state) and (target is aten.expand.default or _keeps_places(value.shape, shape)):
-        return Whole(shape, element)
+    element = reader.untimed_element(value)
+    if broadcasts_to(shape, reader.state) and (target is aten.expand.default or _keeps_places(value.shape, shape)):
+        return Untimed(shape, element)
     if shape[1:] == tuple(value.shape) and (target is aten.expand.default or shape[0] == 1):
         return Slots(shape, (element,) * shape[0], element.dtype)
     if target is aten.expand.default and len(value.shape) == len(shape) and shape[1:] == tuple(value.shape[1:]):
@@ -711,24 +726,27 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}")
 
 
-def _view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
+def _view_of_rows(reader: GraphReader, value: Any, shape: tuple[int, ...]) -> Any:
     """Return values of rows that get a last dimension of one (`adds`) or lose it (`drops`: `by_row` from then on); None
     for other views."""
     rows, timed = reader.state[:-1], reader.has_time(value)
-    here, there = tuple(value.shape[timed:]), shape[timed:]
-    adds, drops = value.by_row and there == (*here, 1), not value.by_row and here == (*rows, 1) and there == rows
-    if not (adds or drops) or torch.Size(here).numel() == 1 or shape[:timed] != tuple(value.shape[:timed]):
+    old_shape, new_shape = tuple(value.shape[timed:]), shape[timed:]
+    adds, drops = (
+        value.by_row and new_shape == (*old_shape, 1),
+        not value.by_row and old_shape == (*rows, 1) and new_shape == rows,
+    )
+    if not (adds or drops) or torch.Size(old_shape).numel() == 1 or shape[:timed] != tuple(value.shape[:timed]):
         return None
     if timed:
-        times = reader.times(value)
-        return Slots(shape, times.parts, times.dtype, drops)
-    return Whole(shape, reader.whole(value), drops)
+        times = reader.with_times(value)
+        return Slots(shape, times.by_time, times.dtype, drops)
+    return Untimed(shape, reader.untimed_element(value), drops)
 
 
-def _keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
+def _keeps_places(old_shape: Sequence[int], new_shape: Sequence[int]) -> bool:
     """Whether a view adds or drops dimensions of one in front alone, or has but one element: 1 x 3 -> 3 does, 3 x 1 ->
     3 does not."""
-    sizes = [list(before), list(after)]
+    sizes = [list(old_shape), list(new_shape)]
     if all(size == 1 for shape in sizes for size in shape):
         return True
     longest = max(map(len, sizes))
@@ -736,21 +754,21 @@ def _keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
     return padded[0] == padded[1]
 
 
-def full(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def full(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A tensor of one number, with time in front if it has a dimension more than the state or its rows."""
     value = args[0] if target is aten.scalar_tensor.default else args[1]
     shape = tuple(meta.shape)
     constant = reader.elements.constant(value, meta.dtype)
-    if fits(shape, reader.state):
-        return Whole(shape, constant)
+    if broadcasts_to(shape, reader.state):
+        return Untimed(shape, constant)
     if shape == reader.state[:-1]:
-        return Whole(shape, constant, True)
-    if fits(shape[1:], reader.state) or shape[1:] == reader.state[:-1]:
-        return Slots(shape, (constant,) * shape[0], meta.dtype, not fits(shape[1:], reader.state))
+        return Untimed(shape, constant, True)
+    if broadcasts_to(shape[1:], reader.state) or shape[1:] == reader.state[:-1]:
+        return Slots(shape, (constant,) * shape[0], meta.dtype, not broadcasts_to(shape[1:], reader.state))
     raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
 
 
-def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def sum_elements(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A sum: over time it is added up here, over dimensions of the state it is a Summed."""
     value = args[0]
     if isinstance(value, Summed):
@@ -763,14 +781,14 @@ def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> An
     if reader.has_time(value):
         if dims != [0] or (len(args) > 2 and args[2]):
             raise NotPointwise("it sums over time and the state at once: sum over time here, over the state outside")
-        parts = [part for part in reader.times(value).parts if part is not None]
-        total = parts[0]
-        for part in parts[1:]:
+        by_time = [part for part in reader.with_times(value).by_time if part is not None]
+        total = by_time[0]
+        for part in by_time[1:]:
             total = reader.pointwise(aten.add.Tensor, [total, part], {})
-        return Whole(tuple(meta.shape), total, value.by_row)
+        return Untimed(tuple(meta.shape), total, value.by_row)
     if tuple(value.shape) != reader.state:
         raise NotPointwise(f"it sums {list(value.shape)} of a state of {list(reader.state)}")
-    return Summed(tuple(meta.shape), reader.whole(value), tuple(dims))
+    return Summed(tuple(meta.shape), reader.untimed_element(value), tuple(dims))
 
 
 def shrink_backward(grad: torch.Tensor, value: torch.Tensor, limit: float) -> torch.Tensor:
@@ -797,13 +815,13 @@ STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.full.default: full,
     aten.full_like.default: full,
     aten.scalar_tensor.default: full,
-    aten.sum.dim_IntList: summed,
-    aten.sum.default: summed,
+    aten.sum.dim_IntList: sum_elements,
+    aten.sum.default: sum_elements,
     aten.mean.dim: mean,
     aten.mean.default: mean,
     aten.var_mean.correction: var_mean,
     aten.var.correction: variance,
-    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.any.dim), of_row),
+    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.any.dim), row_reduction),
     aten.empty.memory_format: empty,
     aten.empty_like.default: empty,
     aten.new_empty.default: empty,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backprint.tools.kernels.loops.nouns import TensorFacts
-from backprint.tools.kernels.loops.torch_text import PlainText
-from backprint.tools.kernels.loops.triton_text import HALVES, KernelText, Layout, wrapped
+from backprint.tools.kernels.loops.torch_text import TorchText
+from backprint.tools.kernels.loops.triton_text import HALVES, KernelText, Layout, wrap_arguments
 from backprint.tools.kernels.loops.words import FORMULAS
 from backprint.tools.kernels.lowered import counted
 
@@ -63,7 +63,7 @@ class FileParts:
     short: int = 0
     without_grad: tuple[int, ...] = ()
     """The places of the inputs that did not require grad."""
-    plain: tuple[PlainText, ...] = ()
+    torch_texts: tuple[TorchText, ...] = ()
     """Both directions in PyTorch."""
     positive: frozenset[str] = frozenset()
     """The inputs that had no negative number, so none is drawn for the comparison: a root may be taken of them."""
@@ -83,8 +83,8 @@ class FileParts:
 def file_text(parts: FileParts) -> str:
     """Return the source of a file."""
     kernels = [parts.forward, *([parts.backward] if parts.backward else [])]
-    of_shorts = [kernel for short in parts.shorts for kernel in (short.forward, short.backward) if kernel]
-    formulas = sorted(set().union(*(kernel.formulas for kernel in [*kernels, *of_shorts])))
+    short_kernels = [kernel for short in parts.shorts for kernel in (short.forward, short.backward) if kernel]
+    formulas = sorted(set().union(*(kernel.formulas for kernel in [*kernels, *short_kernels])))
     return "\n\n".join(
         [
             head_text(parts),
@@ -102,10 +102,10 @@ def file_text(parts: FileParts) -> str:
 def _short_texts(parts: FileParts, short: Short) -> list[str]:
     """Return the kernels and the autograd.Function of a number of steps that the loop does not describe."""
     kernels = [short.forward, *([short.backward] if short.backward else [])]
-    inside = replace(
+    short_parts = replace(
         parts, forward=short.forward, backward=short.backward, gradients=short.gradients, short=short.length, shorts=()
     )
-    return [*(kernel.source for kernel in kernels), function_text(inside)]
+    return [*(kernel.source for kernel in kernels), function_text(short_parts)]
 
 
 def head_text(parts: FileParts) -> str:
@@ -214,7 +214,7 @@ def function_text(parts: FileParts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def laid(parts: FileParts, name: str) -> list[str]:
+def layout_lines(parts: FileParts, name: str) -> list[str]:
     """Return the lines that lay an input out as the kernels read it, for its kind (`Layout.kind`)."""
     layout, facts = parts.layout, parts.layout.facts[name]
     kind, shown = layout.kind(name), layout.name(name)
@@ -232,14 +232,14 @@ def laid(parts: FileParts, name: str) -> list[str]:
     return [f"{shown}, {shown}_size, {shown}_inner = spread({shown}, state{timed})"]
 
 
-def launch(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
+def launch_lines(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
     """Return the lines that launch a kernel; `save` is the text that is passed for SAVE, if it has that flag."""
     names = [*map(parts.layout.name, kernel.tensors), *kernel.sizes]
-    # arguments of Writer.place and Writer.stride
+    # arguments of Writer.edge_offset and Writer.stride_name
     computed = {"last": "(T - 1) * n", "rows": f"n // {parts.layout.columns}"}
     names = [computed.get(name, name) for name in names]
     flags = [f"SAVE={save}"] if kernel.saves else []
-    arguments = wrapped([*names, *flags, "BLOCK=BLOCK", "enable_fp_fusion=False"])
+    arguments = wrap_arguments([*names, *flags, "BLOCK=BLOCK", "enable_fp_fusion=False"])
     text = f"    {kernel.name}[grid]({arguments})".split("\n")
     return [text[0], *(f"    {line}" for line in text[1:])]
 
@@ -250,7 +250,7 @@ def forward_lines(parts: FileParts) -> list[str]:
     layout = parts.layout
     used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
     lines = [
-        *checks(parts),
+        *check_lines(parts),
         f"T, state, n = {_sizes_text(parts)}",
     ]
     if parts.backward is not None and parts.without_grad:
@@ -261,40 +261,43 @@ def forward_lines(parts: FileParts) -> list[str]:
             '        raise ValueError(f"{name} requires grad, and did not when this file was written")',
         ]
     if parts.backward is not None:
-        lines.append(f"ctx.shapes = {listed([f'{name}.shape' for name in parts.inputs])}")
+        lines.append(f"ctx.shapes = {tuple_text([f'{name}.shape' for name in parts.inputs])}")
     for name in parts.inputs:
         if name in used:
-            lines += laid(parts, name)
-    device = f"device={parts.inputs[0]}.device"
-    kept = [name for name, facts in layout.facts.items() if facts.role == "saved" and name in used]
+            lines += layout_lines(parts, name)
+    kept_tensors = [name for name, facts in layout.facts.items() if facts.role == "saved" and name in used]
     if parts.backward is not None:
         lines.append("save = any(ctx.needs_input_grad)")
-    for name in (*parts.outputs, *kept):
-        facts = layout.facts[name]
-        size = "(T, *state)" if facts.timed else "state"
-        size = layout.row_shape(name) if layout.is_row(name) else size
-        if facts.role == "saved":
-            lines.append(
-                f"{layout.name(name)} = torch.empty({size} if save else (0,), dtype={dtype_text(facts)}, {device})"
-            )
-        else:
-            lines.append(f"{layout.name(name)} = torch.empty({size}, dtype={dtype_text(facts)}, {device})")
+    lines += [_allocation_line(parts, name) for name in (*parts.outputs, *kept_tensors)]
     lines += [f"grid = {grid_text(layout)}", f"with torch.cuda.device_of({parts.inputs[0]}):"]
-    lines += launch(parts, parts.forward, "save")
-    if parts.backward is not None:
-        saved = saved_names(parts)
-        lines.append(f"ctx.save_for_backward({', '.join(layout.name(name) for name in saved)})")
-        plain = [name for name in parts.outputs if name not in parts.tangents]
-        if plain:
-            lines.append(f"ctx.mark_non_differentiable({', '.join(map(layout.name, plain))})")
-        if set(_spread_sizes(parts)):
-            names = _spread_sizes(parts)
-            lines.append(f"ctx.spread = {listed(names)}")
-        lines.append("ctx.T, ctx.state = T, state")
+    lines += launch_lines(parts, parts.forward, "save")
     results = ", ".join(map(layout.name, parts.outputs))
     if parts.backward is None:
         lines.append(f"ctx.mark_non_differentiable({results})")
+    else:
+        lines += _saving_lines(parts)
     return [*lines, f"return {results}"]
+
+
+def _allocation_line(parts: FileParts, name: str) -> str:
+    """Return the line that allocates an output, or a kept tensor, which is empty if no gradient is needed."""
+    layout, facts = parts.layout, parts.layout.facts[name]
+    size = "(T, *state)" if facts.timed else "state"
+    size = layout.row_shape(name) if layout.is_row(name) else size
+    size = f"{size} if save else (0,)" if facts.role == "saved" else size
+    return f"{layout.name(name)} = torch.empty({size}, dtype={dtype_text(facts)}, device={parts.inputs[0]}.device)"
+
+
+def _saving_lines(parts: FileParts) -> list[str]:
+    """Return the lines of `forward` that save in `ctx` what `backward` takes."""
+    layout = parts.layout
+    lines = [f"ctx.save_for_backward({', '.join(map(layout.name, saved_names(parts)))})"]
+    not_differentiable = [name for name in parts.outputs if name not in parts.tangents]
+    if not_differentiable:
+        lines.append(f"ctx.mark_non_differentiable({', '.join(map(layout.name, not_differentiable))})")
+    if names := _broadcast_sizes(parts):
+        lines.append(f"ctx.spread = {tuple_text(names)}")
+    return [*lines, "ctx.T, ctx.state = T, state"]
 
 
 def saved_names(parts: FileParts) -> list[str]:
@@ -305,7 +308,7 @@ def saved_names(parts: FileParts) -> list[str]:
     return [name for name in parts.backward.tensors if name not in tangents]
 
 
-def _spread_sizes(parts: FileParts) -> list[str]:
+def _broadcast_sizes(parts: FileParts) -> list[str]:
     """Return the sizes of broadcast inputs that the backward kernel takes: the others can be computed from T and the
     state."""
     assert parts.backward is not None
@@ -320,10 +323,10 @@ def backward_lines(parts: FileParts) -> list[str]:
     saved = saved_names(parts)
     lines = []
     if saved:
-        lines.append(f"{listed([layout.name(name) for name in saved])} = ctx.saved_tensors")
+        lines.append(f"{tuple_text([layout.name(name) for name in saved])} = ctx.saved_tensors")
     lines.append("T, state = ctx.T, ctx.state")
-    if _spread_sizes(parts):
-        lines.append(f"{listed(_spread_sizes(parts))} = ctx.spread")
+    if _broadcast_sizes(parts):
+        lines.append(f"{tuple_text(_broadcast_sizes(parts))} = ctx.spread")
     lines += ["n = state.numel()", f"grid = {grid_text(layout)}"]
     tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
     for name in tangents:
@@ -333,7 +336,7 @@ def backward_lines(parts: FileParts) -> list[str]:
         facts = layout.facts[name]
         dtype = "torch.float32" if facts.dims is not None and facts.dtype in HALVES else str(facts.dtype)
         # in stages the kernel writes all of it; atomics add to zeros
-        make = "empty"
+        factory = "empty"
         if facts.dims is None:
             size = "(T, *state)" if facts.timed else "state"
         if layout.is_row(name):
@@ -342,14 +345,14 @@ def backward_lines(parts: FileParts) -> list[str]:
             pass
         elif layout.kind(name) == "one":
             size = "grid" if parts.sums == "stages" else "()"
-            make = "empty" if parts.sums == "stages" else "zeros"
+            factory = "empty" if parts.sums == "stages" else "zeros"
         else:
             source = layout.name(layout.input_of(name))
             size = "state" if parts.sums == "stages" else f"({source}_size,)"
-            make = "empty" if parts.sums == "stages" else "zeros"
-        lines.append(f"{layout.name(name)} = torch.{make}({size}, dtype={dtype}, device={first}.device)")
+            factory = "empty" if parts.sums == "stages" else "zeros"
+        lines.append(f"{layout.name(name)} = torch.{factory}({size}, dtype={dtype}, device={first}.device)")
     lines.append(f"with torch.cuda.device_of({first}):")
-    lines += launch(parts, parts.backward, "")
+    lines += launch_lines(parts, parts.backward, "")
     results = []
     for index, gradient in enumerate(parts.gradients):
         if gradient is None:
@@ -364,7 +367,7 @@ def backward_lines(parts: FileParts) -> list[str]:
         else:
             value = f"{shown}.sum_to_size({shape})"
         results.append(f"{value}.to({facts.dtype})" if facts.dtype in HALVES and facts.dims is not None else value)
-    text = wrapped(results)
+    text = wrap_arguments(results)
     return (
         [*lines, *f"return ({text})".split("\n")] if len(text) > 96 or len(results) > 1 else [*lines, f"return {text}"]
     )
@@ -380,7 +383,7 @@ def helpers_text(parts: FileParts) -> str:
         f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
     ) * bool(columns)
     least, most = _least_steps(parts), parts.most
-    held = _limit_lines(parts)
+    limit_lines = _limit_lines(parts)
     texts = [
         f'''def check(dtype, **tensors):
     """Raise unless tensors have the dtype that the kernels were written for."""
@@ -399,7 +402,7 @@ def sizes(timed, others):
     state = torch.broadcast_shapes(*(x.shape[1:] for x in timed), *(x.shape for x in others))
     if state.numel() == 0:
         raise ValueError(f"the state has no elements: {{tuple(state)}}")
-{rows}{held}    return T, state, state.numel()
+{rows}{limit_lines}    return T, state, state.numel()
 '''
     ]
     if "some" in kinds:
@@ -491,7 +494,7 @@ def same(name, result, plain):
 '''
     return [
         "# ---- The same loops in PyTorch, and the comparison of the kernels with them: python this_file.py\n",
-        *(side.source for side in parts.plain),
+        *(side.source for side in parts.torch_texts),
         helpers,
         "\n".join(_compare_lines(parts)) + "\n",
         'if __name__ == "__main__":\n    compare()\n',
@@ -500,10 +503,10 @@ def same(name, result, plain):
 
 def _compare_lines(parts: FileParts) -> list[str]:
     """Return the function `compare` of the file, which runs the kernels and the loops in PyTorch on the same inputs."""
-    shown = parts.layout.name
-    forward, *backward = parts.plain
+    file_name = parts.layout.name
+    forward, *backward = parts.torch_texts
     arguments = ", ".join(parts.inputs)
-    outputs = list(map(shown, parts.outputs))
+    outputs = list(map(file_name, parts.outputs))
     # more steps than any that have kernels of their own
     steps = 1 + max([6, *(short.length for short in parts.shorts)])
     lines = [
@@ -520,20 +523,22 @@ def _compare_lines(parts: FileParts) -> list[str]:
     if differentiable:
         names = [parts.inputs[index] for index in differentiable]
         lines += [f"    {name} = {name}.detach().requires_grad_()" for name in names]
-    lines += [f"    results = as_tuple({parts.name}({arguments}))", *_plain_call(parts, forward)]
+    lines += [f"    results = as_tuple({parts.name}({arguments}))", *_torch_call_lines(parts, forward)]
     lines += [f"    same({quoted(name)}, results[{index}], {name})" for index, name in enumerate(outputs)]
     if differentiable:
         tangents = [
-            (index, shown(parts.tangents[name])) for index, name in enumerate(parts.outputs) if name in parts.tangents
+            (index, file_name(parts.tangents[name]))
+            for index, name in enumerate(parts.outputs)
+            if name in parts.tangents
         ]
-        along = ", ".join(tangent for _, tangent in tangents)
+        tangent_names = ", ".join(tangent for _, tangent in tangents)
         lines += [
             *(f"    {tangent} = torch.randn_like({outputs[index]})" for index, tangent in tangents),
             f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
-            f"    gradients = torch.autograd.grad(of, [{', '.join(names)}], [{along}])",
-            *_plain_call(parts, backward[0]),
+            f"    gradients = torch.autograd.grad(of, [{', '.join(names)}], [{tangent_names}])",
+            *_torch_call_lines(parts, backward[0]),
         ]
-        gradients = [shown(parts.gradients[index] or "") for index in differentiable]
+        gradients = [file_name(parts.gradients[index] or "") for index in differentiable]
         lines += [f"    same({quoted(name)}, gradients[{index}], {name})" for index, name in enumerate(gradients)]
     return [*lines, '    print(f"right: {T} steps of {tuple(state)}")']
 
@@ -546,18 +551,18 @@ def quoted(name: str) -> str:
 def _draw_text(facts: TensorFacts, is_positive: bool) -> str:
     """Return the text that draws an input of the captured shape: no negative numbers if it had none."""
     sizes = [*["steps"] * facts.timed, *map(str, facts.shape)]
-    size = listed(sizes) if sizes else "()"
+    size = tuple_text(sizes) if sizes else "()"
     if facts.dtype.is_floating_point:
         return f"torch.{'rand' if is_positive else 'randn'}({size}, dtype={facts.dtype}, device=device)"
     return f"torch.randint(0, 2, {size}, device=device).to({facts.dtype})"
 
 
-def _plain_call(parts: FileParts, side: PlainText) -> list[str]:
+def _torch_call_lines(parts: FileParts, side: TorchText) -> list[str]:
     """Return the lines that run a direction in PyTorch, and give its results the names of its tensors."""
     shown = parts.layout.name
-    takes = wrapped([*map(shown, side.takes), "T", "state", "device"])
-    results = listed(list(map(shown, side.returns)))[1:-1].removesuffix(",")
-    text = f"        {results}{',' * (len(side.returns) == 1)} = as_tuple({side.name}({takes}))"
+    arguments = wrap_arguments([*map(shown, side.takes), "T", "state", "device"])
+    results = tuple_text(list(map(shown, side.returns)))[1:-1].removesuffix(",")
+    text = f"        {results}{',' * (len(side.returns) == 1)} = as_tuple({side.name}({arguments}))"
     first, *rest = text.split("\n")
     return ["    with torch.no_grad():", first, *(f"        {line}" for line in rest)]
 
@@ -566,20 +571,20 @@ def _sizes_text(parts: FileParts) -> str:
     """Return the call of `sizes` in the file; values of rows get a last dimension of one, to broadcast with the
     others."""
 
-    def whole(name: str) -> str:
+    def with_last_dimension(name: str) -> str:
         return f"{name}[..., None]" if parts.layout.facts[name].by_row else name
 
-    timed = [whole(name) for name in parts.inputs if parts.layout.facts[name].timed]
-    others = [whole(name) for name in parts.inputs if not parts.layout.facts[name].timed]
-    return f"sizes({listed(timed)}, {listed(others)})"
+    timed = [with_last_dimension(name) for name in parts.inputs if parts.layout.facts[name].timed]
+    others = [with_last_dimension(name) for name in parts.inputs if not parts.layout.facts[name].timed]
+    return f"sizes({tuple_text(timed)}, {tuple_text(others)})"
 
 
-def listed(names: Sequence[str]) -> str:
+def tuple_text(names: Sequence[str]) -> str:
     """Return names as the text of a tuple: `(a,)`, `(a, b)`."""
     return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
 
 
-def checks(parts: FileParts) -> list[str]:
+def check_lines(parts: FileParts) -> list[str]:
     """Return the lines that check the dtypes of the inputs."""
     dtypes: dict[str, list[str]] = {}
     for name in parts.inputs:

@@ -24,10 +24,10 @@ from backprint.tools.kernels.loops.nouns import (
     Slot,
     TensorFacts,
     Write,
-    behind,
+    in_dependency_order,
     row_elements,
 )
-from backprint.tools.kernels.loops.rolling import rebuilt
+from backprint.tools.kernels.loops.rolling import replace_inputs
 
 ENDLESS = 1 << 40
 """A capacity that is more than the bytes of any cut: such an edge is never cut."""
@@ -42,7 +42,7 @@ class Kept:
     tensors: tuple[TensorFacts, ...]
 
 
-def kept(
+def choose_kept(
     forward: Loop,
     backward: Loop,
     elements: Elements,
@@ -55,12 +55,15 @@ def kept(
     reads that in the place of `kept`, and computes the rest again. `least` is the fewest steps that the loop takes."""
     of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
     uses = _kept_uses(backward)
-    each_step = {body for body, slot in uses if isinstance(slot, Now)}
-    at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
+    used_each_step = {body for body, slot in uses if isinstance(slot, Now)}
+    used_at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
     # what the last iteration hands on has no step to be read at: it is kept by itself
-    finals = list(dict.fromkeys(body for body, slot in uses if slot is None))
+    final_values = list(dict.fromkeys(body for body, slot in uses if slot is None))
     read_anyway = {
-        item.args[0] for write in _all_writes(backward) for item in behind([write.element]) if item.op == "load"
+        item.args[0]
+        for write in _writes_and_carried(backward)
+        for item in in_dependency_order([write.element])
+        if item.op == "load"
     }
     outputs = {
         write.element: write.tensor
@@ -75,41 +78,43 @@ def kept(
     handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
     if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
         handed_on = {}  # of `least` steps, the step before that slot is not there
-    at_hand = {*outputs, *handed_on}
-    cut = _cheapest(each_step, at_hand, read_anyway, tensors, state, of_rows)
+    written_anyway = {*outputs, *handed_on}
+    cut = _minimum_cut(used_each_step, written_anyway, read_anyway, tensors, state, of_rows)
     # a value that is used at an end alone counts only if the others do not give it anyway
-    if not all(_computable(body, cut) for body in at_edges):
-        cut = _cheapest(each_step | at_edges, at_hand, read_anyway, tensors, state, of_rows)
-    places: dict[Element, str] = {}
+    if not all(_computable(body, cut) for body in used_at_edges):
+        cut = _minimum_cut(used_each_step | used_at_edges, written_anyway, read_anyway, tensors, state, of_rows)
+    tensor_by_value: dict[Element, str] = {}
     facts: list[TensorFacts] = []
     writes = list(forward.writes)
     for body in cut:
         if body in outputs:
-            places[body] = outputs[body]
-        elif body.op != "load" and body not in at_hand:
-            places[body] = name = f"kept_{len(facts)}"
+            tensor_by_value[body] = outputs[body]
+        elif body.op != "load" and body not in written_anyway:
+            tensor_by_value[body] = name = f"kept_{len(facts)}"
             shape = (*state[:-1], 1) if body in of_rows else state
             facts.append(TensorFacts(name, name, "saved", shape, body.dtype, True))
             writes.append(Write(name, Now(), body))
     after = list(forward.after)
-    final_places = {}
-    for number, body in enumerate(finals):
-        final_places[body] = name = f"final_{number}"
+    final_tensors = {}
+    for index, body in enumerate(final_values):
+        final_tensors[body] = name = f"final_{index}"
         shape = (*state[:-1], 1) if body in of_rows else state
         facts.append(TensorFacts(name, name, "saved", shape, body.dtype, False))
         after.append(Write(name, None, body))
     starts = {item: (handed_on[item], forward.start[item.args[0]]) for item in cut if item in handed_on}
-    readers = Readers(elements, places, final_places, starts)
-    reading = replace(
+    reader = KeptReader(elements, tensor_by_value, final_tensors, starts)
+    backward_reading = replace(
         backward,
-        start=tuple(map(readers.read, backward.start)),
-        following=tuple(map(readers.read, backward.following)),
-        absent=tuple(map(readers.read, backward.absent)),
-        writes=tuple(map(readers.write, backward.writes)),
-        before=tuple(map(readers.write, backward.before)),
-        after=tuple(map(readers.write, backward.after)),
+        start=tuple(map(reader.read, backward.start)),
+        following=tuple(map(reader.read, backward.following)),
+        absent=tuple(map(reader.read, backward.absent)),
+        writes=tuple(map(reader.write, backward.writes)),
+        before=tuple(map(reader.write, backward.before)),
+        after=tuple(map(reader.write, backward.after)),
     )
-    return Kept(replace(forward, writes=tuple(writes), after=tuple(after)), _read_once(reading, elements), tuple(facts))
+    return Kept(
+        replace(forward, writes=tuple(writes), after=tuple(after)), _read_once(backward_reading, elements), tuple(facts)
+    )
 
 
 def _tensors_handed_on(
@@ -133,33 +138,33 @@ def _tensors_handed_on(
 def _read_once(backward: Loop, elements: Elements) -> Loop:
     """Return a backward that reads each slot once. Where an iteration at t reads both x[t] and `previous` x[t - 1], the
     latter is the x[t] of the next iteration, since a backward walks down: it is carried to it."""
-    inside = list(behind([*(write.element for write in backward.writes), *backward.following]))
-    twice = {}
+    inside = list(in_dependency_order([*(write.element for write in backward.writes), *backward.following]))
+    carried_reads = {}
     for item in inside:
         if item.op == "previous" and (load := elements.load(item.args[0], Now(), item.dtype)) in inside:
-            twice[load] = item
-    if not twice:
+            carried_reads[load] = item
+    if not carried_reads:
         return backward
     count = len(backward.start)
-    memo = {load: elements.make("carried", (count + index,), load.dtype) for index, load in enumerate(twice)}
+    memo = {load: elements.make("carried", (count + index,), load.dtype) for index, load in enumerate(carried_reads)}
     for item in inside:
-        memo.setdefault(item, rebuilt(item, memo, elements))
+        memo.setdefault(item, replace_inputs(item, memo, elements))
     return replace(
         backward,
-        start=(*backward.start, *(elements.load(load.args[0], backward.first, load.dtype) for load in twice)),
-        following=(*(memo[item] for item in backward.following), *(memo[item] for item in twice.values())),
+        start=(*backward.start, *(elements.load(load.args[0], backward.first, load.dtype) for load in carried_reads)),
+        following=(*(memo[item] for item in backward.following), *(memo[item] for item in carried_reads.values())),
         writes=tuple(replace(write, element=memo[write.element]) for write in backward.writes),
         absent=tuple(memo.get(item, item) for item in backward.absent),
     )
 
 
-def moved(edge: Edge, offset: int) -> Edge | None:
+def shift_edge(edge: Edge, offset: int) -> Edge | None:
     """Return the slot that is `offset` steps later; None if that is beyond the end from which the Edge counts."""
     count = edge.count - offset if edge.last else edge.count + offset
     return Edge(count, edge.last) if count >= 0 else None
 
 
-def _all_writes(loop: Loop) -> tuple[Write, ...]:
+def _writes_and_carried(loop: Loop) -> tuple[Write, ...]:
     """Return the writes of a loop, and what it starts with and hands on as writes to no tensor, to walk over all of it
     at once."""
     handed = tuple(Write("", None, item) for item in (*loop.start, *loop.following))
@@ -169,60 +174,65 @@ def _all_writes(loop: Loop) -> tuple[Write, ...]:
 def _kept_uses(loop: Loop) -> list[tuple[Element, Slot]]:
     """Return the arguments of each different `kept` of a backward: the element of the forward's iteration, and the
     slot."""
-    items = [item for write in _all_writes(loop) for item in behind([write.element]) if item.op == "kept"]
+    items = [
+        item
+        for write in _writes_and_carried(loop)
+        for item in in_dependency_order([write.element])
+        if item.op == "kept"
+    ]
     return list(dict.fromkeys((item.args[0], item.args[1]) for item in items))
 
 
-def bytes_of(element: Element) -> int:
+def element_bytes(element: Element) -> int:
     """Return the bytes that one element takes in memory."""
     return 1 if element.dtype == torch.bool else element.dtype.itemsize
 
 
 def varies(element: Element, memo: dict[Element, bool]) -> bool:
     """Whether an element of an iteration differs from iteration to iteration; notes all behind it in `memo`."""
-    for item in behind([element]):
+    for item in in_dependency_order([element]):
         if item not in memo:
             own = item.op == "carried" or (item.op == "load" and isinstance(item.args[1], Now))
             memo[item] = own or any(memo[part] for part in item.inputs)
     return memo[element]
 
 
-def _cheapest(
+def _minimum_cut(
     uses: Iterable[Element],
-    at_hand: Collection[Element],
+    written_anyway: Collection[Element],
     read_anyway: Iterable[str],
     tensors: Mapping[str, TensorFacts],
     state: tuple[int, ...],
     of_rows: frozenset[Element],
 ) -> list[Element]:
     """Return the elements of an iteration to read, from which the `uses` can be computed, with the fewest bytes.
-    Reading what is `at_hand`, which is written anyway, costs once its bytes; tensors `read_anyway` cost none."""
+    Reading what is `written_anyway`, which is written anyway, costs once its bytes; tensors `read_anyway` cost none."""
     roots = list(uses)
-    order = list(behind(roots))
+    order = list(in_dependency_order(roots))
     memo: dict[Element, bool] = {}
     nodes = [item for item in order if varies(item, memo)]
     # 8: below, 1 is added to each cost, to prefer few values of the same bytes; it must not outweigh a byte
-    reads, whole = set(read_anyway), 8 * max(1, torch.Size(state).numel())
+    free_tensors, state_cost = set(read_anyway), 8 * max(1, torch.Size(state).numel())
     # an item is two nodes, (item, 0) -> (item, 1), and that edge has its cost: to cut it is to read the item
-    net = Network()
+    network = Network()
     for item in nodes:
         if item.op == "load":
             facts = tensors[item.args[0]]
-            share = torch.Size(facts.shape).numel() / max(1, torch.Size(state).numel())
-            cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
+            share_of_state = torch.Size(facts.shape).numel() / max(1, torch.Size(state).numel())
+            cost = 0 if item.args[0] in free_tensors else round(element_bytes(item) * share_of_state * state_cost)
         else:
-            lanes = whole // state[-1] if item in of_rows else whole
-            cost = bytes_of(item) * lanes * (1 if item in at_hand else 2)  # 2: written, and read
-        net.edge((item, 0), (item, 1), cost + 1)
+            lane_cost = state_cost // state[-1] if item in of_rows else state_cost
+            cost = element_bytes(item) * lane_cost * (1 if item in written_anyway else 2)  # 2: written, and read
+        network.edge((item, 0), (item, 1), cost + 1)
         if item.op in ("load", "carried"):
-            net.edge("source", (item, 0), ENDLESS)
+            network.edge("source", (item, 0), ENDLESS)
         for part in item.inputs:
             if varies(part, memo):
-                net.edge((part, 1), (item, 0), ENDLESS)
+                network.edge((part, 1), (item, 0), ENDLESS)
     for root in roots:
         if varies(root, memo):
-            net.edge((root, 1), "sink", ENDLESS)
-    reached = net.cut("source", "sink")
+            network.edge((root, 1), "sink", ENDLESS)
+    reached = network.cut("source", "sink")
     return [item for item in nodes if (item, 0) not in reached and (item, 1) in reached]
 
 
@@ -241,56 +251,56 @@ def _computable(root: Element, cut: Iterable[Element]) -> bool:
 
 
 class Network:
-    """A graph of capacities, and its minimum cut. `room` is what is left of each edge's capacity, in both
+    """A graph of capacities, and its minimum cut. `capacity_left` is what is left of each edge's capacity, in both
     directions."""
 
     def __init__(self) -> None:
-        self.room: dict[object, dict[object, int]] = {}
+        self.capacity_left: dict[object, dict[object, int]] = {}
 
     def edge(self, here: object, there: object, capacity: int) -> None:
         """Add an edge, or add to the capacity of one that is there."""
-        ways = self.room.setdefault(here, {})
+        ways = self.capacity_left.setdefault(here, {})
         ways[there] = ways.get(there, 0) + capacity
-        self.room.setdefault(there, {}).setdefault(here, 0)
+        self.capacity_left.setdefault(there, {}).setdefault(here, 0)
 
     def cut(self, source: object, sink: object) -> set[object]:
         """Return the nodes on the sink's side of the minimum cut that is nearest to the sink (Edmonds and Karp)."""
-        self.room.setdefault(source, {})
-        self.room.setdefault(sink, {})
-        while (way := self.way(source, sink)) is not None:
-            least = min(self.room[here][there] for here, there in way)
-            for here, there in way:
-                self.room[here][there] -= least
-                self.room[there][here] += least
+        self.capacity_left.setdefault(source, {})
+        self.capacity_left.setdefault(sink, {})
+        while (path := self.shortest_path(source, sink)) is not None:
+            least = min(self.capacity_left[here][there] for here, there in path)
+            for here, there in path:
+                self.capacity_left[here][there] -= least
+                self.capacity_left[there][here] += least
         reached, queue = {sink}, deque([sink])
         while queue:
             there = queue.popleft()
-            for here in self.room[there]:
-                if here not in reached and self.room[here].get(there, 0) > 0:
+            for here in self.capacity_left[there]:
+                if here not in reached and self.capacity_left[here].get(there, 0) > 0:
                     reached.add(here)
                     queue.append(here)
         return reached
 
-    def way(self, source: object, sink: object) -> list[tuple[object, object]] | None:
+    def shortest_path(self, source: object, sink: object) -> list[tuple[object, object]] | None:
         """Return the edges of a shortest path with room; None if there is none."""
-        came: dict[object, object] = {source: source}
+        previous: dict[object, object] = {source: source}
         queue = deque([source])
         while queue:
             here = queue.popleft()
-            for there, room in self.room[here].items():
-                if room > 0 and there not in came:
-                    came[there] = here
+            for there, capacity in self.capacity_left[here].items():
+                if capacity > 0 and there not in previous:
+                    previous[there] = here
                     queue.append(there)
-        if sink not in came:
+        if sink not in previous:
             return None
         edges, there = [], sink
         while there is not source:
-            edges.append((came[there], there))
-            there = came[there]
+            edges.append((previous[there], there))
+            there = previous[there]
         return edges
 
 
-class Readers:
+class KeptReader:
     """Turns elements of a backward that use `kept` into elements that read what was kept.
 
     `places` has the tensor of each value that is written at every step, `finals` that of each that the last iteration
@@ -319,7 +329,7 @@ class Readers:
             return self.elements.load(tensor, Edge(slot.count + 1, True), item.dtype)
         return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
 
-    def loaded(self, load: Element, slot: Slot) -> Element:
+    def load_at_slot(self, load: Element, slot: Slot) -> Element:
         """Return a load of the forward's iteration (at Now) as a load at a slot; refuse one that would be outside of
         the steps."""
         tensor, now = load.args
@@ -328,7 +338,7 @@ class Readers:
             case Now(offset):
                 place = Now(offset + now.offset)
             case Edge():
-                place = moved(slot, now.offset)
+                place = shift_edge(slot, now.offset)
         if place is None:
             raise RefusedError(f"the backward reads '{tensor}' outside of the steps")
         return self.elements.load(tensor, place, load.dtype)
@@ -340,12 +350,12 @@ class Readers:
     def read(self, root: Element) -> Element:
         """Return an element of a backward with loads and computations in the place of `kept`."""
         memo: dict[Element, Element] = {}
-        for item in behind([root]):
+        for item in in_dependency_order([root]):
             if item.op == "kept":
                 memo[item] = self.value(item.args[0], item.args[1])
             elif item.inputs:
                 args = [memo[part] if isinstance(part, Element) else part for part in item.args]
-                memo[item] = self.elements.again(item, args)
+                memo[item] = self.elements.make_like(item, args)
             else:
                 memo[item] = item
         return memo[root]
@@ -365,12 +375,12 @@ class Readers:
             elif item in self.places:
                 memo[item] = self.elements.load(self.places[item], slot, item.dtype)
             elif item.op == "load" and isinstance(item.args[1], Now):
-                memo[item] = self.loaded(item, slot)
+                memo[item] = self.load_at_slot(item, slot)
             elif item.op == "carried":
                 raise RefusedError("the backward uses a carried value that is not kept")
             elif missing := [part for part in item.inputs if part not in memo]:
                 stack += missing
             else:
                 args = [memo[part] if isinstance(part, Element) else part for part in item.args]
-                memo[item] = self.elements.again(item, args) if item.inputs else item
+                memo[item] = self.elements.make_like(item, args) if item.inputs else item
         return memo[body]

@@ -1,10 +1,10 @@
 """For which calls a loop is the program: numbers of steps, and shapes of the state, beyond the captures it is from.
 
 A program may branch on how long or how wide its inputs are. So the program itself runs at every number of steps up to
-`EVERY`, and its outputs and gradients must be those of the loop. Where they are not, that length is captured and must
-be the loop, element for element. Sizes of the state are symbolic in one more capture: a size that the program branches
-on, or computes with, is a number of the program, and the file refuses others. States of fewer and of more dimensions
-are run too. What was not found to be the loop is refused by the file.
+`MAX_STEPS_RUN`, and its outputs and gradients must be those of the loop. Where they are not, that length is captured
+and must be the loop, element for element. Sizes of the state are symbolic in one more capture: a size that the program
+branches on, or computes with, is a number of the program, and the file refuses others. States of fewer and of more
+dimensions are run too. What was not found to be the loop is refused by the file.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from backprint.tools.kernels.loops.call import Call, call_of
 from backprint.tools.kernels.loops.file_text import Limits, file_text
 from backprint.tools.kernels.loops.nouns import TensorFacts
 from backprint.tools.kernels.loops.triton_text import HALVES
-from backprint.tools.kernels.lowered_check import named_inputs, run_eager, widened
+from backprint.tools.kernels.lowered_check import named_inputs, run_eager, to_float64
 
 if TYPE_CHECKING:
     from backprint.tools.kernels.loops.lowered import LoweredLoop
 
-EVERY = 256
+MAX_STEPS_RUN = 256
 """Up to how many steps each number of them is run. Of more, those are taken at which the program was captured."""
 
-CAPTURED = 16
+MAX_CAPTURES = 16
 """At how many lengths at most the program is captured, where it did not give what the loop gives, but for rounding."""
 
-DIMENSIONS = 4
+MAX_DIMENSIONS = 4
 """Up to how many dimensions of the state are run."""
 
-CLOSE = {torch.float64: 1e-9, torch.float32: 1e-4}
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}
 """How far results may be apart, relative to the largest of a tensor. What is further apart may be rounding, so it
 is run in float64, and else captured."""
 
-CLOSE_IN_DOUBLE = 1e-6
+TOLERANCE_IN_DOUBLE = 1e-6
 """The same for a run in float64, where rounding is far below this."""
 
-NAME = re.compile(r"[su]\d+")
+SYMBOL_NAME = re.compile(r"[su]\d+")
 """The name that torch gives a symbolic size; other names of an expression are functions, as `Max`."""
 
 
-def limited(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
+def with_limits(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
     """Return a LoweredLoop whose file takes what was found to be the program. `check` raises unless the program of a
     length is the loop."""
     runs = Runs(lowered)
-    steps = ranges(_known_lengths(lowered, runs, check))
+    steps = to_ranges(_known_lengths(lowered, runs, check))
     # 3: a first step, a last, and one between them
     length = max(lowered.least, min(3, lowered.most))
     sizes = _sizes_of_program(lowered, runs, length)
@@ -73,14 +73,14 @@ def limited(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
 
 def _known_lengths(lowered: LoweredLoop, runs: Runs, check: Callable[[int], None]) -> set[int]:
     """Return the numbers of steps at which the file gives what the program gives. Where a run does not show it, `check`
-    compares the captured program, and raises if it is another; after CAPTURED such lengths, others are left out."""
+    compares the captured program, and raises if it is another; after MAX_CAPTURES such lengths, others are left out."""
     known = {length for length in lowered.seen if length >= lowered.least}
     captured = 0
-    for length in range(lowered.least, min(lowered.most, EVERY) + 1):
+    for length in range(lowered.least, min(lowered.most, MAX_STEPS_RUN) + 1):
         if length in known or length < lowered.parts.least:  # fewer steps have kernels of their own
             continue
-        is_same = runs.agree(call_of(lowered.inputs_of(length)))
-        if is_same is False and captured < CAPTURED:
+        is_same = runs.agrees(call_of(lowered.inputs_of(length)))
+        if is_same is False and captured < MAX_CAPTURES:
             check(length)
             captured, is_same = captured + 1, True
         if is_same:
@@ -88,28 +88,29 @@ def _known_lengths(lowered: LoweredLoop, runs: Runs, check: Callable[[int], None
     return known
 
 
-def ranges(lengths: Collection[int]) -> tuple[tuple[int, int], ...]:
+def to_ranges(lengths: Collection[int]) -> tuple[tuple[int, int], ...]:
     """Return numbers as ranges, the first and the last of each: {1, 2, 3, 7} -> ((1, 3), (7, 7))."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for length in sorted(lengths):
-        if found and found[-1][1] == length - 1:
-            found[-1] = (found[-1][0], length)
+        if ranges and ranges[-1][1] == length - 1:
+            ranges[-1] = (ranges[-1][0], length)
         else:
-            found.append((length, length))
-    return tuple(found)
+            ranges.append((length, length))
+    return tuple(ranges)
 
 
 class Runs:
-    """Runs the program beside its loop in plain PyTorch. `spaces` has both directions, compiled: in float64 or not."""
+    """Runs the program beside its loop in plain PyTorch. `namespaces` has both directions, compiled: in float64 or
+    not."""
 
     def __init__(self, lowered: LoweredLoop) -> None:
         self.lowered = lowered
         program = lowered.function
         self.program = copy.deepcopy(program) if isinstance(program, nn.Module) else program
-        self.spaces: dict[bool, dict[str, Any]] = {}
+        self.namespaces: dict[bool, dict[str, Any]] = {}
         self.halves = any(facts.dtype in HALVES for facts in lowered.parts.layout.facts.values())
 
-    def agree(self, call: Call) -> bool | None:
+    def agrees(self, call: Call) -> bool | None:
         """Whether the program gives what its loop gives; None if it does not run."""
         # halves differ by rounding anyway; of others, a difference that float64 does not show is rounding
         for double in (True,) if self.halves else (False, True):
@@ -121,7 +122,10 @@ class Runs:
                     return None
                 continue
             try:
-                if all(is_close(plain, wanted, double) for wanted, plain in self.beside(*results, double)):
+                if all(
+                    is_close(loop_result, program_result, double)
+                    for program_result, loop_result in self.compared_pairs(*results, double)
+                ):
                     return True
             except Exception:  # the loop is for other shapes
                 continue
@@ -129,33 +133,33 @@ class Runs:
 
     def functions(self, double: bool) -> dict[str, Any]:
         """Return the functions of both directions in PyTorch by name; if `double`, with all numbers in float64."""
-        if double not in self.spaces:
-            space: dict[str, Any] = {"torch": torch}
-            for side in self.lowered.parts.plain:
+        if double not in self.namespaces:
+            namespace: dict[str, Any] = {"torch": torch}
+            for side in self.lowered.parts.torch_texts:
                 source = side.source
                 if double:
                     for name in ("float32", "bfloat16", "float16"):
                         source = source.replace(f"torch.{name}", "torch.float64")
                     source = source.replace(".float()", ".double()")
-                exec(compile(source, f"<{side.name}>", "exec"), space)
-            self.spaces[double] = space
-        return self.spaces[double]
+                exec(compile(source, f"<{side.name}>", "exec"), namespace)
+            self.namespaces[double] = namespace
+        return self.namespaces[double]
 
     def results(self, call: Call, double: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
         """Return what the program itself gives: its inputs by the file's tensors, outputs and gradients by "output " or
         "gradient " and their port, and the tangents, one an output."""
         lowered, program = self.lowered, self.program
-        args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
+        args, kwargs = tree_map(detached_copy, (call.args, dict(call.kwargs)))
         if double:
-            args, kwargs, program = (widened(item) for item in (args, kwargs, program))
+            args, kwargs, program = (to_float64(item) for item in (args, kwargs, program))
         named = named_inputs(lowered, program, args, kwargs)
         if double:
-            named = {name: x if x.requires_grad else widened(x) for name, x in named.items()}
+            named = {name: x if x.requires_grad else to_float64(x) for name, x in named.items()}
         results, tangents = run_eager(lowered, program, args, kwargs, named, None)
         keys = zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
         return {key: named[port].detach() for key, port in keys}, results, tangents
 
-    def beside(
+    def compared_pairs(
         self,
         values: dict[str, Tensor],
         results: Mapping[str, Tensor],
@@ -166,44 +170,46 @@ class Runs:
         inputs."""
         parts, face = self.lowered.parts, self.lowered.face
         facts, functions = parts.layout.facts, self.functions(double)
-        whole = {key: value[..., None] if facts[key].by_row else value for key, value in values.items()}
-        steps = next(value.shape[0] for key, value in whole.items() if facts[key].timed)
-        state = torch.broadcast_shapes(*(value.shape[facts[key].timed :] for key, value in whole.items()))
+        broadcast_values = {key: value[..., None] if facts[key].by_row else value for key, value in values.items()}
+        steps = next(value.shape[0] for key, value in broadcast_values.items() if facts[key].timed)
+        state = torch.broadcast_shapes(*(value.shape[facts[key].timed :] for key, value in broadcast_values.items()))
         device = next(iter(values.values())).device
-        known = dict(values)
-        known |= {
+        values_by_tensor = dict(values)
+        values_by_tensor |= {
             parts.tangents[key]: tangent
             for key, tangent in zip(parts.outputs, tangents, strict=True)
             if tangent is not None and key in parts.tangents
         }
         with torch.no_grad():
-            for side in parts.plain:
-                given = functions[side.name](*(known[key] for key in side.takes), steps, state, device)
-                known |= zip(side.returns, given if isinstance(given, tuple) else (given,), strict=True)
+            for side in parts.torch_texts:
+                returned = functions[side.name](*(values_by_tensor[key] for key in side.takes), steps, state, device)
+                values_by_tensor |= zip(
+                    side.returns, returned if isinstance(returned, tuple) else (returned,), strict=True
+                )
         for key, port in zip(parts.outputs, face.outputs, strict=True):
-            yield results[f"output {port}"], known[key]
+            yield results[f"output {port}"], values_by_tensor[key]
         for key, port, gradient in zip(parts.inputs, face.inputs, parts.gradients, strict=True):
             if gradient:
-                yield results[f"gradient {port}"], known[gradient].sum_to_size(values[key].shape)
+                yield results[f"gradient {port}"], values_by_tensor[gradient].sum_to_size(values[key].shape)
 
 
-def apart(value: Any) -> Any:
+def detached_copy(value: Any) -> Any:
     """Return a tensor as a copy of it, a leaf that requires grad as it does; other values as they are."""
     return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
 
 
-def is_close(plain: Tensor, result: Tensor, double: bool) -> bool:
-    """Whether two tensors are the same but for rounding: as far apart as CLOSE allows, of the largest number. NaN
+def is_close(loop_result: Tensor, program_result: Tensor, double: bool) -> bool:
+    """Whether two tensors are the same but for rounding: as far apart as TOLERANCES allows, of the largest number. NaN
     equals NaN."""
-    if plain.shape != result.shape:
+    if loop_result.shape != program_result.shape:
         return False
-    plain, result = plain.detach(), result.detach()
-    same = (plain == result) | (plain.isnan() & result.isnan())
-    if same.all() or not result.is_floating_point():
+    loop_result, program_result = loop_result.detach(), program_result.detach()
+    same = (loop_result == program_result) | (loop_result.isnan() & program_result.isnan())
+    if same.all() or not program_result.is_floating_point():
         return bool(same.all())
-    allowed = CLOSE_IN_DOUBLE if double else CLOSE.get(result.dtype, 0.0)
-    largest = result.double().nan_to_num(0, 0, 0).abs().max()
-    return bool((same | ((plain.double() - result.double()).abs() <= allowed * largest)).all())
+    allowed = TOLERANCE_IN_DOUBLE if double else TOLERANCES.get(program_result.dtype, 0.0)
+    largest = program_result.double().nan_to_num(0, 0, 0).abs().max()
+    return bool((same | ((loop_result.double() - program_result.double()).abs() <= allowed * largest)).all())
 
 
 # ---- Dimensions of the state
@@ -212,56 +218,58 @@ def is_close(plain: Tensor, result: Tensor, double: bool) -> bool:
 def _known_dimensions(lowered: LoweredLoop, runs: Runs, length: int) -> tuple[int, int]:
     """Return the fewest and the most dimensions of a state at which the program was the loop."""
     rank = len(lowered.parts.layout.state)
-    ends = []
+    ranks = []
     for more in (False, True):
-        end, call = rank, call_of(lowered.inputs_of(length))
+        rank_reached, call = rank, call_of(lowered.inputs_of(length))
         # a state of rows keeps its last dimension, so it has one at least
-        while end < DIMENSIONS if more else end > bool(lowered.parts.layout.columns):
+        while rank_reached < MAX_DIMENSIONS if more else rank_reached > bool(lowered.parts.layout.columns):
             try:
-                call = moved(lowered, call, end, more)
+                call = with_rank_changed(lowered, call, rank_reached, more)
             except Exception as error:  # there is no such call of this program
                 if is_defect(error):
                     raise
                 break
-            if not runs.agree(call):
+            if not runs.agrees(call):
                 break
-            end += 1 if more else -1
-        ends.append(end)
-    return ends[0], ends[1]
+            rank_reached += 1 if more else -1
+        ranks.append(rank_reached)
+    return ranks[0], ranks[1]
 
 
-def moved(lowered: LoweredLoop, call: Call, rank: int, more: bool) -> Call:
+def with_rank_changed(lowered: LoweredLoop, call: Call, rank: int, more: bool) -> Call:
     """Return a call whose state, of `rank` dimensions, has one more in front, of size 2, or lacks its first, of which
     index 0 is taken."""
 
-    def one(value: Tensor, facts: TensorFacts) -> Tensor:
+    def change_dimension(value: Tensor, facts: TensorFacts) -> Tensor:
         """Return a tensor with that dimension of the state, which is behind time, added or taken away."""
-        place = int(facts.timed)
-        found = value.unsqueeze(place) if more else value.select(place, 0)
-        return found.expand(*found.shape[:place], 2, *found.shape[place + 1 :]) if more else found
+        dimension = int(facts.timed)
+        changed = value.unsqueeze(dimension) if more else value.select(dimension, 0)
+        return changed.expand(*changed.shape[:dimension], 2, *changed.shape[dimension + 1 :]) if more else changed
 
-    return with_others(lowered, call, rank, one)
+    return replace_state_tensors(lowered, call, rank, change_dimension)
 
 
-def with_others(lowered: LoweredLoop, call: Call, rank: int, other: Callable[[Tensor, TensorFacts], Tensor]) -> Call:
-    """Return a call with `other(tensor, facts)` for each tensor that has all `rank` dimensions of the state; those with
-    fewer are broadcast and stay."""
-    args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
+def replace_state_tensors(
+    lowered: LoweredLoop, call: Call, rank: int, make_other: Callable[[Tensor, TensorFacts], Tensor]
+) -> Call:
+    """Return a call with `make_other(tensor, facts)` for each tensor that has all `rank` dimensions of the state; those
+    with fewer are broadcast and stay."""
+    args, kwargs = tree_map(detached_copy, (call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
     facts = {
         id(named[port]): lowered.parts.layout.facts[key]
         for key, port in zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
     }
 
-    def one(value: Any) -> Any:
+    def replace_one(value: Any) -> Any:
         """Return the other tensor for one that has all dimensions of the state, else the value as it is."""
-        known = facts.get(id(value))
+        tensor_facts = facts.get(id(value))
         # time is no dimension of the state, and values of rows lack its last
-        if known is None or value.dim() - known.timed < rank - known.by_row:
+        if tensor_facts is None or value.dim() - tensor_facts.timed < rank - tensor_facts.by_row:
             return value
-        return other(value.detach(), known).clone().requires_grad_(value.requires_grad)
+        return make_other(value.detach(), tensor_facts).clone().requires_grad_(value.requires_grad)
 
-    return Call(*tree_map(one, (args, kwargs)))
+    return Call(*tree_map(replace_one, (args, kwargs)))
 
 
 # ---- Sizes of the state
@@ -274,68 +282,72 @@ def _without_ones(lowered: LoweredLoop, runs: Runs, call: Call) -> Call:
     if 1 not in state:
         return call
 
-    def one(value: Tensor, facts: TensorFacts) -> Tensor:
+    def widen_ones(value: Tensor, facts: TensorFacts) -> Tensor:
         """Return a tensor expanded to 2 in each dimension of the state that is 1."""
         sizes = state[: len(state) - facts.by_row]
         return value.expand(*value.shape[: facts.timed], *(2 if size == 1 else -1 for size in sizes))
 
-    wider = with_others(lowered, call, len(state), one)
-    return wider if runs.agree(wider) else call
+    wider = replace_state_tensors(lowered, call, len(state), widen_ones)
+    return wider if runs.agrees(wider) else call
 
 
 def _sizes_of_program(lowered: LoweredLoop, runs: Runs, length: int) -> Mapping[int, int]:
     """Return the sizes of the state that the file must refuse to change: dimension, counted from the end (-1 is the
     last), -> size. They are all of them if the program cannot be traced with symbolic sizes."""
     state = lowered.parts.layout.state
-    every = {place - len(state): size for place, size in enumerate(state)}
+    all_sizes = {place - len(state): size for place, size in enumerate(state)}
     try:
-        item, ports = symbolic(lowered, _without_ones(lowered, runs, call_of(lowered.inputs_of(length))))
-        held = set(_held_sizes(lowered, item, ports))
+        captured, ports = capture_symbolic(lowered, _without_ones(lowered, runs, call_of(lowered.inputs_of(length))))
+        fixed = set(_fixed_sizes(lowered, captured, ports))
     except Exception as error:  # what cannot be traced with symbolic sizes is for these sizes
         if is_defect(error):
             raise
-        held = set(every)
+        fixed = set(all_sizes)
     columns = {-1} if lowered.parts.layout.columns else set()  # the file has these by itself
-    return {place: size for place, size in every.items() if place in held - columns}
+    return {place: size for place, size in all_sizes.items() if place in fixed - columns}
 
 
-def symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]:
+def capture_symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]:
     """Return a capture of the program with symbolic sizes of all its inputs, parameters too, and the file's tensor of
     each of its ports. All inputs are passed in one dict, with the names `i0`, `i1`, …"""
-    args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
+    args, kwargs = tree_map(detached_copy, (call.args, dict(call.kwargs)))
     function: Any = lowered.function
     named = named_inputs(lowered, function, args, kwargs)
     constants = {id(value) for value in lowered.capture.origin.constants.values()}
-    given = {f"i{place}": value for place, value in enumerate(named.values()) if id(value) not in constants}
-    names = {id(value): name for name, value in given.items()}
+    inputs_by_name = {f"i{index}": value for index, value in enumerate(named.values()) if id(value) not in constants}
+    names = {id(value): name for name, value in inputs_by_name.items()}
     states = {}
     if isinstance(function, nn.Module):
         states = {**dict(function.named_parameters()), **dict(function.named_buffers())}
 
     def program(tensors: dict[str, Tensor]) -> Any:
         """Run the program on a dict of its inputs, its parameters and buffers among them."""
-        own = {key: tensors[names[id(value)]] for key, value in states.items() if id(value) in names}
-        inside = tree_map(lambda value: tensors[names[id(value)]] if id(value) in names else value, (args, kwargs))
+        state_tensors = {key: tensors[names[id(value)]] for key, value in states.items() if id(value) in names}
+        call_arguments = tree_map(
+            lambda value: tensors[names[id(value)]] if id(value) in names else value, (args, kwargs)
+        )
         if isinstance(function, nn.Module):
-            return functional_call(function, own, *inside)
-        return function(*inside[0], **inside[1])
+            return functional_call(function, state_tensors, *call_arguments)
+        return function(*call_arguments[0], **call_arguments[1])
 
-    item = capture(program, args=({name: apart(value) for name, value in given.items()},), dynamic=True)
+    captured = capture(
+        program, args=({name: detached_copy(value) for name, value in inputs_by_name.items()},), dynamic=True
+    )
     ports = {}
-    for port in item.pairs[0].forward.inputs:
+    for port in captured.pairs[0].forward.inputs:
         if port.role == "input":
-            place = next(place for place in range(len(named)) if port.name.endswith(f"i{place}"))
-            ports[port.name] = lowered.parts.inputs[place]
-    return item, ports
+            index = next(index for index in range(len(named)) if port.name.endswith(f"i{index}"))
+            ports[port.name] = lowered.parts.inputs[index]
+    return captured, ports
 
 
-def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -> Iterator[int]:
+def _fixed_sizes(lowered: LoweredLoop, captured: Capture, ports: Mapping[str, str]) -> Iterator[int]:
     """Yield the dimensions of the state, counted from the end, whose size the program takes as a number: a size that
-    the symbolic capture `item` fixed, bounded, tied to another, or computed with."""
+    the symbolic capture `captured` fixed, bounded, tied to another, or computed with."""
     layout = lowered.parts.layout
-    if len(item.pairs) != 1:
+    if len(captured.pairs) != 1:
         raise RefusedError("the program is several graphs with symbolic sizes")
-    pair, symbols = item.pairs[0], dict[str, int | None]()
+    pair, symbols = captured.pairs[0], dict[str, int | None]()
     wide = dict.fromkeys(range(-len(layout.state), 0), False)
     for port in pair.forward.inputs:
         if port.name not in ports or not isinstance(port.spec, TensorSpec):
@@ -348,7 +360,7 @@ def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -
             if isinstance(size, str):
                 # one symbol for two dimensions: the program needs them equal
                 if symbols.setdefault(size, of_state) != of_state or not size.isidentifier():
-                    yield from (item for item in (of_state, symbols.get(size)) if item is not None)
+                    yield from (dimension for dimension in (of_state, symbols.get(size)) if dimension is not None)
             elif of_state is not None and size != 1:  # fixed to a number
                 yield of_state
             if of_state is not None and size != 1:
@@ -359,7 +371,7 @@ def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -
         # a bound that the program set; torch itself takes sizes from 2 on as symbols
         if symbol.low not in ("0", "1", "2") or symbol.high != "inf":
             yield from _dimensions_in(symbol.name, symbols)
-    for guard in item.guards:
+    for guard in captured.guards:
         left, is_equal, right = guard.text.partition(" == ")
         if guard.kind == "size" and ".shape[" not in left:  # a size that is a number is one in the port, too
             # that a dimension has one size in all inputs is no condition on it
@@ -374,7 +386,7 @@ def _dimensions_in(text: str, symbols: Mapping[str, int | None]) -> Iterator[int
     """Yield the dimensions of the state whose sizes an expression has; all of them if it is empty, or has a size that
     is none of `symbols`."""
     # "" is no symbol: all
-    names = [name for name in names_in(text) if name in symbols or NAME.fullmatch(name)] if text else [""]
+    names = [name for name in names_in(text) if name in symbols or SYMBOL_NAME.fullmatch(name)] if text else [""]
     for name in names:
         if name not in symbols:
             yield from (place for place in symbols.values() if place is not None)
@@ -392,8 +404,8 @@ def _sizes_as_numbers(graph: Graph, symbols: Mapping[str, int | None]) -> Iterat
             continue
         declared = schema_of(operator).arguments
         types = {argument.name: str(argument.type) for argument in declared}
-        given = [*zip((argument.name for argument in declared), step.args, strict=False), *step.kwargs]
-        for name, value in given:
+        arguments = [*zip((argument.name for argument in declared), step.args, strict=False), *step.kwargs]
+        for name, value in arguments:
             spec = specs.get(value.name) if isinstance(value, Ref) else None
             # an argument of int or SymInt is a size in a shape, a dimension or an index
             if isinstance(spec, ScalarSpec) and not ("int" in types[name] or "Int" in types[name]):

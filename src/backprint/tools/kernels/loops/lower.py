@@ -14,12 +14,28 @@ from backprint.graph.nouns import Capture, Pair, Port
 from backprint.tools.kernels.loops.call import call_of, inputs_by_port
 from backprint.tools.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.tools.kernels.loops.file_text import FileParts, Short, file_text
-from backprint.tools.kernels.loops.keeping import kept
-from backprint.tools.kernels.loops.limits import limited
+from backprint.tools.kernels.loops.keeping import choose_kept
+from backprint.tools.kernels.loops.limits import with_limits
 from backprint.tools.kernels.loops.lowered import LoweredLoop
-from backprint.tools.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
-from backprint.tools.kernels.loops.rolling import Edges, History, NumberChanges, Unlike, rolled, written_by
-from backprint.tools.kernels.loops.torch_text import plain_text
+from backprint.tools.kernels.loops.nouns import (
+    INPUTS,
+    ROW_REDUCTIONS,
+    Edge,
+    Elements,
+    Loop,
+    Program,
+    Write,
+    in_dependency_order,
+)
+from backprint.tools.kernels.loops.rolling import (
+    Edges,
+    History,
+    NoMatchError,
+    NumberChanges,
+    find_loop,
+    writes_at_length,
+)
+from backprint.tools.kernels.loops.torch_text import torch_loop
 from backprint.tools.kernels.loops.triton_text import Layout, kernel_text
 from backprint.tools.kernels.lowered import Face
 
@@ -41,8 +57,8 @@ def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], 
     counts: list[int] = []
     for length in lengths:
         call = call_of(make_inputs(length))
-        item = capture(function, args=call.args, kwargs=dict(call.kwargs))
-        graphs = [graph for pair in item.pairs for graph in pair.graphs]
+        captured = capture(function, args=call.args, kwargs=dict(call.kwargs))
+        graphs = [graph for pair in captured.pairs for graph in pair.graphs]
         counts.append(sum(not step.is_guard for graph in graphs for step in graph.steps))
     return len(set(counts)) > 1
 
@@ -61,28 +77,30 @@ def lower_loop(
     lengths = lengths or LENGTHS
     if len(set(lengths)) < 3 or min(lengths) < 6:
         raise UsageError(f"lengths={tuple(lengths)}: pass three or more different numbers of steps, each of 6 or more")
-    in_order = sorted(set(lengths))
-    captures = {length: captured(function, make_inputs, length) for length in in_order[:3]}
-    timed = _timed_ports({length: item.pairs[0] for length, item in captures.items()})
-    pairs = {length: item.pairs[0] for length, item in captures.items()}
+    sorted_lengths = sorted(set(lengths))
+    captures = {length: capture_length(function, make_inputs, length) for length in sorted_lengths[:3]}
+    timed = _timed_ports({length: captured.pairs[0] for length, captured in captures.items()})
+    pairs = {length: captured.pairs[0] for length, captured in captures.items()}
     elements = Elements()
     try:
-        first = loops_of(pairs, timed, elements, False)
+        loops = find_loops(pairs, timed, elements, False)
     except RefusedError as error:
         try:
             # then a number that is the number of steps, as in a mean, is the number of steps
-            first = loops_of(pairs, timed, elements, True)
+            loops = find_loops(pairs, timed, elements, True)
         except RefusedError:
             raise _changing_number(pairs, timed) or error from None
-    least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
-    seen = (*SHORT, *in_order)
-    title, item = name or name_of(function), captures[in_order[0]]
-    result = lowered(function, make_inputs, title, item, first, elements, least, shorter, seen, sums)
-    for length in in_order[3:]:  # at the end: all that is done with elements takes longer after so many of them
-        _check_length(function, make_inputs, timed, elements, first, length, in_order[:3])
-    return limited(
+    least, short_programs = fewest_steps(function, make_inputs, timed, elements, loops, min(lengths))
+    seen_lengths = (*SHORT, *sorted_lengths)
+    title, captured = name or name_of(function), captures[sorted_lengths[0]]
+    result = build_lowered_loop(
+        function, make_inputs, title, captured, loops, elements, least, short_programs, seen_lengths, sums
+    )
+    for length in sorted_lengths[3:]:  # at the end: all that is done with elements takes longer after so many of them
+        _check_length(function, make_inputs, timed, elements, loops, length, sorted_lengths[:3])
+    return with_limits(
         result,
-        lambda length: _check_length(function, make_inputs, timed, elements, first, length, in_order[:3]),
+        lambda length: _check_length(function, make_inputs, timed, elements, loops, length, sorted_lengths[:3]),
     )
 
 
@@ -93,12 +111,15 @@ def _check_length(
     elements: Elements,
     loops: _Directions,
     length: int,
-    known: Sequence[int],
+    compared_lengths: Sequence[int],
 ) -> None:
     """Raise RefusedError unless the program of another number of steps is the loop too."""
-    advice = f"pass lengths={(*known, 'N')}".replace("'", "") + " for kernels of at most N steps, if it is up to there"
+    advice = (
+        f"pass lengths={(*compared_lengths, 'N')}".replace("'", "")
+        + " for kernels of at most N steps, if it is up to there"
+    )
     try:
-        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+        program = program_of(capture_length(function, make_inputs, length).pairs[0], elements, length, timed)
     except Exception as error:  # the program may not run for so many steps, as one with a table of numbers
         if is_defect(error):
             raise
@@ -106,11 +127,11 @@ def _check_length(
         raise RefusedError(
             f"the program of {length} steps cannot be compared with the loop: {reason}; {advice}"
         ) from error
-    if not describes(loops, program, elements):
-        steps = ", ".join(map(str, known[:-1]))
+    if not loops_describe(loops, program, elements):
+        steps = ", ".join(map(str, compared_lengths[:-1]))
         raise RefusedError(
-            f"the program of {length} steps is not the loop that it is for {steps} and {known[-1]} steps: what a step "
-            f"does depends on its number, as in `if t < 100`, or on how many there are; {advice}"
+            f"the program of {length} steps is not the loop that it is for {steps} and {compared_lengths[-1]} steps: "
+            f"what a step does depends on its number, as in `if t < 100`, or on how many there are; {advice}"
         )
 
 
@@ -118,9 +139,9 @@ def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> Refuse
     """Return the error of a number that changes from step to step, as a state that depends on no input does; None if a
     program is no loop for another reason. With constants folded, such a state is a number."""
     elements = Elements()
-    elements.folds = True
+    elements.folds_constants = True
     try:
-        loops_of(pairs, timed, elements, False)
+        find_loops(pairs, timed, elements, False)
     except NumberChanges as error:
         return error
     except RefusedError:
@@ -128,14 +149,16 @@ def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> Refuse
     return None
 
 
-def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> _Directions:
-    """Return the loops of a program, found at each length: refuse if they are not the same. If it `counts`, a number
-    that is the number of steps is an element `steps`, as the divisor of a mean over time."""
+def find_loops(
+    pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, symbolic_steps: bool
+) -> _Directions:
+    """Return the loops of a program, found at each length: refuse if they are not the same. With `symbolic_steps`, a
+    number that is the number of steps is an element `steps`, as the divisor of a mean over time."""
     first: _Directions | None = None
     for length, pair in pairs.items():
-        program = _read_program(pair, elements, length, timed, counts)
+        program = _read_program(pair, elements, length, timed, symbolic_steps)
         # the last argument: iterations that may be outside at each end, so that 4 are left of the fewest steps
-        directions = _Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
+        directions = _Directions.of(program, elements, symbolic_steps, (min(pairs) - 4) // 2)
         first = first or directions
         if (directions.forward, directions.backward) != (first.forward, first.backward):
             raise RefusedError(f"the loop of {length} steps is not that of {min(pairs)}: pass other lengths")
@@ -143,26 +166,28 @@ def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Element
     return first
 
 
-def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
-    """Return a Pair as writes of elements; if it `counts`, with elements `steps` for its number of steps."""
-    elements.steps = length if counts else None
+def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], symbolic_steps: bool) -> Program:
+    """Return a Pair as writes of elements; with `symbolic_steps`, with elements `steps` for its number of steps."""
+    elements.steps = length if symbolic_steps else None
     try:
         return program_of(pair, elements, length, timed)
     finally:
         elements.steps = None
 
 
-def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
+def capture_length(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
     """Return the capture of a length; refuse several graphs, and guards that kernels could not check."""
     call = call_of(make_inputs(length))
-    item = capture(function, args=call.args, kwargs=dict(call.kwargs))
-    if len(item.pairs) != 1:
-        raise RefusedError(f"the program is {len(item.pairs)} graphs, not one: it reads a value of a tensor in between")
+    captured = capture(function, args=call.args, kwargs=dict(call.kwargs))
+    if len(captured.pairs) != 1:
+        raise RefusedError(
+            f"the program is {len(captured.pairs)} graphs, not one: it reads a value of a tensor in between"
+        )
     # HELD in fused/lower
-    guards = [guard for guard in item.guards if guard.kind in ("value", "pinned", "memory", "same")]
+    guards = [guard for guard in captured.guards if guard.kind in ("value", "pinned", "memory", "same")]
     if guards:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
-    return item
+    return captured
 
 
 def name_of(function: Any, unnamed: str = "loop_program") -> str:
@@ -178,18 +203,20 @@ def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
     """Return the keys (`port_key`) of the ports whose first dimension is the number of steps; refuse a port in which
     another dimension changes with it."""
     timed: set[str] = set()
-    rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
-    names: list[set[str]] = [set(row) for row in rows.values()]
-    if any(name != names[0] for name in names):
+    ports_by_length = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
+    keys: list[set[str]] = [set(row) for row in ports_by_length.values()]
+    if any(name != keys[0] for name in keys):
         raise RefusedError(
-            f"inputs differ with the length: {sorted(names[0].union(*names) - names[0].intersection(*names))}"
+            f"inputs differ with the length: {sorted(keys[0].union(*keys) - keys[0].intersection(*keys))}"
         )
-    for key in next(iter(rows.values())):
-        shapes = {length: shape_of(row[key]) for length, row in rows.items()}
-        places = [place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1]
-        if not places:
+    for key in next(iter(ports_by_length.values())):
+        shapes = {length: shape_of(row[key]) for length, row in ports_by_length.items()}
+        changing_dimensions = [
+            place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1
+        ]
+        if not changing_dimensions:
             continue
-        if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
+        if changing_dimensions != [0] or any(shape[0] != length for length, shape in shapes.items()):
             result = key.removeprefix("tangent ")  # a tangent has the shape of its output
             if result != key:
                 known = ", ".join(f"{list(shape)} after {length} steps" for length, shape in shapes.items())
@@ -199,7 +226,7 @@ def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
                 )
             raise RefusedError(
                 f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
-                f"pass {key}.movedim({places[0]}, 0), a tensor of one slice a step"
+                f"pass {key}.movedim({changing_dimensions[0]}, 0), a tensor of one slice a step"
             )
         timed.add(key)
     if not any(not key.startswith("tangent ") for key in timed):
@@ -217,29 +244,29 @@ def inputs_of(pair: Pair) -> list[Port]:
 
 @dataclass(frozen=True, slots=True)
 class _Directions:
-    """A program of a length, and the loops of its two directions. `counts`: as in `loops_of`."""
+    """A program of a length, and the loops of its two directions. `symbolic_steps`: as in `find_loops`."""
 
     program: Program
     forward: Loop
     backward: Loop | None
-    counts: bool = False
+    symbolic_steps: bool = False
 
     @staticmethod
-    def of(program: Program, elements: Elements, counts: bool, edge: int) -> _Directions:
+    def of(program: Program, elements: Elements, symbolic_steps: bool, edge: int) -> _Directions:
         """Return the loops of a program; `edge` is how many iterations at either end may be outside of them."""
         try:
-            none = History(elements, None, program.length, (), edge)
-            forward = rolled(program.forward, elements, program.length, 1, none)
+            no_history = History(elements, None, program.length, (), edge)
+            forward = find_loop(program.forward, elements, program.length, 1, no_history)
         except RefusedError as error:  # a program may walk from the last step to the first
             try:
-                forward = rolled(program.forward, elements, program.length, -1, none)
+                forward = find_loop(program.forward, elements, program.length, -1, no_history)
             except RefusedError:
                 raise error from None
         if not program.backward:
-            return _Directions(program, forward, None, counts)
+            return _Directions(program, forward, None, symbolic_steps)
         history = history_of(forward, program, elements, edge)
-        backward = rolled(program.backward, elements, program.length, -forward.step, history)
-        return _Directions(program, forward, backward, counts)
+        backward = find_loop(program.backward, elements, program.length, -forward.step, history)
+        return _Directions(program, forward, backward, symbolic_steps)
 
 
 def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
@@ -248,41 +275,41 @@ def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 
     return History(elements, forward, program.length, tangents, edge)
 
 
-def shortest(
+def fewest_steps(
     function: Callable[..., Any],
     make_inputs: Callable[[int], Any],
     timed: frozenset[str],
     elements: Elements,
     loops: _Directions,
-    known: int,
+    fewest_found: int,
 ) -> tuple[int, tuple[Program, ...]]:
-    """Return the fewest steps at which the loop is the program, and the programs of SHORT at which it is not. `known`
-    is the fewest steps at which the loop was found."""
-    least = known
+    """Return the fewest steps at which the loop is the program, and the programs of SHORT at which it is not.
+    `fewest_found` is the fewest steps at which the loop was found."""
+    least = fewest_found
     others: list[Program] = []
     for length in sorted(SHORT, reverse=True):
-        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
-        if not others and describes(loops, program, elements):
+        program = program_of(capture_length(function, make_inputs, length).pairs[0], elements, length, timed)
+        if not others and loops_describe(loops, program, elements):
             least = length
         else:
             others.append(program)
-    # between 2 and `known` nothing is compared: if the loop is neither the program of 2 nor found at 3, it is for
-    # `known` on
-    return (least, tuple(others)) if least <= max(SHORT) or known == max(SHORT) + 1 else (known, ())
+    # between 2 and `fewest_found` nothing is compared: if the loop is neither the program of 2 nor found at 3, it is
+    # for `fewest_found` on
+    return (least, tuple(others)) if least <= max(SHORT) or fewest_found == max(SHORT) + 1 else (fewest_found, ())
 
 
-def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
+def loops_describe(loops: _Directions, program: Program, elements: Elements) -> bool:
     """Whether loops write, element for element, what a program of another length writes."""
     length = program.length
     history = history_of(loops.forward, program, elements)
-    history.counts = False  # a program of one length has numbers
+    history.symbolic_steps = False  # a program of one length has numbers
     sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
     for loop, writes in sides:
         if loop.peeled > length:
             return False
         try:
-            stores = written_by(loop, elements, length, history)
-        except Unlike:
+            stores = writes_at_length(loop, elements, length, history)
+        except NoMatchError:
             return False
         actual = {(write.tensor, write.slot): write.element for write in writes}
         # a gradient that is `zero` is written by the loop, and not there in the program
@@ -294,94 +321,96 @@ def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
 
 def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
     """Return the writes of a short program as a Loop without iterations: all of them are `before`."""
-    outside = Edges(elements, length, History(elements, None, length, (), length))
+    edges = Edges(elements, length, History(elements, None, length, (), length))
     before = tuple(
         Write(
             write.tensor,
-            outside.edge(write.slot) if isinstance(write.slot, int) else write.slot,
-            outside.moved(write.element, {}),
+            edges.edge(write.slot) if isinstance(write.slot, int) else write.slot,
+            edges.with_edges(write.element, {}),
         )
         for write in writes
     )
     return Loop(1, Edge(0), Edge(0, True), (), (), (), before, ())
 
 
-def lowered(
+def build_lowered_loop(
     function: Callable[..., Any],
     make_inputs: Callable[[int], Any],
     name: str,
-    item: Capture,
+    captured: Capture,
     loops: _Directions,
     elements: Elements,
     least: int,
-    shorter: Sequence[Program],
+    short_programs: Sequence[Program],
     seen: tuple[int, ...],
     sums: str,
 ) -> LoweredLoop:
-    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps; `least` and `shorter` are
-    those of `shortest`."""
+    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps; `least` and
+    `short_programs` are those of `fewest_steps`."""
     program, forward, backward = loops.program, loops.forward, loops.backward
     tensors = dict(program.tensors)
-    for short in shorter:  # may have gradients that the loop has not
+    for short in short_programs:  # may have gradients that the loop has not
         tensors = short.tensors | tensors
     layout = Layout(tensors, program.state)
-    if _has_rows(layout, program, *shorter):
+    if _has_rows(layout, program, *short_programs):
         layout.columns = program.state[-1]
     if backward is not None:
-        both = kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
-        forward, backward = both.forward, both.backward
-        tensors |= {facts.name: facts for facts in both.tensors}
+        with_kept = choose_kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
+        forward, backward = with_kept.forward, with_kept.backward
+        tensors |= {facts.name: facts for facts in with_kept.tensors}
     # the backward first: what it reads, the forward must round as memory does
-    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
-    read_later = frozenset(second.tensors if second is not None else ())
+    backward_kernel = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    read_later = frozenset(backward_kernel.tensors if backward_kernel is not None else ())
     # and again, with the names that the kept tensors have from the forward's variables
     _rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
-    first = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
-    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
-    pair = item.pairs[0]
-    by_port = {(facts.role, facts.port): key for key, facts in tensors.items()}
-    inputs = tuple(by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
-    outputs = tuple(by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
+    forward_kernel = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
+    backward_kernel = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    pair = captured.pairs[0]
+    tensor_by_port = {(facts.role, facts.port): key for key, facts in tensors.items()}
+    inputs = tuple(tensor_by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
+    outputs = tuple(tensor_by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
     tangents = {
-        key: by_port["tangent", facts.port]
+        key: tensor_by_port["tangent", facts.port]
         for key, facts in tensors.items()
-        if facts.role == "output" and ("tangent", facts.port) in by_port
+        if facts.role == "output" and ("tangent", facts.port) in tensor_by_port
     }
-    gradients = tuple(by_port.get(("gradient", tensors[key].port)) for key in inputs)
+    gradients = tuple(tensor_by_port.get(("gradient", tensors[key].port)) for key in inputs)
     sources = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
     origin, steps = ", ".join(sources[:3]) or name, (least, max(seen))
-    parts = FileParts(name, origin, layout, first, second, inputs, outputs, tangents, gradients, *steps, sums)
+    parts = FileParts(
+        name, origin, layout, forward_kernel, backward_kernel, inputs, outputs, tangents, gradients, *steps, sums
+    )
     call = call_of(make_inputs(program.length))
-    given = inputs_by_port(function, item, call.args, dict(call.kwargs))
+    example_inputs = inputs_by_port(function, captured, call.args, dict(call.kwargs))
     # for the comparison in the file, which draws inputs (FileParts.positive)
-    positive = frozenset(key for key in inputs if bool((given[tensors[key].port] >= 0).all()))
+    positive = frozenset(key for key in inputs if bool((example_inputs[tensors[key].port] >= 0).all()))
     differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
-    places = [
+    indices_without_grad = [
         index
         for index, key in enumerate(inputs)
         if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
     ]
-    parts = replace(parts, without_grad=tuple(places), positive=positive)
+    parts = replace(parts, without_grad=tuple(indices_without_grad), positive=positive)
     shorts = []
-    for short in shorter:
+    for short in short_programs:
         texts = [
             kernel_text(f"{name}_{side}_{short.length}", _without_loop(writes, elements, short.length), layout, sums)
             for side, writes in (("forward", short.forward), ("backward", short.backward))
             if writes
         ]
-        has = {write.tensor for write in short.backward}
-        grads = tuple(item if item in has else None for item in gradients)
+        written_tensors = {write.tensor for write in short.backward}
+        grads = tuple(name if name in written_tensors else None for name in gradients)
         shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
-    plain = [plain_text(f"{name}_forward_in_torch", forward, layout, read_later)]
+    torch_texts = [torch_loop(f"{name}_forward_in_torch", forward, layout, read_later)]
     if backward is not None:
-        plain.append(plain_text(f"{name}_backward_in_torch", backward, layout))
-    parts = replace(parts, shorts=tuple(shorts), plain=tuple(plain))
+        torch_texts.append(torch_loop(f"{name}_backward_in_torch", backward, layout))
+    parts = replace(parts, shorts=tuple(shorts), torch_texts=tuple(torch_texts))
     return LoweredLoop(
         source=file_text(parts),
         name=name,
         function=function,
         make_inputs=make_inputs,
-        capture=item,
+        capture=captured,
         face=Face(
             tuple(tensors[key].port for key in inputs),
             tuple(gradient is not None for gradient in gradients),
@@ -391,7 +420,7 @@ def lowered(
         forward=forward,
         backward=backward,
         parts=parts,
-        least=min([least, *(short.length for short in shorter)]),
+        least=min([least, *(short.length for short in short_programs)]),
         seen=seen,
     )
 
@@ -403,15 +432,17 @@ def _has_rows(layout: Layout, *programs: Program) -> bool:
     facts = [layout.facts[write.tensor] for write in writes]
     # a result that is neither whole nor a sum: one a row
     of_rows = any(item.by_row or (item.dims is None and layout.kind(item.name) == "some") for item in facts)
-    return of_rows or any(item.op in ROWS for item in behind([write.element for write in writes]))
+    return of_rows or any(
+        item.op in ROW_REDUCTIONS for item in in_dependency_order([write.element for write in writes])
+    )
 
 
-def _rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
+def _rename_kept(layout: Layout, variable_by_tensor: Mapping[str, str]) -> None:
     """Name the tensors that hold kept values after the variables of the forward, in `layout.shown`: `h_1` ->
     `kept_h`."""
-    taken = set(layout.facts)
-    for tensor, variable in named.items():
+    names_taken = set(layout.facts)
+    for tensor, variable in variable_by_tensor.items():
         base = "kept_" + re.sub(r"_\d+$", "", variable)
-        wish = free_name(base, taken)
-        taken.add(wish)
-        layout.shown[tensor] = wish
+        free = free_name(base, names_taken)
+        names_taken.add(free)
+        layout.shown[tensor] = free

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from backprint.errors import UsageError
-from backprint.tools.kernels.loops.build import built
+from backprint.tools.kernels.loops.build import compile_kernels
 from backprint.tools.kernels.loops.file_text import FileParts, shapes_text, steps_text
-from backprint.tools.kernels.loops.limits import EVERY
+from backprint.tools.kernels.loops.limits import MAX_STEPS_RUN
 from backprint.tools.kernels.loops.nouns import Loop
 from backprint.tools.kernels.loops.traffic import Traffic, traffic_of
 from backprint.tools.kernels.loops.words import functions_text
 from backprint.tools.kernels.lowered import Lowered, counted
 from backprint.tools.kernels.lowered_build import BuiltFunction
-from backprint.tools.kernels.lowered_check import LoweredCheck, case_of_function, compared
+from backprint.tools.kernels.lowered_check import LoweredCheck, case_of_function, compare_with_eager
 
 CHECKED = (1, 2, 7, 64)
 """Numbers of steps at which a loop is compared with eager."""
@@ -66,7 +66,7 @@ class LoweredLoop(Lowered):
 
     def build(self, capability: int = 90) -> tuple[BuiltFunction, ...]:
         """Return PTX and cubin of both kernels for a GPU of a compute capability, 80 or 90, that need not be there."""
-        return built(self, capability)
+        return compile_kernels(self, capability)
 
     def traffic(self, steps: int = 64) -> dict[str, Traffic]:
         """Return the bytes of each direction for a number of steps and the captured shape of the state."""
@@ -121,7 +121,7 @@ class LoweredLoop(Lowered):
             )
         lines += [
             f"captured at {', '.join(map(str, self.seen[:-1]))} and {self.most} steps, and run at the others up to "
-            f"{min(self.most, EVERY)}; more than {self.most} are refused: pass `lengths` for more",
+            f"{min(self.most, MAX_STEPS_RUN)}; more than {self.most} are refused: pass `lengths` for more",
         ]
         lines.append(
             "inputs that are not contiguous are copied first; fewer steps, other dtypes and no elements are refused"
@@ -143,7 +143,7 @@ class LoweredLoop(Lowered):
             )
         lengths = [length for length in sizes or CHECKED if self.takes(length)] or [self.least]
         cases = [case_of_function(self, counted(steps, "step"), self.inputs_of(steps), nudges=0) for steps in lengths]
-        return compared(self, cases, timeout)
+        return compare_with_eager(self, cases, timeout)
 
     def __repr__(self) -> str:
         kernels = "forward and backward" if self.backward else "forward"

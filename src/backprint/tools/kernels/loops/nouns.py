@@ -25,7 +25,7 @@ class Element:
     - `kept(element, slot)`: in the Loop of a backward, what an element of the forward's iteration is in the iteration
       of the slot; with None, what the forward's last iteration hands on.
     - `previous(tensor, first)`: a tensor at the step before t; at the first step, the number or the Element `first`.
-    - ROWS.
+    - ROW_REDUCTIONS.
 
     Equal elements of one Elements are one object, so programs are compared by identity.
     """
@@ -72,16 +72,17 @@ Slot: TypeAlias = "int | Now | Edge | None"
 class Elements:
     """Makes elements: the same for the same operation on the same arguments.
 
-    While `steps` is set, a constant of that value is the number of steps, an element `steps`. While it `folds`, sums
-    and products of constants are constants: the gradients that autograd makes of zeros are one program then.
+    While `steps` is set, a constant of that value is the number of steps, an element `steps`. With
+    `folds_constants`, sums and products of constants are constants: the gradients that autograd makes of zeros are one
+    program then.
     """
 
     def __init__(self) -> None:
-        self.made: dict[Any, Element] = {}
+        self.cache: dict[Any, Element] = {}
         self.source: Source | None = None
         self.name = ""
         self.steps: int | None = None
-        self.folds = False
+        self.folds_constants = False
 
     def make(self, op: str, args: Iterable[Any], dtype: torch.dtype) -> Element:
         """Return the element of an operation; a simpler one of the same value where there is one."""
@@ -90,15 +91,15 @@ class Elements:
             return arguments[0]  # exactly the same number
         if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
             op, arguments = "steps", ()
-        if self.folds and op in ARITHMETIC and all(_is_constant(item) for item in arguments):
+        if self.folds_constants and op in ARITHMETIC and all(_is_constant(item) for item in arguments):
             return self.constant(_folded_number(op, arguments, dtype).item(), dtype)
         # type and repr: 1 and 1.0 and True are equal, and so are 0.0 and -0.0, but they are different programs
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
-        if key not in self.made:
-            self.made[key] = Element(op, arguments, dtype, self.source, self.name)
-        return self.made[key]
+        if key not in self.cache:
+            self.cache[key] = Element(op, arguments, dtype, self.source, self.name)
+        return self.cache[key]
 
-    def again(self, like: Element, args: Iterable[Any]) -> Element:
+    def make_like(self, like: Element, args: Iterable[Any]) -> Element:
         """Return the element of the same operation on other arguments."""
         self.source, self.name = like.source, like.name
         return self.make(like.op, args, like.dtype)
@@ -138,7 +139,7 @@ def _folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) ->
     return ARITHMETIC[op](*(torch.tensor(item.args[0], dtype=wide) for item in constants)).to(wide)
 
 
-ROWS = ("row_sum", "row_max", "row_min", "row_any")
+ROW_REDUCTIONS = ("row_sum", "row_max", "row_min", "row_any")
 """Operations that take a row of the state, its last dimension, to one number."""
 
 
@@ -155,18 +156,23 @@ RESERVED = frozenset(
 """Names that a generated file has for itself."""
 
 
+def at_source(source: Source | None) -> str:
+    """Return where in the program something comes from, in words that follow a name; nothing if it is not known."""
+    return f" at {source.at} ({source.code})" if source is not None else ""
+
+
 def is_one(value: Any) -> bool:
     """Whether an element is the number 1."""
     return isinstance(value, Element) and value.op == "constant" and value.args[0] == 1
 
 
-def behind(elements: Iterable[Element]) -> Iterator[Element]:
+def in_dependency_order(elements: Iterable[Element]) -> Iterator[Element]:
     """Yield these elements and all that they need, each once, and after what it needs."""
     seen: set[Element] = set()
     stack = [(element, False) for element in reversed(list(elements))]
     while stack:
-        element, is_done = stack.pop()
-        if is_done:
+        element, inputs_done = stack.pop()
+        if inputs_done:
             yield element
         elif element not in seen:
             seen.add(element)
@@ -190,7 +196,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Untimed:
     """A tensor without a time: its element, which is the same for all that it is broadcast to."""
 
     shape: tuple[int, ...]
@@ -203,7 +209,7 @@ class Slots:
     """A tensor whose first dimension is time: an element for each time, None for zero."""
 
     shape: tuple[int, ...]
-    parts: tuple[Element | None, ...]
+    by_time: tuple[Element | None, ...]
     dtype: torch.dtype
     by_row: bool = False
 
@@ -217,7 +223,7 @@ class Summed:
     dims: tuple[int, ...]
 
 
-Tensor: TypeAlias = "Input | Whole | Slots | Summed"
+Tensor: TypeAlias = "Input | Untimed | Slots | Summed"
 
 
 # ---- What a direction writes, and its loop
@@ -257,10 +263,6 @@ class Loop:
         """How many iterations are outside of the loop."""
         return self.first.count + self.last.count
 
-    def same(self, other: Loop) -> bool:
-        """Whether two loops are one program."""
-        return self == other
-
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
@@ -283,24 +285,28 @@ def row_elements(loop: Loop, is_row_tensor: Callable[[str], bool]) -> frozenset[
     Takes every carried value for one at first, and drops those that turn out not to be, until none does.
     """
     roots = [*loop.start, *loop.following, *loop.absent]
-    order = list(behind([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
-    carried = set(range(len(loop.start)))
+    order = list(in_dependency_order([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
+    row_carried = set(range(len(loop.start)))
     while True:
-        rows: dict[Element, bool | None] = {}  # None: a number, which does not decide it
+        row_flags: dict[Element, bool | None] = {}  # None: a number, which does not decide it
         for element in order:
             if element.op == "carried":
-                rows[element] = element.args[0] in carried
+                row_flags[element] = element.args[0] in row_carried
             elif element.op in ("load", "previous"):
-                rows[element] = is_row_tensor(element.args[0])
-            elif element.op in ROWS or not element.inputs:
-                rows[element] = True if element.op in ROWS else None
+                row_flags[element] = is_row_tensor(element.args[0])
+            elif element.op in ROW_REDUCTIONS or not element.inputs:
+                row_flags[element] = True if element.op in ROW_REDUCTIONS else None
             else:
-                of_inputs = {rows[item] for item in element.inputs} - {None}
-                rows[element] = None if not of_inputs else of_inputs == {True}
-        still = {index for index in carried if rows[loop.following[index]] and rows[loop.start[index]] in (True, None)}
-        if still == carried:
-            return frozenset(element for element, is_row in rows.items() if is_row)
-        carried = still
+                inputs_are_rows = {row_flags[item] for item in element.inputs} - {None}
+                row_flags[element] = None if not inputs_are_rows else inputs_are_rows == {True}
+        confirmed = {
+            index
+            for index in row_carried
+            if row_flags[loop.following[index]] and row_flags[loop.start[index]] in (True, None)
+        }
+        if confirmed == row_carried:
+            return frozenset(element for element, is_row in row_flags.items() if is_row)
+        row_carried = confirmed
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,22 @@ from typing import Any
 import torch
 
 from backprint.errors import RefusedError
-from backprint.graph.nouns import Source
-from backprint.tools.kernels.loops.nouns import Edge, Element, Elements, Loop, Now, Slot, Write, behind
+from backprint.tools.kernels.loops.nouns import (
+    Edge,
+    Element,
+    Elements,
+    Loop,
+    Now,
+    Slot,
+    Write,
+    at_source,
+    in_dependency_order,
+)
 
 
-def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None) -> Loop:
+def find_loop(
+    writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None
+) -> Loop:
     """Return the loop that writes the same as `writes`, one iteration a time in the order of `step`, 1 or -1; of
     several, the one with the fewest iterations outside of it. Refuse a program that is no loop. A backward takes the
     values of its forward from a History."""
@@ -33,89 +44,89 @@ def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, 
     walk = list(range(length)) if step > 0 else list(range(length - 1, -1, -1))
     problem: RefusedError | None = None
     loops: list[Loop] = []
-    for times in _ways_to_time(writes, step, history):
+    for times in _candidate_times(writes, step, history):
         # an iteration in the middle, with two more to compare and the last, which may differ
-        for place in range(edge, length - 3):
+        for index in range(edge, length - 3):
             try:
-                body = _body_at(writes, elements, times, walk, place, history)
-                loops.append(extended(body, writes, elements, walk, place, length, history))
+                body = _body_at(writes, elements, times, walk, index, history)
+                loops.append(extend_body(body, writes, elements, walk, index, length, history))
                 break
-            except (RefusedError, Unlike) as error:
+            except (RefusedError, NoMatchError) as error:
                 problem = problem or (error if isinstance(error, RefusedError) else RefusedError(str(error)))
     if not loops:
         raise problem or RefusedError(f"{length} steps are too few to find a loop in")
     return min(loops, key=lambda loop: (loop.peeled, len(loop.start), len(loop.absent)))
 
 
-def _ways_to_time(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
-    """Yield the times of elements, in each way in which iterations may be cut apart: `rolled` tries them in turn."""
-    for as_taken in (True, False) if history.loop is not None else (True,):
-        times = times_of(writes, step, history, as_taken)
-        yield later(writes, times, step, history)
+def _candidate_times(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
+    """Yield the times of elements, in each way in which iterations may be cut apart: `find_loop` tries them in turn."""
+    for at_taker in (True, False) if history.loop is not None else (True,):
+        times = element_times(writes, step, history, at_taker)
+        yield move_to_users(writes, times, step, history)
         yield times
 
 
-def times_of(writes: Sequence[Write], step: int, history: History, as_taken: bool) -> dict[Element, int | None]:
+def element_times(writes: Sequence[Write], step: int, history: History, at_taker: bool) -> dict[Element, int | None]:
     """Return the time of each element, that of the iteration that computes it: the newest of what it reads; None if it
-    reads no time. `as_taken`: a value that the forward hands on has the time of the iteration that takes it, and else
+    reads no time. `at_taker`: a value that the forward hands on has the time of the iteration that takes it, and else
     of the one that makes it."""
     times: dict[Element, int | None] = {}
     newest = max if step > 0 else min
-    for element in behind(write.element for write in writes):
+    for element in in_dependency_order(write.element for write in writes):
         if history.is_known(element):
-            times[element] = history.time(element, as_taken)
+            times[element] = history.time(element, at_taker)
             continue
-        own = [element.args[1]] if element.op == "load" else []
-        known = [time for time in (*own, *(times[item] for item in element.inputs)) if time is not None]
-        times[element] = newest(known) if known else None
+        read_times = [element.args[1]] if element.op == "load" else []
+        used_times = [time for time in (*read_times, *(times[item] for item in element.inputs)) if time is not None]
+        times[element] = newest(used_times) if used_times else None
     return times
 
 
-def later(
+def move_to_users(
     writes: Sequence[Write], times: dict[Element, int | None], step: int, history: History
 ) -> dict[Element, int | None]:
     """Return the times, where an element that is computed of one varying value alone has the time that uses it. Then
     the value is carried, and not what is made of it: `h` and not `tanh(h)`, if only the next step uses that."""
     users: dict[Element, list[Element]] = {}
-    order = list(behind(write.element for write in writes))
+    order = list(in_dependency_order(write.element for write in writes))
     for element in order:
         for item in element.inputs:
             users.setdefault(item, []).append(element)
     # these stay: what is written at a slot, and what is computed as the results without a slot are
-    stuck = {write.element for write in writes if write.slot is not None}
-    kinds = kinds_of(writes, times, history)
+    fixed = {write.element for write in writes if write.slot is not None}
+    kinds = operation_hashes(writes, times, history)
     final = {kinds.get(write.element) for write in writes if write.slot is None} - {None}
-    stuck |= {element for element, kind in kinds.items() if kind in final and times[element] is not None}
+    fixed |= {element for element, kind in kinds.items() if kind in final and times[element] is not None}
     earliest = min if step > 0 else max
     while True:  # what cannot move is a value by itself, and then others cannot either
-        moved = dict(times)
+        delayed = dict(times)
         # the one varying value that an element is computed of, or the element itself
         origins: dict[Element, Element] = {}
         for element in order:
             varying = {origins[item] for item in element.inputs if times[item] is not None}
-            is_of_one = len(varying) == 1 and not any(map(history.is_known, (element, *varying)))
-            origins[element] = varying.pop() if is_of_one and element not in stuck else element
-        more = set()
+            has_one_origin = len(varying) == 1 and not any(map(history.is_known, (element, *varying)))
+            origins[element] = varying.pop() if has_one_origin and element not in fixed else element
+        newly_fixed = set()
         for element in reversed(order):
             if times[element] is None or origins[element] is element:
                 continue
-            uses = [moved[user] for user in users.get(element, ())]
-            if uses and None not in uses:
-                moved[element] = earliest(uses)  # type: ignore[type-var]  # no None, as tested
-            if moved[element] == times[element]:
-                more.add(element)
-        if not more:
-            return moved
-        stuck |= more
+            user_times = [delayed[user] for user in users.get(element, ())]
+            if user_times and None not in user_times:
+                delayed[element] = earliest(user_times)  # type: ignore[type-var]  # no None, as tested
+            if delayed[element] == times[element]:
+                newly_fixed.add(element)
+        if not newly_fixed:
+            return delayed
+        fixed |= newly_fixed
 
 
 class History:
     """The values of a forward, as its backward uses them: each is an element of an iteration of the forward's Loop.
 
     In a backward, an element that reads no tangent is a value of the forward. `edge` is how many iterations at either
-    end may be outside of a loop. `taken` has the values that the iteration of a time takes, and `handed` the index of
-    each. While it `counts`, the number of steps is an element `steps`, and else the number. Without a loop (of a
-    forward) nothing is known.
+    end may be outside of a loop. `values_taken` has the values that the iteration of a time takes, and
+    `carried_indices` the index of each. With `symbolic_steps`, the number of steps is an element `steps`, and else the
+    number. Without a loop (of a forward) nothing is known.
     """
 
     def __init__(
@@ -123,13 +134,15 @@ class History:
     ) -> None:
         self.elements, self.loop, self.length, self.tangents = elements, loop, length, frozenset(tangents)
         self.edge = edge
-        self.counts = True
+        self.symbolic_steps = True
         self.step = loop.step if loop else 1
-        self.taken = _carried_by_time(loop, elements, length) if loop else {}
-        self.handed = {time: {item: index for index, item in enumerate(items)} for time, items in self.taken.items()}
+        self.values_taken = _carried_by_time(loop, elements, length) if loop else {}
+        self.carried_indices = {
+            time: {item: index for index, item in enumerate(items)} for time, items in self.values_taken.items()
+        }
         self.times: dict[Element, int | None] = {}
         self.known: dict[Element, bool] = {}
-        self.patterns: dict[tuple[Element, int], Element] = {}
+        self.body_elements: dict[tuple[Element, int], Element] = {}
 
     @property
     def end(self) -> int:
@@ -138,17 +151,18 @@ class History:
         return self.loop.last.at(self.length) + self.step
 
     def steps(self, element: Element) -> Element:
-        """Return what an element `steps` is in a program of this length: itself, or the number unless it `counts`."""
-        return element if self.counts else self.elements.constant(self.length, element.dtype)
+        """Return what an element `steps` is in a program of this length: itself, or the number without
+        `symbolic_steps`."""
+        return element if self.symbolic_steps else self.elements.constant(self.length, element.dtype)
 
     def is_known(self, element: Element) -> bool:
         """Whether an element is a value of the forward that has a time."""
         if self.loop is None:
             return False
-        self.look(element)
+        self.classify(element)
         return self.known[element] and self.times[element] is not None
 
-    def look(self, root: Element) -> None:
+    def classify(self, root: Element) -> None:
         """Note in `known` and `times`, for an element and all behind it, whether it is the forward's, and its time
         there."""
         stack = [root]
@@ -158,8 +172,8 @@ class History:
             if element in self.known or not missing:
                 stack.pop()
                 if element not in self.known:
-                    own = [element.args[1]] if element.op == "load" else []
-                    times = [time for time in (*own, *map(self.times.get, element.inputs)) if time is not None]
+                    read_times = [element.args[1]] if element.op == "load" else []
+                    times = [time for time in (*read_times, *map(self.times.get, element.inputs)) if time is not None]
                     newest = max if self.step > 0 else min
                     self.times[element] = newest(times) if times else None
                     # `zero` is a gradient too
@@ -168,66 +182,68 @@ class History:
             else:
                 stack += missing
 
-    def time(self, element: Element, as_taken: bool) -> int:
-        """Return the time of a value of the forward: of the iteration that makes it, or if `as_taken` and it is handed
+    def time(self, element: Element, at_taker: bool) -> int:
+        """Return the time of a value of the forward: of the iteration that makes it, or if `at_taker` and it is handed
         on, of the next one, which takes it."""
         time = self.times[element]
         assert time is not None
-        if not as_taken:
+        if not at_taker:
             return time
-        if time + self.step not in self.taken or not 0 <= time + self.step < self.length:
+        if time + self.step not in self.values_taken or not 0 <= time + self.step < self.length:
             return time
         try:
-            self.pattern(element, time + self.step)
+            self.body_element(element, time + self.step)
         except RefusedError:
             return time
         return time + self.step
 
-    def pattern(self, element: Element, time: int) -> Element:
+    def body_element(self, element: Element, time: int) -> Element:
         """Return a value of the forward as an element of its loop's body, in the iteration of a time. Refuse one that
         this iteration neither computes nor takes from the one before."""
         key = (element, time)
-        if key not in self.patterns:
-            handed = self.handed.get(time)
-            own = self.times[element]
-            if handed is None or own not in (time, time - self.step):
-                raise RefusedError(f"the backward uses a value of another time{place_of(element)}")
-            stands = {item: self.elements.make("carried", (index,), item.dtype) for item, index in handed.items()}
+        if key not in self.body_elements:
+            indices = self.carried_indices.get(time)
+            own_time = self.times[element]
+            if indices is None or own_time not in (time, time - self.step):
+                raise RefusedError(f"the backward uses a value of another time{at_source(element.source)}")
+            replacements = {
+                item: self.elements.make("carried", (index,), item.dtype) for item, index in indices.items()
+            }
             # a first value that reads no time, as the number 0, is found anywhere: it does not stand for what is
             # carried
-            for item in list(stands):
-                if self.times_in(item) is None:
-                    del stands[item]
-            self.patterns[key] = pattern(element, stands, self.times, time, self.elements)
-        return self.patterns[key]
+            for item in list(replacements):
+                if self.forward_time(item) is None:
+                    del replacements[item]
+            self.body_elements[key] = to_body_element(element, replacements, self.times, time, self.elements)
+        return self.body_elements[key]
 
-    def times_in(self, element: Element) -> int | None:
-        """Return the time of a value of the forward, after a `look` at it."""
-        self.look(element)
+    def forward_time(self, element: Element) -> int | None:
+        """Classify an element, and return its time in the forward."""
+        self.classify(element)
         return self.times[element]
 
-    def value(self, body: Element, time: int) -> Element:
-        """Return what an element of the forward's body is at a time: the inverse of `pattern`. Raise Unlike outside of
-        the loop."""
-        if time not in self.taken:
-            raise Unlike(f"the forward has no iteration {time}")
-        return run_body([body], self.taken[time], time, self.elements, None, self)[0]
+    def value_at(self, body: Element, time: int) -> Element:
+        """Return what an element of the forward's body is at a time: the inverse of `body_element`. Raise NoMatchError
+        outside of the loop."""
+        if time not in self.values_taken:
+            raise NoMatchError(f"the forward has no iteration {time}")
+        return run_body([body], self.values_taken[time], time, self.elements, None, self)[0]
 
 
 def _carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
     """Return the values that each iteration takes, by its time, and under the time behind the last, what that hands
     on."""
     first, last = loop.first.at(length), loop.last.at(length)
-    values = [resolved(item, elements, length) for item in loop.start]
-    taken = {}
+    values = [resolve_at_length(item, elements, length) for item in loop.start]
+    values_taken = {}
     for time in range(first, last + loop.step, loop.step):
-        taken[time] = values
+        values_taken[time] = values
         values = run_body(loop.following, values, time, elements)
-    taken[last + loop.step] = values
-    return taken
+    values_taken[last + loop.step] = values
+    return values_taken
 
 
-def resolved(
+def resolve_at_length(
     root: Element,
     elements: Elements,
     length: int,
@@ -238,7 +254,7 @@ def resolved(
     steps: with times for Edges, the forward's values for `kept`, and `values`, which the loop handed on, for
     `carried`."""
     memo: dict[Element, Element] = {}
-    for element in behind([root]):
+    for element in in_dependency_order([root]):
         if element.op == "load" and isinstance(element.args[1], Edge):
             memo[element] = elements.load(element.args[0], element.args[1].at(length), element.dtype)
         elif element.op == "carried":
@@ -250,9 +266,9 @@ def resolved(
             assert history.loop is not None
             slot = element.args[1]
             at = history.end if slot is None else slot.at(length)
-            memo[element] = history.value(element.args[0], at)
+            memo[element] = history.value_at(element.args[0], at)
         else:
-            memo[element] = _without_zero(rebuilt(element, memo, elements))
+            memo[element] = _fold_zero(replace_inputs(element, memo, elements))
     return memo[root]
 
 
@@ -270,7 +286,7 @@ class Body:
 
 
 @dataclass(slots=True)
-class Alike:
+class IterationMatch:
     """A walk along two iterations at once, which are the same program but for `step` between their slots.
 
     `pairs` are elements of both that are carried into them, in the order in which they are met; `same` are those that
@@ -289,50 +305,52 @@ class Alike:
         programs."""
         stack = [(left, right)]
         while stack:
-            here, there = stack.pop()
-            if here in self.same or here in self.pairs:
-                if self.same.get(here, self.pairs.get(here)) is not there:
-                    raise RefusedError(f"an iteration uses one value where the next uses two{place_of(there)}")
+            element, counterpart = stack.pop()
+            if element in self.same or element in self.pairs:
+                if self.same.get(element, self.pairs.get(element)) is not counterpart:
+                    raise RefusedError(
+                        f"an iteration uses one value where the next uses two{at_source(counterpart.source)}"
+                    )
                 continue
-            if here is there and self.times[here] is None:  # as a parameter, which is the same at every time
+            if element is counterpart and self.times[element] is None:
+                continue  # as a parameter, which is the same at every time
+            if self.history.is_known(element) and self.history.is_known(counterpart):
+                if self.history.body_element(element, self.time) is not self.history.body_element(
+                    counterpart, self.time + self.step
+                ):
+                    raise RefusedError(f"iterations use different values of the forward{at_source(counterpart.source)}")
+                self.same[element] = counterpart
                 continue
-            if self.history.is_known(here) and self.history.is_known(there):
-                if self.pattern(here, self.time) is not self.pattern(there, self.time + self.step):
-                    raise RefusedError(f"iterations use different values of the forward{place_of(there)}")
-                self.same[here] = there
-                continue
-            is_own = self.times[here] == self.time and self.times[there] == self.time + self.step
-            if here.op == there.op == "load" and here.args[0] == there.args[0] and is_own:
-                self.same[here] = there
-            elif is_own:
-                self.check(here, there)
-                self.same[here] = there
-                stack += list(zip(here.inputs, there.inputs, strict=True))
+            is_computed_here = self.times[element] == self.time and self.times[counterpart] == self.time + self.step
+            if element.op == counterpart.op == "load" and element.args[0] == counterpart.args[0] and is_computed_here:
+                self.same[element] = counterpart
+            elif is_computed_here:
+                self.check(element, counterpart)
+                self.same[element] = counterpart
+                stack += list(zip(element.inputs, counterpart.inputs, strict=True))
             else:
                 # carried into one and computed in the other, or a number: must be the same operation to be carried
-                if self.times[here] == self.time or "constant" in (here.op, there.op):
-                    self.check(here, there)
-                self.pairs[here] = there
+                if self.times[element] == self.time or "constant" in (element.op, counterpart.op):
+                    self.check(element, counterpart)
+                self.pairs[element] = counterpart
 
-    def pattern(self, element: Element, time: int) -> Element:
-        return self.history.pattern(element, time)
-
-    def check(self, here: Element, there: Element) -> None:
+    def check(self, element: Element, counterpart: Element) -> None:
         """Raise unless two elements are the same operation on as many inputs, and the numbers among these are the
         same."""
-        if "constant" == here.op == there.op and here.dtype == there.dtype:
-            raise _number_changes(here, there)
-        plain = [
+        if "constant" == element.op == counterpart.op and element.dtype == counterpart.dtype:
+            raise _number_changes(element, counterpart)
+        signatures = [
             (item.op, item.dtype, [arg for arg in item.args if not isinstance(arg, Element)], len(item.inputs))
-            for item in (here, there)
+            for item in (element, counterpart)
         ]
-        if plain[0] != plain[1]:
+        if signatures[0] != signatures[1]:
             raise RefusedError(
-                f"the program of an iteration is not that of the next{place_of(there)}: {here.op} and {there.op}"
+                f"the program of an iteration is not that of the next{at_source(counterpart.source)}: {element.op} and "
+                f"{counterpart.op}"
             )
-        for mine, other in zip(here.inputs, there.inputs, strict=True):
+        for mine, other in zip(element.inputs, counterpart.inputs, strict=True):
             if mine.op == other.op == "constant" and mine is not other:
-                raise _number_changes(mine, other, there)
+                raise _number_changes(mine, other, counterpart)
 
 
 class NumberChanges(RefusedError):
@@ -342,15 +360,9 @@ class NumberChanges(RefusedError):
 def _number_changes(here: Element, there: Element, user: Element | None = None) -> NumberChanges:
     """Return the error of a number that differs from iteration to iteration."""
     return NumberChanges(
-        f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{place_of(user or there)}. Each "
-        "iteration is then another program. Pass the numbers as a tensor, one a step, and read it at t: c[t]"
+        f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{at_source((user or there).source)}. "
+        "Each iteration is then another program. Pass the numbers as a tensor, one a step, and read it at t: c[t]"
     )
-
-
-def place_of(element: Element) -> str:
-    """Return where an element comes from, in words that follow a name; nothing if it is not known."""
-    source: Source | None = element.source
-    return f" at {source.at} ({source.code})" if source is not None else ""
 
 
 def _body_at(
@@ -358,116 +370,125 @@ def _body_at(
     elements: Elements,
     times: Mapping[Element, int | None],
     walk: Sequence[int],
-    place: int,
+    index_of_body: int,
     history: History,
 ) -> Body:
     """Return the program of the iteration at a place of the walk; raise unless those behind it, but the last, are the
     same program. What they hand on is among the roots from which they are compared."""
     step = walk[1] - walk[0]
-    at_time: dict[int, list[Write]] = {}
+    writes_by_time: dict[int, list[Write]] = {}
     for write in writes:
         if isinstance(write.slot, int):
-            at_time.setdefault(write.slot, []).append(write)
-    handed = handed_on(writes, times, history)
-    matched: dict[int, Alike] = {}
+            writes_by_time.setdefault(write.slot, []).append(write)
+    handed_on = values_handed_on(writes, times, history)
+    matches: dict[int, IterationMatch] = {}
     roots: dict[int, list[tuple[Element, Element]]] = {}
-    for index in range(place, len(walk) - 2):
-        mine, other = at_time.get(walk[index], []), at_time.get(walk[index + 1], [])
+    for index in range(index_of_body, len(walk) - 2):
+        mine, other = writes_by_time.get(walk[index], []), writes_by_time.get(walk[index + 1], [])
         if [write.tensor for write in mine] != [write.tensor for write in other]:
             raise RefusedError("not every step is written alike")
         roots[index] = [(left.element, right.element) for left, right in zip(mine, other, strict=True)]
-        roots[index] += _handed_alike(handed, walk[index], walk[index + 1])
-    # where 4 rounds are not enough, `extended` finds that the body does not write what the program writes
+        roots[index] += _match_handed_on(handed_on, walk[index], walk[index + 1])
+    # where 4 rounds are not enough, `extend_body` finds that the body does not write what the program writes
     for _ in range(4):  # what an iteration hands on is computed in it, and may take more
-        matched.clear()
-        for index, starts in roots.items():
-            alike = matched[index] = Alike(times, walk[index], step, {}, {}, history)
-            for left, right in starts:
-                alike.match(left, right)
-        more = False
+        matches.clear()
+        for index, root_pairs in roots.items():
+            match = matches[index] = IterationMatch(times, walk[index], step, {}, {}, history)
+            for left, right in root_pairs:
+                match.match(left, right)
+        is_grown = False
         for index in sorted(roots):
-            following = matched.get(index + 1)
+            following = matches.get(index + 1)
             if following is None:
                 continue
-            alike = matched[index]
+            match = matches[index]
             # what the next iteration takes, and what the one after it takes there, must be computed alike
-            wanted = [(right, following.pairs[right]) for right in alike.pairs.values() if right in following.pairs]
-            new = [pair for pair in wanted if pair[0] not in alike.same and pair[0] not in alike.pairs]
-            roots[index] += [pair for pair in new if pair not in roots[index]]
-            more = more or bool(new)
-        if not more:
+            required_pairs = [
+                (right, following.pairs[right]) for right in match.pairs.values() if right in following.pairs
+            ]
+            new_pairs = [pair for pair in required_pairs if pair[0] not in match.same and pair[0] not in match.pairs]
+            roots[index] += [pair for pair in new_pairs if pair not in roots[index]]
+            is_grown = is_grown or bool(new_pairs)
+        if not is_grown:
             break
-    alike = matched[place]
-    carried = tuple(alike.pairs)
-    stands = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(carried)}
-    time = walk[place]
-    body = {write: pattern(write.element, stands, times, time, elements, history) for write in at_time.get(time, [])}
-    following_values = tuple(pattern(alike.pairs[item], stands, times, time, elements, history) for item in carried)
+    match = matches[index_of_body]
+    carried = tuple(match.pairs)
+    replacements = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(carried)}
+    time = walk[index_of_body]
+    body = {
+        write: to_body_element(write.element, replacements, times, time, elements, history)
+        for write in writes_by_time.get(time, [])
+    }
+    following_values = tuple(
+        to_body_element(match.pairs[item], replacements, times, time, elements, history) for item in carried
+    )
     return Body(carried, following_values, tuple(Write(write.tensor, Now(), item) for write, item in body.items()))
 
 
-def kinds_of(writes: Sequence[Write], times: Mapping[Element, int | None], history: History) -> dict[Element, int]:
+def operation_hashes(
+    writes: Sequence[Write], times: Mapping[Element, int | None], history: History
+) -> dict[Element, int]:
     """Return a hash for each element of what its own iteration computes: equal for the same operations at two times,
     where all that comes from other times counts as "carried", and what has no time, or is the forward's, as "value"."""
-    kinds: dict[Element, int] = {}
+    hashes: dict[Element, int] = {}
 
-    def kind(element: Element, time: int | None) -> Any:
+    def counts_as(element: Element, time: int | None) -> Any:
         """Return what an input at a time counts as, for an element of that `time`."""
         if times.get(element) is None or history.is_known(element):
             return "value"
-        return kinds[element] if times[element] == time else "carried"
+        return hashes[element] if times[element] == time else "carried"
 
-    for element in behind(write.element for write in writes):
+    for element in in_dependency_order(write.element for write in writes):
         if not history.is_known(element):
-            plain = [arg for arg in element.args if not isinstance(arg, Element)]
-            plain = plain[:1] if element.op == "load" else plain  # the tensor, without the time
-            parts = (kind(item, times[element]) for item in element.inputs)
-            kinds[element] = hash((element.op, element.dtype, repr(plain), *parts))
-    return kinds
+            constants = [arg for arg in element.args if not isinstance(arg, Element)]
+            constants = constants[:1] if element.op == "load" else constants  # the tensor, without the time
+            input_hashes = (counts_as(item, times[element]) for item in element.inputs)
+            hashes[element] = hash((element.op, element.dtype, repr(constants), *input_hashes))
+    return hashes
 
 
-def handed_on(
+def values_handed_on(
     writes: Sequence[Write], times: Mapping[Element, int | None], history: History
 ) -> dict[int, dict[Any, list[Element]]]:
-    """Return, by time and by kind (`kinds_of`), what a time computes that another uses, or that is a result without a
-    slot."""
-    kinds = kinds_of(writes, times, history)
-    handed: dict[int, dict[Element, None]] = {}
-    for element in kinds:
+    """Return, by time and by kind (`operation_hashes`), what a time computes that another uses, or that is a result
+    without a slot."""
+    hashes = operation_hashes(writes, times, history)
+    handed_on: dict[int, dict[Element, None]] = {}
+    for element in hashes:
         for item in element.inputs:
             if times[item] not in (None, times[element]) and not history.is_known(item):
-                handed.setdefault(times[item], {})[item] = None  # type: ignore[arg-type]  # not None, as tested
+                handed_on.setdefault(times[item], {})[item] = None  # type: ignore[arg-type]  # not None, as tested
     for write in writes:
         time = times[write.element]
         if write.slot is None and time is not None and not history.is_known(write.element):
-            handed.setdefault(time, {})[write.element] = None
-    by_kind: dict[int, dict[Any, list[Element]]] = {}
-    for at, items in handed.items():
+            handed_on.setdefault(time, {})[write.element] = None
+    by_hash: dict[int, dict[Any, list[Element]]] = {}
+    for at, items in handed_on.items():
         for item in items:
-            by_kind.setdefault(at, {}).setdefault(kinds[item], []).append(item)
-    return by_kind
+            by_hash.setdefault(at, {}).setdefault(hashes[item], []).append(item)
+    return by_hash
 
 
-def _handed_alike(
-    handed: Mapping[int, Mapping[Any, list[Element]]], time: int, after: int
+def _match_handed_on(
+    handed_on: Mapping[int, Mapping[Any, list[Element]]], time: int, after: int
 ) -> list[tuple[Element, Element]]:
     """Return pairs of what two times hand on: those of a kind that each of them has just once, so that it is clear
     which is which."""
-    mine, other = handed.get(time, {}), handed.get(after, {})
+    mine, other = handed_on.get(time, {}), handed_on.get(after, {})
     return [(items[0], other[kind][0]) for kind, items in mine.items() if len(items) == len(other.get(kind, ())) == 1]
 
 
-def pattern(
+def to_body_element(
     root: Element,
-    stands: Mapping[Element, Element],
+    replacements: Mapping[Element, Element],
     times: Mapping[Element, int | None],
     time: int,
     elements: Elements,
     history: History | None = None,
 ) -> Element:
-    """Return an element of the iteration of `time` as an element of a body: with `stands` for what it carries, Now for
-    its time, and `kept` for values of the forward. Refuse one that reads another time."""
-    memo = dict(stands)
+    """Return an element of the iteration of `time` as an element of a body: with `replacements` for what it carries,
+    Now for its time, and `kept` for values of the forward. Refuse one that reads another time."""
+    memo = dict(replacements)
     stack = [root]
     while stack:
         element = stack[-1]
@@ -475,12 +496,12 @@ def pattern(
             stack.pop()
             continue
         if history is not None and history.is_known(element):
-            memo[element] = elements.make("kept", (history.pattern(element, time), Now()), element.dtype)
+            memo[element] = elements.make("kept", (history.body_element(element, time), Now()), element.dtype)
         elif element.op == "load" and element.args[1] is not None:
             if element.args[1] != time:
                 raise RefusedError(
                     f"a value goes further than to the next iteration, or {element.args[0]} is read at two times"
-                    f"{place_of(element)}"
+                    f"{at_source(element.source)}"
                 )
             memo[element] = elements.load(element.args[0], Now(), element.dtype)
         else:
@@ -488,15 +509,15 @@ def pattern(
             if missing:
                 stack += missing
                 continue
-            memo[element] = rebuilt(element, memo, elements)
+            memo[element] = replace_inputs(element, memo, elements)
     return memo[root]
 
 
-def rebuilt(element: Element, memo: Mapping[Element, Element], elements: Elements) -> Element:
+def replace_inputs(element: Element, memo: Mapping[Element, Element], elements: Elements) -> Element:
     """Return the same operation on other inputs: those that `memo` has for its own."""
     if not element.inputs:
         return element
-    return elements.again(element, [memo[item] if isinstance(item, Element) else item for item in element.args])
+    return elements.make_like(element, [memo[item] if isinstance(item, Element) else item for item in element.args])
 
 
 # ---- Running the body on elements
@@ -514,24 +535,24 @@ def run_body(
     left out, as autograd leaves them out; the elements of the body that are, though they may be NaN for a 0, are added
     to `absent`."""
     memo: dict[Element, Element] = {}
-    for element in behind(roots):
+    for element in in_dependency_order(roots):
         if element.op == "carried":
             memo[element] = values[element.args[0]]
         elif element.op == "steps" and history is not None:
             memo[element] = history.steps(element)
         elif element.op == "kept":
             assert history is not None
-            memo[element] = history.value(element.args[0], time)
+            memo[element] = history.value_at(element.args[0], time)
         elif element.op == "load" and isinstance(element.args[1], Now):
             memo[element] = elements.load(element.args[0], time + element.args[1].offset, element.dtype)
         else:
-            memo[element] = _without_zero(rebuilt(element, memo, elements))
+            memo[element] = _fold_zero(replace_inputs(element, memo, elements))
             if absent is not None and memo[element].op == "zero" and _may_be_infinite(element, memo):
                 absent.add(element)
     return [memo[root] for root in roots]
 
 
-def _without_zero(element: Element) -> Element:
+def _fold_zero(element: Element) -> Element:
     """Return what autograd has for an operation on a gradient that it did not compute: the other term of a sum, and
     `zero` for a product. Other elements are returned as they are."""
     left = element.inputs[0] if element.inputs else element
@@ -583,11 +604,11 @@ def is_finite(element: Element) -> bool:
 # ---- Solving for what an iteration was given
 
 
-class Unlike(Exception):
+class NoMatchError(Exception):
     """The body cannot have computed this."""
 
 
-def solved(
+def solve_values(
     wanted: Sequence[tuple[Element, Element]], dtypes: Sequence[Any], time: int, elements: Elements, history: History
 ) -> list[Element]:
     """Return the values that an iteration must take so that each element of the body becomes the one beside it in
@@ -595,24 +616,24 @@ def solved(
     values: dict[int, Element] = {}
     for body, actual in wanted:
         try:
-            values = _unified(body, actual, values, time, elements, history)
-        except Unlike as error:
+            values = _unify(body, actual, values, time, elements, history)
+        except NoMatchError as error:
             raise RefusedError(str(error)) from None
     return [values.get(index, elements.zero(dtype)) for index, dtype in enumerate(dtypes)]
 
 
-def _unified(
+def _unify(
     body: Element, actual: Element, values: dict[int, Element], time: int, elements: Elements, history: History
 ) -> dict[int, Element]:
-    """Return `values`, by index, with those that make an element of the body the actual one; raise Unlike if none do.
-    For example `add(carried(0), load(x, Now))` and `add(h, load(x, 3))` at time 3 -> {0: h}."""
+    """Return `values`, by index, with those that make an element of the body the actual one; raise NoMatchError if none
+    do. For example `add(carried(0), load(x, Now))` and `add(h, load(x, 3))` at time 3 -> {0: h}."""
     if body is actual:
         return values
     if body.op == "carried":
-        return bound(body.args[0], actual, values)
+        return bind_value(body.args[0], actual, values)
     if actual.op == "zero":
-        return nothing(body, values, time, elements)
-    if body.op == "kept" and history.value(body.args[0], time) is actual:
+        return solve_zero(body, values, time, elements)
+    if body.op == "kept" and history.value_at(body.args[0], time) is actual:
         return values
     if body.op == "load":
         slot = body.args[1]
@@ -624,91 +645,92 @@ def _unified(
         try:
             attempt = values
             for mine, other in zip(body.inputs, actual.inputs, strict=True):
-                attempt = _unified(mine, other, attempt, time, elements, history)
+                attempt = _unify(mine, other, attempt, time, elements, history)
             return attempt
-        except (Unlike, ValueError):  # ValueError: another number of inputs
+        except (NoMatchError, ValueError):  # ValueError: another number of inputs
             pass
     if body.op == "add":
         # autograd computed one term alone: the other is `zero`
         for term, rest in (body.inputs, body.inputs[::-1]):
             try:
-                return nothing(rest, _unified(term, actual, values, time, elements, history), time, elements)
-            except Unlike:
+                return solve_zero(rest, _unify(term, actual, values, time, elements, history), time, elements)
+            except NoMatchError:
                 continue
-    raise Unlike(f"an iteration at an end is another program{place_of(body)}")
+    raise NoMatchError(f"an iteration at an end is another program{at_source(body.source)}")
 
 
-def bound(index: int, actual: Element, values: dict[int, Element]) -> dict[int, Element]:
-    """Return the values with one more; raise Unlike if that index has another already."""
+def bind_value(index: int, actual: Element, values: dict[int, Element]) -> dict[int, Element]:
+    """Return the values with one more; raise NoMatchError if that index has another already."""
     known = values.get(index, actual)
     if known is not actual:
-        raise Unlike("a carried value would have two first values")
+        raise NoMatchError("a carried value would have two first values")
     return {**values, index: actual}
 
 
-def nothing(body: Element, values: dict[int, Element], time: int, elements: Elements) -> dict[int, Element]:
+def solve_zero(body: Element, values: dict[int, Element], time: int, elements: Elements) -> dict[int, Element]:
     """Return `values` with those that make an element of the body `zero`, a gradient that was not computed; raise
-    Unlike if none do."""
+    NoMatchError if none do."""
     if body.op == "carried":
-        return bound(body.args[0], elements.zero(body.dtype), values)
+        return bind_value(body.args[0], elements.zero(body.dtype), values)
     if body.op in ("neg", "to_dtype", "truediv", "row_sum"):
-        return nothing(body.inputs[0], values, time, elements)
+        return solve_zero(body.inputs[0], values, time, elements)
     if body.op in ("add", "sub"):
-        return nothing(body.inputs[1], nothing(body.inputs[0], values, time, elements), time, elements)
+        return solve_zero(body.inputs[1], solve_zero(body.inputs[0], values, time, elements), time, elements)
     if body.op == "where":
         for item in body.inputs[1:]:
             if item.op != "constant":
-                values = nothing(item, values, time, elements)
+                values = solve_zero(item, values, time, elements)
         return values
     # one factor that is `zero` is enough
     if body.op == "mul":
         for item in body.inputs:
             try:
-                return nothing(item, values, time, elements)
-            except Unlike:
+                return solve_zero(item, values, time, elements)
+            except NoMatchError:
                 continue
-    raise Unlike(f"an iteration at an end computes what others do not{place_of(body)}")
+    raise NoMatchError(f"an iteration at an end computes what others do not{at_source(body.source)}")
 
 
 # ---- The loop: as far as the body reaches
 
 
-def extended(
+def extend_body(
     body: Body,
     writes: Sequence[Write],
     elements: Elements,
     walk: Sequence[int],
-    place: int,
+    index_of_body: int,
     length: int,
     history: History,
 ) -> Loop:
-    """Return the Loop of a body that was found at `place` of the walk: back to the first iteration that it describes
-    and on to the last, with the rest outside. Refuse if that is more than `history.edge` iterations at either end."""
+    """Return the Loop of a body that was found at `index_of_body` of the walk: back to the first iteration that it
+    describes and on to the last, with the rest outside. Refuse if that is more than `history.edge` iterations at either
+    end."""
     actual = {(write.tensor, write.slot): write.element for write in writes}
     dtypes = [item.dtype for item in body.carried]
-    values, first = list(body.carried), place
-    problem: RefusedError | None = None
+    values, first = list(body.carried), index_of_body
+    refusal: RefusedError | None = None
     # backwards: solve for what the iteration before took; step 3 of this module's docstring
     while first > 0:
         time = walk[first - 1]
         wanted = list(zip(body.following, values, strict=True))
         try:
             wanted += [(write.element, actual[write.tensor, time]) for write in body.writes]
-            earlier = solved(wanted, dtypes, time, elements, history)
-            run = run_body(
+            earlier = solve_values(wanted, dtypes, time, elements, history)
+            computed = run_body(
                 [*body.following, *(write.element for write in body.writes)], earlier, time, elements, None, history
             )
-            if any(item is not want for item, (_, want) in zip(run, wanted, strict=True) if want.op != "zero"):
+            if any(item is not want for item, (_, want) in zip(computed, wanted, strict=True) if want.op != "zero"):
                 raise RefusedError("the first iterations are other programs")
-        except (RefusedError, KeyError, Unlike) as error:
-            problem = error if isinstance(error, RefusedError) else None
+        except (RefusedError, KeyError, NoMatchError) as error:
+            refusal = error if isinstance(error, RefusedError) else None
             break
         values, first = earlier, first - 1
     if first > history.edge:
-        raise problem or RefusedError("the first iterations are other programs")
+        raise refusal or RefusedError("the first iterations are other programs")
     start, last = tuple(values), first - 1
     absent: set[Element] = set()
-    covered: set[tuple[str, Slot]] = set()
+    covered_slots: set[tuple[str, Slot]] = set()
     # forwards: run the body from its first values; step 4
     for index in range(first, length):
         time = walk[index]
@@ -717,48 +739,51 @@ def extended(
         stores = {(write.tensor, time): item for write, item in zip(body.writes, results[len(dtypes) :], strict=True)}
         if any(actual.get(key) is not item for key, item in stores.items()):
             break
-        covered |= set(stores)
+        covered_slots |= set(stores)
         values, last = results[: len(dtypes)], index
     if length - 1 - last > history.edge:
         raise RefusedError("the last iterations are other programs")
-    return _written_around(body, start, values, writes, covered, elements, (first, last), walk, length, absent, history)
+    return _build_loop(
+        body, start, values, writes, covered_slots, elements, (first, last), walk, length, absent, history
+    )
 
 
-def _written_around(
+def _build_loop(
     body: Body,
     start: tuple[Element, ...],
-    end: Sequence[Element],
+    values_at_end: Sequence[Element],
     writes: Sequence[Write],
-    covered: set[tuple[str, Slot]],
+    covered_slots: set[tuple[str, Slot]],
     elements: Elements,
-    places: tuple[int, int],
+    first_and_last: tuple[int, int],
     walk: Sequence[int],
     length: int,
     absent: set[Element],
     history: History,
 ) -> Loop:
     """Return the Loop with the writes that its iterations do not cover: `after` it if they use what it hands on, and
-    else `before` it. `start` and `end` are the values that its first iteration takes and its last hands on."""
-    handed = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(end)}
-    for item in list(handed):
-        if item.op in ("constant", "zero") or not any(part.op == "load" for part in behind([item])):
-            del handed[item]  # it reads nothing, so it is the same without the loop
+    else `before` it. `start` and `values_at_end` are the values that its first iteration takes and its last hands
+    on."""
+    replacements = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(values_at_end)}
+    for item in list(replacements):
+        if item.op in ("constant", "zero") or not any(part.op == "load" for part in in_dependency_order([item])):
+            del replacements[item]  # it reads nothing, so it is the same without the loop
     outside = Edges(elements, length, history)
     before: list[Write] = []
     after: list[Write] = []
     for write in writes:
-        if (write.tensor, write.slot) in covered:
+        if (write.tensor, write.slot) in covered_slots:
             continue
-        element = outside.moved(write.element, handed)
+        element = outside.with_edges(write.element, replacements)
         slot = outside.edge(write.slot) if isinstance(write.slot, int) else write.slot
-        uses = any(item.op == "carried" for item in behind([element]))
+        uses = any(item.op == "carried" for item in in_dependency_order([element]))
         (after if uses else before).append(Write(write.tensor, slot, element))
-    first, last = places
+    first, last = first_and_last
     step = walk[1] - walk[0]
     # places are counted along the walk, which begins at the last time if the step is -1
     edges = (Edge(first), Edge(length - 1 - last, True)) if step > 0 else (Edge(first, True), Edge(length - 1 - last))
-    beginnings = tuple(outside.moved(item, {}) for item in start)
-    return canonical(
+    beginnings = tuple(outside.with_edges(item, {}) for item in start)
+    return canonical_loop(
         Loop(
             step,
             edges[0],
@@ -791,42 +816,42 @@ class Edges:
             return Edge(self.length - 1 - slot, True)
         raise RefusedError("a value of the middle of the loop is used outside of it")
 
-    def kept(self, element: Element) -> Element | None:
+    def kept_element(self, element: Element) -> Element | None:
         """Return a value of the forward as `kept` of the iteration that makes it, or takes it; None if it is of no
         iteration of the loop."""
         time, loop = self.history.times[element], self.history.loop
         if time is None or loop is None:
             return None
         for at in (time, time + self.history.step):
-            if at in self.history.taken:
+            if at in self.history.values_taken:
                 slot = None if at == self.history.end else self.edge(at)  # None: what the last iteration hands on
-                return self.elements.make("kept", (self.history.pattern(element, at), slot), element.dtype)
+                return self.elements.make("kept", (self.history.body_element(element, at), slot), element.dtype)
         return None
 
-    def moved(self, root: Element, handed: Mapping[Element, Element]) -> Element:
-        """Return an element with an Edge for each time, `handed` for what the loop hands on, and `kept` for values of
-        the forward."""
-        memo: dict[Element, Element] = dict(handed)
+    def with_edges(self, root: Element, replacements: Mapping[Element, Element]) -> Element:
+        """Return an element with an Edge for each time, `replacements` for what the loop hands on, and `kept` for
+        values of the forward."""
+        memo: dict[Element, Element] = dict(replacements)
         stack = [root]
         while stack:
             element = stack[-1]
             if element in memo:
                 stack.pop()
-            elif self.history.is_known(element) and (value := self.kept(element)) is not None:
+            elif self.history.is_known(element) and (value := self.kept_element(element)) is not None:
                 memo[element] = value
             elif element.op == "load" and isinstance(element.args[1], int):
                 memo[element] = self.elements.load(element.args[0], self.edge(element.args[1]), element.dtype)
             elif missing := [item for item in element.inputs if item not in memo]:
                 stack += missing
             else:
-                memo[element] = rebuilt(element, memo, self.elements)
+                memo[element] = replace_inputs(element, memo, self.elements)
         return memo[root]
 
 
-def written_by(loop: Loop, elements: Elements, length: int, history: History) -> dict[tuple[str, Slot], Element]:
+def writes_at_length(loop: Loop, elements: Elements, length: int, history: History) -> dict[tuple[str, Slot], Element]:
     """Return what a loop writes in a program of `length` steps, by tensor and time: to be compared with the program's
     own writes."""
-    values = [resolved(item, elements, length, history) for item in loop.start]
+    values = [resolve_at_length(item, elements, length, history) for item in loop.start]
     stores: dict[tuple[str, Slot], Element] = {}
     first, last = loop.first.at(length), loop.last.at(length)
     for time in range(first, last + loop.step, loop.step):
@@ -837,56 +862,59 @@ def written_by(loop: Loop, elements: Elements, length: int, history: History) ->
             stores[write.tensor, time] = item
     for write in (*loop.before, *loop.after):
         slot = write.slot.at(length) if isinstance(write.slot, Edge) else write.slot
-        stores[write.tensor, slot] = resolved(write.element, elements, length, history, values)
+        stores[write.tensor, slot] = resolve_at_length(write.element, elements, length, history, values)
     return stores
 
 
-def canonical(loop: Loop, elements: Elements) -> Loop:
+def canonical_loop(loop: Loop, elements: Elements) -> Loop:
     """Return a loop without the carried values that nothing needs, and with the others in the order in which the body
     needs them: then the same loop of two lengths is equal."""
-    used: list[int] = []
+    indices_used: list[int] = []
     roots = [write.element for write in (*loop.writes, *loop.after)]
     pending = _carried_of(roots)
     while pending:
         index = pending.pop(0)
-        if index not in used:
-            used.append(index)
+        if index not in indices_used:
+            indices_used.append(index)
             pending += _carried_of([loop.following[index]])
-    numbers = {old: new for new, old in enumerate(used)}
+    new_indices = {old: new for new, old in enumerate(indices_used)}
 
-    def renamed(root: Element) -> Element:
+    def renumber(root: Element) -> Element:
         """Return an element with the new numbers of carried values."""
         memo: dict[Element, Element] = {}
-        for element in behind([root]):
+        for element in in_dependency_order([root]):
             if element.op == "carried":
-                memo[element] = elements.make("carried", (numbers[element.args[0]],), element.dtype)
+                memo[element] = elements.make("carried", (new_indices[element.args[0]],), element.dtype)
             else:
-                memo[element] = rebuilt(element, memo, elements)
+                memo[element] = replace_inputs(element, memo, elements)
         return memo[root]
 
-    def all_renamed(writes: Iterable[Write]) -> tuple[Write, ...]:
-        return tuple(Write(write.tensor, write.slot, renamed(write.element)) for write in writes)
+    def renumber_writes(writes: Iterable[Write]) -> tuple[Write, ...]:
+        return tuple(Write(write.tensor, write.slot, renumber(write.element)) for write in writes)
 
-    following = tuple(renamed(loop.following[index]) for index in used)
-    body = all_renamed(loop.writes)
-    live = set(behind([*following, *(write.element for write in body)]))
+    following = tuple(renumber(loop.following[index]) for index in indices_used)
+    body = renumber_writes(loop.writes)
+    live = set(in_dependency_order([*following, *(write.element for write in body)]))
     # an absent element of a carried value that nothing needs is not in the loop any more
-    is_kept = [all(part.op != "carried" or part.args[0] in numbers for part in behind([item])) for item in loop.absent]
-    kept = [renamed(item) for item, keep in zip(loop.absent, is_kept, strict=True) if keep]
-    absent = tuple(item for item in kept if item in live)
+    needs_used_only = [
+        all(part.op != "carried" or part.args[0] in new_indices for part in in_dependency_order([item]))
+        for item in loop.absent
+    ]
+    absent_renumbered = [renumber(item) for item, keep in zip(loop.absent, needs_used_only, strict=True) if keep]
+    absent = tuple(item for item in absent_renumbered if item in live)
     return Loop(
         loop.step,
         loop.first,
         loop.last,
-        tuple(loop.start[index] for index in used),
+        tuple(loop.start[index] for index in indices_used),
         following,
         body,
         loop.before,
-        all_renamed(loop.after),
-        tuple(sorted(set(absent), key=lambda item: list(behind([item])).__len__())),
+        renumber_writes(loop.after),
+        tuple(sorted(set(absent), key=lambda item: len(list(in_dependency_order([item]))))),
     )
 
 
 def _carried_of(roots: Iterable[Element]) -> list[int]:
     """Return the numbers of the carried values that elements need, in order."""
-    return [item.args[0] for item in behind(roots) if item.op == "carried"]
+    return [item.args[0] for item in in_dependency_order(roots) if item.op == "carried"]

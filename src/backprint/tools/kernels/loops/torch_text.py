@@ -14,9 +14,19 @@ import torch
 
 from backprint.errors import RefusedError
 from backprint.tools.kernels.loops.nouns import Edge, Element, Loop, Now, Slot, Write
-from backprint.tools.kernels.loops.triton_text import HALVES, TYPES, Layout, Writer, bracket, folded, literal, wrapped
+from backprint.tools.kernels.loops.triton_text import (
+    HALVES,
+    TYPES,
+    Layout,
+    Writer,
+    bracket,
+    folded_text,
+    literal,
+    wrap_arguments,
+)
+from backprint.tools.kernels.loops.words import NAME_OR_CALL, SUM
 
-WORDS: Mapping[str, str] = {
+TORCH_CALLS: Mapping[str, str] = {
     "where": "torch.where({}, {}, {})",
     "mod": "torch.fmod({}, {})",
     "floordiv": 'torch.div({}, {}, rounding_mode="floor")',
@@ -36,7 +46,7 @@ WORDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainText:
+class TorchText:
     """A direction in PyTorch: its name, its source, the tensors that it takes, and those that it returns."""
 
     name: str
@@ -45,14 +55,14 @@ class PlainText:
     returns: tuple[str, ...]
 
 
-def plain_text(name: str, loop: Loop, layout: Layout, read_later: frozenset[str] = frozenset()) -> PlainText:
+def torch_loop(name: str, loop: Loop, layout: Layout, read_later: frozenset[str] = frozenset()) -> TorchText:
     """Return one direction in PyTorch."""
     writer = _TorchWriter(name, loop, layout, "stages", read_later)
-    writer.text()
-    return writer.plain()
+    writer.write()
+    return writer.torch_text()
 
 
-def _is_itself(line: str) -> bool:
+def _assigns_itself(line: str) -> bool:
     """Whether a line assigns a variable to itself, `x = x`: an input that is read as it is."""
     left, _, right = line.strip().partition(" = ")
     return left == right and left.isidentifier()
@@ -75,24 +85,25 @@ class _TorchWriter(Writer):
 
     is_triton = False
 
-    def plain(self) -> PlainText:
-        """Return the function, after `text` has written its lines."""
+    def torch_text(self) -> TorchText:
+        """Return the function, after `write` has written its lines."""
         loop = self.loop
         written = tuple(dict.fromkeys(write.tensor for write in (*loop.before, *loop.writes, *loop.after)))
         takes = tuple(name for name in self.tensors if name not in written)
         shown = self.layout.name
-        allocations = [
-            f"    {shown(name)} = torch.empty({self.size(name)}, dtype={self.layout.facts[name].dtype}, device=device)"
-            for name in written
-            if self.layout.facts[name].dims is None
-        ]
-        head = f"def {self.name}({wrapped([*map(shown, takes), 'T', 'state', 'device'])}):"
-        result = f"    return {wrapped([shown(name) for name in written])}"
-        lines = [line for line in self.lines if not _is_itself(line)]
+        allocations = []
+        for name in written:
+            facts = self.layout.facts[name]
+            if facts.dims is None:
+                call = f"torch.empty({self.shape_text(name)}, dtype={facts.dtype}, device=device)"
+                allocations.append(f"    {shown(name)} = {call}")
+        head = f"def {self.name}({wrap_arguments([*map(shown, takes), 'T', 'state', 'device'])}):"
+        result = f"    return {wrap_arguments([shown(name) for name in written])}"
+        lines = [line for line in self.lines if not _assigns_itself(line)]
         source = "\n".join([head, *allocations, *lines, result]) + "\n"
-        return PlainText(self.name, source, takes, written)
+        return TorchText(self.name, source, takes, written)
 
-    def size(self, tensor: str) -> str:
+    def shape_text(self, tensor: str) -> str:
         """Return the shape of a tensor that is written."""
         facts = self.layout.facts[tensor]
         if self.layout.is_row(tensor):
@@ -105,7 +116,7 @@ class _TorchWriter(Writer):
 
     # ---- Reads and writes
 
-    def read(self, tensor: str, slot: Slot, offset: str = "") -> str:
+    def read_text(self, tensor: str, slot: Slot, offset: str = "") -> str:
         """Return the text that reads a tensor at a slot, `x[t]` or with an `offset`, `x[t - 1]`; values of rows with a
         last dimension of one, to broadcast with the state."""
         self.tensors[tensor] = None
@@ -118,26 +129,26 @@ class _TorchWriter(Writer):
             text += "[..., None]"
         return f"{text}.float()" if facts.dtype in HALVES else text
 
-    def loaded(self, element: Element) -> str:
-        return self.read(element.args[0], element.args[1])
+    def load_text(self, element: Element) -> str:
+        return self.read_text(element.args[0], element.args[1])
 
-    def loaded_before(self, element: Element) -> str:
+    def previous_text(self, element: Element) -> str:
         """Return the read of the step before: at step 0, its first value, since PyTorch would read x[-1], the last
         step."""
         tensor, start = element.args
         is_number = not isinstance(start, Element)
-        first = self.constant(start, element.dtype) if is_number else self.expression(start, set())[0]
-        return f"({self.read(tensor, Now(), ' - 1')} if t > 0 else {first})"
+        first = self.constant_text(start, element.dtype) if is_number else self.expression(start)[0]
+        return f"({self.read_text(tensor, Now(), ' - 1')} if t > 0 else {first})"
 
-    def store(self, write: Write, depth: int) -> None:
+    def write_store(self, write: Write, depth: int) -> None:
         """Write a store; a sum over elements is left to the caller, which adds up what is returned for all of them."""
         pad = "    " * depth
         tensor, facts = write.tensor, self.layout.facts[write.tensor]
         self.tensors[tensor] = None
-        value, level = self.expression(write.element, set(), is_root=True)
+        value, level = self.expression(write.element)
         name = self.layout.name(tensor)
         if facts.dims is not None:
-            self.lines.append(f"{pad}{name} = torch.zeros(state, device=device) + {bracket(value, level, 2)}")
+            self.lines.append(f"{pad}{name} = torch.zeros(state, device=device) + {bracket(value, level, SUM)}")
             return
         at = [] if write.slot is None else ["t"] if isinstance(write.slot, Now) else [_edge_text(write.slot)]
         # values of rows lose the last dimension again: `x[t, ..., None] = value`
@@ -146,40 +157,40 @@ class _TorchWriter(Writer):
 
     # ---- Expressions
 
-    def constant(self, value: object, dtype: torch.dtype) -> str:
+    def constant_text(self, value: object, dtype: torch.dtype) -> str:
         """Return a number as a tensor."""
         return f"torch.tensor({literal(value, dtype)}, dtype={type_text(dtype)}, device=device)"
 
-    def number(self, element: Element) -> str:
+    def number_text(self, element: Element) -> str:
         """Return a constant as a tensor of no dimensions."""
-        text = "0.0" if element.op == "zero" else folded(element)
+        text = "0.0" if element.op == "zero" else folded_text(element)
         return f"torch.tensor({text}, dtype={type_text(element.dtype)}, device=device)"
 
-    def but_at(self, first: str, text: str) -> str:
+    def zero_at(self, first: str, text: str) -> str:
         return f"torch.zeros_like({text}) if t == {first} else {text}"
 
-    def rounding(self, element: Element) -> str:
+    def rounding_text(self, element: Element) -> str:
         return f".to({self.rounded[element]}).float()"
 
-    def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
-        """Return a value in another dtype, as Writer.cast; a number becomes a tensor first."""
-        here, there = element.inputs[0].dtype, element.dtype
-        if folded(element.inputs[0]) is not None:
-            text, level = self.number(element.inputs[0]), 5
-        if there in HALVES and here not in (*HALVES, torch.bool):
-            return f"{bracket(text, level, 5)}.to({there}).float()", 5
-        if TYPES[here] == TYPES[there]:
+    def cast_text(self, element: Element, text: str, level: int) -> tuple[str, int]:
+        """Return a value in another dtype, as Writer.cast_text; a number becomes a tensor first."""
+        source_dtype, dtype = element.inputs[0].dtype, element.dtype
+        if folded_text(element.inputs[0]) is not None:
+            text, level = self.number_text(element.inputs[0]), NAME_OR_CALL
+        if dtype in HALVES and source_dtype not in (*HALVES, torch.bool):
+            return f"{bracket(text, level, NAME_OR_CALL)}.to({dtype}).float()", NAME_OR_CALL
+        if TYPES[source_dtype] == TYPES[dtype]:
             return text, level
-        return f"{bracket(text, level, 5)}.to({type_text(there)})", 5
+        return f"{bracket(text, level, NAME_OR_CALL)}.to({type_text(dtype)})", NAME_OR_CALL
 
-    def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
-        """Return the call of a function of torch: by WORDS, or of Inductor's name. `torch.where` alone takes
+    def call_text(self, element: Element, texts: list[str]) -> tuple[str, int]:
+        """Return the call of a function of torch: by TORCH_CALLS, or of Inductor's name. `torch.where` alone takes
         numbers."""
         if element.op != "where":
             pairs = zip(texts, element.inputs, strict=True)
-            texts = [text if folded(item) is None else self.number(item) for text, item in pairs]
-        if element.op in WORDS:
-            return WORDS[element.op].format(*texts), 2 if element.op == "fma" else 5
+            texts = [text if folded_text(item) is None else self.number_text(item) for text, item in pairs]
+        if element.op in TORCH_CALLS:
+            return TORCH_CALLS[element.op].format(*texts), SUM if element.op == "fma" else NAME_OR_CALL
         if not hasattr(torch, element.op):
             raise RefusedError(f"{element.op} is no function of PyTorch")
-        return f"torch.{element.op}({', '.join(texts)})", 5
+        return f"torch.{element.op}({', '.join(texts)})", NAME_OR_CALL

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from backprint.tools.kernels.loops.nouns import Loop, Now, TensorFacts, behind
+from backprint.tools.kernels.loops.nouns import Loop, Now, TensorFacts, in_dependency_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Traffic:
         return self.moved / self.least
 
 
-def size_of(facts: TensorFacts, length: int) -> int:
+def tensor_bytes(facts: TensorFacts, length: int) -> int:
     """Return the bytes of a tensor in a program of `length` steps."""
     itemsize = 1 if facts.dtype == torch.bool else facts.dtype.itemsize
     return torch.Size(facts.shape).numel() * itemsize * (length if facts.timed else 1)
@@ -41,32 +41,34 @@ def traffic_of(
     inside = [*(write.element for write in loop.writes), *loop.following]
     outside = [*loop.start, *(write.element for write in (*loop.before, *loop.after))]
     steps = length - loop.peeled
-    reads = {(item.args[0], item.args[1]) for item in behind(inside) if item.op == "load"}
+    reads = {(item.args[0], item.args[1]) for item in in_dependency_order(inside) if item.op == "load"}
     # `previous` reads the step before
-    reads |= {(item.args[0], Now(-1)) for item in behind(inside) if item.op == "previous"}
-    ends = {(item.args[0], item.args[1]) for item in behind(outside) if item.op == "load"} - reads
-    moved = sum(one(tensors[name]) * (steps if isinstance(slot, Now) else 1) for name, slot in reads)
-    moved += sum(one(tensors[name]) for name, _ in ends)
-    moved += sum(one(tensors[write.tensor]) * steps for write in loop.writes)
+    reads |= {(item.args[0], Now(-1)) for item in in_dependency_order(inside) if item.op == "previous"}
+    end_reads = {(item.args[0], item.args[1]) for item in in_dependency_order(outside) if item.op == "load"} - reads
+    moved = sum(slot_bytes(tensors[name]) * (steps if isinstance(slot, Now) else 1) for name, slot in reads)
+    moved += sum(slot_bytes(tensors[name]) for name, _ in end_reads)
+    moved += sum(slot_bytes(tensors[write.tensor]) * steps for write in loop.writes)
     for write in (*loop.before, *loop.after):
         facts = tensors[write.tensor]
-        moved += one(facts) if facts.dims is None else summed(facts, state, sums)
-    whole = {name for name, _ in reads} | {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
-    at_ends = [name for name, _ in ends if name not in whole]
-    # `whole`: tensors that iterations read, or that are written; of the others, one slot is read at an end
-    least = sum(size_of(tensors[name], length) for name in whole) + sum(one(tensors[name]) for name in at_ends)
+        moved += slot_bytes(facts) if facts.dims is None else sum_bytes(facts, state, sums)
+    whole_tensors = {name for name, _ in reads} | {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
+    end_tensors = [name for name, _ in end_reads if name not in whole_tensors]
+    # `whole_tensors`: tensors that iterations read, or that are written; of the others, one slot is read at an end
+    least = sum(tensor_bytes(tensors[name], length) for name in whole_tensors) + sum(
+        slot_bytes(tensors[name]) for name in end_tensors
+    )
     return Traffic(moved, least)
 
 
-def one(facts: TensorFacts) -> int:
+def slot_bytes(facts: TensorFacts) -> int:
     """Return the bytes of one slot of a tensor."""
-    return size_of(facts, 1)
+    return tensor_bytes(facts, 1)
 
 
-def summed(facts: TensorFacts, state: tuple[int, ...], sums: str) -> int:
+def sum_bytes(facts: TensorFacts, state: tuple[int, ...], sums: str) -> int:
     """Return the bytes of a gradient that is added up over elements. In stages, the kernel writes a float32 an element,
     and torch reads them; for one number it writes one partial sum a program of the grid, which are too few to count."""
     count = torch.Size(facts.shape).numel()
     if sums == "atomics" or count == 1:
-        return size_of(facts, 1)
-    return 2 * 4 * torch.Size(state).numel() + size_of(facts, 1)
+        return tensor_bytes(facts, 1)
+    return 2 * 4 * torch.Size(state).numel() + tensor_bytes(facts, 1)

@@ -20,7 +20,7 @@ from backprint.tools.kernels.loops.nouns import (
     ARITHMETIC,
     INPUTS,
     RESERVED,
-    ROWS,
+    ROW_REDUCTIONS,
     Edge,
     Element,
     Loop,
@@ -28,19 +28,25 @@ from backprint.tools.kernels.loops.nouns import (
     Slot,
     TensorFacts,
     Write,
-    behind,
+    at_source,
+    in_dependency_order,
     row_elements,
 )
 from backprint.tools.kernels.loops.words import (
-    BITS,
+    BINDING_OF_CALLS,
+    BIT_OPERATORS,
     CALLS,
+    COMPARISON,
+    FLOAT32_ONLY,
     FORMULAS,
     INFIX,
     LIBDEVICE,
-    LOOSE,
+    NAME_OR_CALL,
     NEEDS,
-    ON_TENSORS,
-    SINGLE,
+    PRODUCT,
+    SIGN,
+    SUM,
+    TAKES_TENSORS,
 )
 
 TYPES = {
@@ -59,7 +65,7 @@ TYPES = {
 
 HALVES = (torch.float16, torch.bfloat16)
 
-CALLED = {
+DEFAULT_NAMES = {
     "add": "total",
     "sub": "difference",
     "mul": "product",
@@ -72,9 +78,9 @@ CALLED = {
 """Names of values that the program does not name."""
 
 # the variable that a line of Python assigns to: `h = ...`, `h += ...`, and not `h == ...`
-ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?:[-+*/]|\*\*|//)?=(?!=)")
+ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)\s*(?:[-+*/]|\*\*|//)?=(?!=)")
 
-LONGEST = 88
+MAX_EXPRESSION_WIDTH = 88
 """How long an expression may be before a part of it has a line of its own."""
 
 
@@ -139,7 +145,7 @@ def kernel_text(
 ) -> KernelText:
     """Return the text of one direction. `sums` is how gradients of parameters are added up over elements, and
     `read_later` the tensors that the backward reads: halves are rounded there before they are used."""
-    return Writer(name, loop, layout, sums, read_later).text()
+    return Writer(name, loop, layout, sums, read_later).write()
 
 
 class Writer:
@@ -179,7 +185,7 @@ class Writer:
         self.rows = row_elements(loop, layout.is_row) if layout.columns else frozenset()
         self.blocks: dict[Element, bool] = {}
         self.row_carried = {item.args[0] for item in self.rows if item.op == "carried"}
-        self.order = list(behind([*roots, *loop.start, *loop.following]))
+        self.order = list(in_dependency_order([*roots, *loop.start, *loop.following]))
         self.users: dict[Element, list[Element]] = {}
         for element in self.order:
             for item in element.inputs:
@@ -195,32 +201,32 @@ class Writer:
 
     # ---- The kernel
 
-    def text(self) -> KernelText:
+    def write(self) -> KernelText:
         """Return the kernel: what is before the loop, what is the same in all iterations, first values, the loop, and
         what is after."""
         loop = self.loop
         body_roots = [*(write.element for write in loop.writes), *loop.following]
-        self.section(loop.before, [], 1)
+        self.write_section(loop.before, [], 1)
         if not body_roots:
             self.kept_names: dict[str, str] = {}
-            return self.assembled()
-        self.hoist(body_roots)
-        carried = self.begin()
+            return self.assemble()
+        self.write_hoisted(body_roots)
+        carried = self.write_first_values()
         moving = self.moving_tensors(body_roots)
         # the body is written first: its names and sizes decide what stands before it
         head = self.lines
         self.lines = []
         self.is_inside = True
-        self.body(carried)
+        self.write_body(carried)
         self.is_inside = False
         body, self.lines = self.lines, head
         for tensor in moving:
-            self.lines.append(f"    {self.pointer(tensor)} = {self.place(tensor, loop.first)}")
-        self.lines.append(f"    for t in range({self.span()}):")
+            self.lines.append(f"    {self.offset_name(tensor)} = {self.edge_offset(tensor, loop.first)}")
+        self.lines.append(f"    for t in range({self.range_arguments()}):")
         self.lines += body
         sign = "+" if loop.step > 0 else "-"
         for tensor in moving:
-            self.lines.append(f"        {self.pointer(tensor)} {sign}= {self.stride(tensor)}")
+            self.lines.append(f"        {self.offset_name(tensor)} {sign}= {self.stride_name(tensor)}")
         self.kept_names = {
             write.tensor: self.names[write.element]
             for write in loop.writes
@@ -229,16 +235,16 @@ class Writer:
         outside = {element: name for element, name in self.names.items() if not self.changes[element]}
         self.names = outside | {item: carried[item.args[0]] for item in self.order if item.op == "carried"}
         self.source = None
-        self.section(loop.after, [], 1)
-        return self.assembled()
+        self.write_section(loop.after, [], 1)
+        return self.assemble()
 
-    def assembled(self) -> KernelText:
+    def assemble(self) -> KernelText:
         """Return the kernel with its signature, and the lines that say which elements a program of the grid has."""
         tensors = list(self.tensors)
         pointers = [f"{self.layout.name(tensor)}_ptr" for tensor in tensors]
         numbers = [*self.sizes, "n", *(["last"] if self.uses_last else []), "T"]
         flags = ["SAVE: tl.constexpr", "BLOCK: tl.constexpr"] if self.saves else ["BLOCK: tl.constexpr"]
-        arguments = wrapped([*pointers, *numbers, *flags])
+        arguments = wrap_arguments([*pointers, *numbers, *flags])
         columns = self.layout.columns
         lanes = [
             "    row = tl.program_id(0).to(tl.int64)",
@@ -264,7 +270,7 @@ class Writer:
             frozenset(self.library),
         )
 
-    def span(self) -> str:
+    def range_arguments(self) -> str:
         """Return the arguments of `range` for the times of the loop."""
         first, last = self.loop.first, self.loop.last
         if self.loop.step > 0:
@@ -272,48 +278,52 @@ class Writer:
             return f"{first.count}, {stop}" if first.count else stop
         return f"T - {first.count + 1}, {last.count - 1}, -1"
 
-    def begin(self) -> list[str]:
+    def write_first_values(self) -> list[str]:
         """Write the first values of what is carried; return the names of the carried variables."""
-        names = []
+        carried_names = []
         for index, (start, following) in enumerate(zip(self.loop.start, self.loop.following, strict=True)):
             # the next iteration's x[t], which this one reads as `previous`: `_read_once` in keeping
             is_before = following.op == "previous"
-            name = f"{self.layout.name(following.args[0])}_t" if is_before else self.wish(following, f"carried_{index}")
-            name = self.free(name)
-            names.append(name)
-            kind = TYPES[following.dtype]
+            name = (
+                f"{self.layout.name(following.args[0])}_t"
+                if is_before
+                else self.preferred_name(following, f"carried_{index}")
+            )
+            name = self.take_name(name)
+            carried_names.append(name)
+            dtype = TYPES[following.dtype]
             is_row = index in self.row_carried
             if start.op in ("constant", "zero") and not self.is_triton:
-                self.lines.append(f"    {name} = {self.number(start)}")
+                self.lines.append(f"    {name} = {self.number_text(start)}")
                 continue
             if start.op in ("constant", "zero"):
                 number = literal(start.args[0], start.dtype) if start.op == "constant" else "0.0"
                 text = (
-                    f"tl.full([], {number}, {kind})"
+                    f"tl.full([], {number}, {dtype})"
                     if is_row
-                    else f"tl.zeros([BLOCK], {kind})"
+                    else f"tl.zeros([BLOCK], {dtype})"
                     if number in ("0.0", "0")
-                    else f"tl.full([BLOCK], {number}, {kind})"
+                    else f"tl.full([BLOCK], {number}, {dtype})"
                 )
             else:
                 if start.op != "load":
-                    self.section([], [start], 1)
-                text = self.expression(start, set())[0]
+                    self.write_section([], [start], 1)
+                text = self.expression(start)[0]
                 # Triton wants one type of a variable in all iterations: a number is spread over the lanes
                 is_plain = is_row or self.is_block(start) or not self.is_triton
-                text = text if is_plain else f"tl.zeros([BLOCK], {kind}) + {text}"
+                text = text if is_plain else f"tl.zeros([BLOCK], {dtype}) + {text}"
             self.lines.append(f"    {name} = {text}")
         for item in self.order:
             if item.op == "carried":
-                self.names[item] = names[item.args[0]]
-        return names
+                self.names[item] = carried_names[item.args[0]]
+        return carried_names
 
     def is_block(self, element: Element) -> bool:
         """Whether an element is a block of Triton, a number for each lane, and not one number for all."""
-        for item in behind([element]):
+        for item in in_dependency_order([element]):
             if item in self.blocks:
                 continue
-            if item in self.rows or item.op in ROWS:
+            if item in self.rows or item.op in ROW_REDUCTIONS:
                 self.blocks[item] = False
             elif item.op in ("load", "previous"):
                 self.blocks[item] = self.layout.kind(item.args[0]) != "one"
@@ -321,28 +331,34 @@ class Writer:
                 self.blocks[item] = item.op == "carried" or any(self.blocks[part] for part in item.inputs)
         return self.blocks[element]
 
-    def hoist(self, roots: Sequence[Element]) -> None:
+    def write_hoisted(self, roots: Sequence[Element]) -> None:
         """Write before the loop what is the same in every iteration: what its iterations use of it, each in a
         variable."""
-        wanted: dict[Element, None] = {}
-        for element in behind(roots):
+        hoisted: dict[Element, None] = {}
+        for element in in_dependency_order(roots):
             for item in [element] if element in roots else []:
                 if not self.changes[item] and item.op not in ("constant", "zero", "steps"):
-                    wanted[item] = None
+                    hoisted[item] = None
             if self.changes[element]:
                 for item in element.inputs:
-                    if not self.changes[item] and item.op not in ("constant", "zero", "steps") and folded(item) is None:
-                        wanted[item] = None
-        self.section([], list(wanted), 1, named=True)
+                    if (
+                        not self.changes[item]
+                        and item.op not in ("constant", "zero", "steps")
+                        and folded_text(item) is None
+                    ):
+                        hoisted[item] = None
+        self.write_section([], list(hoisted), 1, named=True)
 
     # ---- Statements
 
-    def section(self, writes: Sequence[Write], values: Sequence[Element], depth: int, named: bool = False) -> None:
+    def write_section(
+        self, writes: Sequence[Write], values: Sequence[Element], depth: int, named: bool = False
+    ) -> None:
         """Write the statements outside of the loop for stores, and for `values` that later statements need; if `named`,
         each has a variable."""
         counts: dict[Element, int] = {}
         roots = [*(write.element for write in writes), *values]
-        for element in behind(roots):
+        for element in in_dependency_order(roots):
             for item in element.inputs:
                 counts[item] = counts.get(item, 0) + 1
         for root in roots:
@@ -350,18 +366,18 @@ class Writer:
         stores: dict[Element, list[Write]] = {}
         for write in writes:
             stores.setdefault(write.element, []).append(write)
-        keep = set(values) if named else set()
-        for element in behind(roots):
-            self.statement(element, counts, depth, element in keep)
+        named_values = set(values) if named else set()
+        for element in in_dependency_order(roots):
+            self.write_statement(element, counts, depth, element in named_values)
             for write in stores.get(element, ()):
-                self.store(write, depth)
+                self.write_store(write, depth)
 
-    def body(self, carried: Sequence[str]) -> None:
+    def write_body(self, carried: Sequence[str]) -> None:
         """Write one iteration, and the assignments to what it carries."""
         loop = self.loop
         counts: dict[Element, int] = {}
         roots = [*(write.element for write in loop.writes), *loop.following]
-        order = [item for item in behind(roots) if self.changes[item]]
+        order = [item for item in in_dependency_order(roots) if self.changes[item]]
         for element in order:
             for item in element.inputs:
                 counts[item] = counts.get(item, 0) + 1
@@ -373,48 +389,47 @@ class Writer:
         for element in roots:
             if not self.changes[element]:
                 for write in stores.get(element, ()):
-                    self.store(write, 2)
+                    self.write_store(write, 2)
         for element in self.rounded:
             if element.op == "carried":
                 name = carried[element.args[0]]
-                self.lines.append(f"        {name} = {name}{self.rounding(element)}")
-        placed = list(order)
-        position = {element: index for index, element in enumerate(placed)}
+                self.lines.append(f"        {name} = {name}{self.rounding_text(element)}")
+        position = {element: index for index, element in enumerate(order)}
         # the place of the last statement that reads each carried value
-        after_use: dict[int, int] = {}
+        last_reads: dict[int, int] = {}
         for element in order:
             for item in element.inputs:
                 if item.op == "carried":
-                    after_use[item.args[0]] = max(
-                        after_use.get(item.args[0], -1), self.written_at(element, position, counts)
+                    last_reads[item.args[0]] = max(
+                        last_reads.get(item.args[0], -1), self.written_at(element, position, counts)
                     )
         # these are assigned to the carried variable at once: nothing reads its old value after them
-        direct = {
+        direct_carried = {
             following: index
             for index, following in enumerate(loop.following)
             if following.op not in ("carried", "load")
             and following in position
-            and position[following] >= after_use.get(index, -1)
+            and position[following] >= last_reads.get(index, -1)
             and loop.following.index(following) == index
             and not any(other.op == "carried" and other.args[0] == index for other in loop.following)
         }
-        for element in placed:
-            name = carried[direct[element]] if element in direct else None
-            self.statement(element, counts, 2, element in loop.following, name)
+        for element in order:
+            name = carried[direct_carried[element]] if element in direct_carried else None
+            self.write_statement(element, counts, 2, element in loop.following, name)
             for write in stores.get(element, ()):
-                self.store(write, 2)
-        moves = [
+                self.write_store(write, 2)
+        assignments = [
             (carried[index], self.value_name(following))
             for index, following in enumerate(loop.following)
-            if following not in direct or direct[following] != index
+            if following not in direct_carried or direct_carried[following] != index
         ]
-        moves = [(left, right) for left, right in moves if left != right]
+        assignments = [(left, right) for left, right in assignments if left != right]
         # one assignment of all, where one would overwrite what another reads
-        if len(moves) == 1 or not {left for left, _ in moves} & {right for _, right in moves}:
-            self.lines += [f"        {left} = {right}" for left, right in moves]
+        if len(assignments) == 1 or not {left for left, _ in assignments} & {right for _, right in assignments}:
+            self.lines += [f"        {left} = {right}" for left, right in assignments]
         else:
             self.lines.append(
-                f"        {', '.join(left for left, _ in moves)} = {', '.join(right for _, right in moves)}"
+                f"        {', '.join(left for left, _ in assignments)} = {', '.join(right for _, right in assignments)}"
             )
 
     def written_at(self, element: Element, position: Mapping[Element, int], counts: Mapping[Element, int]) -> int:
@@ -432,7 +447,7 @@ class Writer:
         users = self.users.get(element, ())
         if len(users) != 1 or element in self.loop.following or element in self.roots:
             return False
-        return _same_line(element.source, users[0].source) and self.width(element, counts) < LONGEST
+        return _same_line(element.source, users[0].source) and self.width(element, counts) < MAX_EXPRESSION_WIDTH
 
     def width(self, element: Element, counts: Mapping[Element, int]) -> int:
         """Return about how long the text of an element is: 10 characters for a name, 6 for an operator with its spaces
@@ -442,7 +457,7 @@ class Writer:
             self.widths[element] = 6 + sum(parts)
         return self.widths[element]
 
-    def statement(
+    def write_statement(
         self, element: Element, counts: Mapping[Element, int], depth: int, keep: bool, name: str | None = None
     ) -> None:
         """Write the statement of an element, if it has one of its own; `name` is the carried variable that it is
@@ -450,37 +465,37 @@ class Writer:
         if (
             element in self.names
             or element.op in ("constant", "zero", "carried", "steps")
-            or folded(element) is not None
+            or folded_text(element) is not None
         ):
             return
         if not keep and self.is_inlined(element, counts):
             return
-        self.comment(element, depth)
-        text, _ = self.expression(element, set(), is_root=True)
+        self.write_comment(element, depth)
+        text, _ = self.expression(element)
         if element in self.absent and self.is_inside:
             first = f"T - {self.loop.first.count + 1}" if self.loop.first.last else str(self.loop.first.count)
-            text = self.but_at(first, text)
+            text = self.zero_at(first, text)
         if element in self.rounded and self.is_inside:
-            text = f"({text}){self.rounding(element)}"
+            text = f"({text}){self.rounding_text(element)}"
         if name is not None and self.is_triton and not self.is_block(element) and element not in self.rows:
             text = f"tl.zeros([BLOCK], {TYPES[element.dtype]}) + {text}"
-        name = name or self.free(self.wish(element, CALLED.get(element.op, element.op)))
+        name = name or self.take_name(self.preferred_name(element, DEFAULT_NAMES.get(element.op, element.op)))
         self.lines.append(f"{'    ' * depth}{name} = {text}")
         self.names[element] = name
 
-    def but_at(self, first: str, text: str) -> str:
+    def zero_at(self, first: str, text: str) -> str:
         """Return a text that is 0 in the iteration at time `first`, and the given one in the others."""
         return f"tl.where(t == {first}, 0.0, {text})"
 
-    def number(self, element: Element) -> str:
+    def number_text(self, element: Element) -> str:
         """Return the text of a constant as a tensor, for functions that do not take numbers."""
-        return f"tl.full([BLOCK], {folded(element)}, {TYPES[element.dtype]})"
+        return f"tl.full([BLOCK], {folded_text(element)}, {TYPES[element.dtype]})"
 
-    def rounding(self, element: Element) -> str:
+    def rounding_text(self, element: Element) -> str:
         """Return the casts that round a value to a half, as a store to memory does."""
         return f".to({str(self.rounded[element]).replace('torch', 'tl')}).to(tl.float32)"
 
-    def comment(self, element: Element, depth: int) -> None:
+    def write_comment(self, element: Element, depth: int) -> None:
         """Write the line of the program that an element is from as a comment, if it is another than that of the
         statement before."""
         source = element.source
@@ -490,14 +505,14 @@ class Writer:
         code = source.code if len(source.code) < 90 else source.code[:87] + "…"
         self.lines.append(f"{'    ' * depth}# {source.at} in {source.function}: {code}")
 
-    def store(self, write: Write, depth: int) -> None:
+    def write_store(self, write: Write, depth: int) -> None:
         """Write a store: of the sum over elements, of a gradient of what is broadcast; under `if SAVE:`, of what is
         kept."""
         facts = self.layout.facts[write.tensor]
         pad = "    " * depth
-        value, _ = self.expression(write.element, set(), is_root=True)
+        value, _ = self.expression(write.element)
         if facts.dims is not None:
-            self.store_sum(write, value, depth)
+            self.write_sum(write, value, depth)
             return
         if self.is_kept(write):
             self.lines.append(f"{pad}if SAVE:")
@@ -509,9 +524,9 @@ class Writer:
         )
         # one address a program of the grid, so none is out of bounds
         mask = "" if self.layout.is_row(write.tensor) else ", mask"
-        self.lines.append(f"{pad}tl.store({self.address(write.tensor, write.slot)}, {value}{mask})")
+        self.lines.append(f"{pad}tl.store({self.address_text(write.tensor, write.slot)}, {value}{mask})")
 
-    def store_sum(self, write: Write, value: str, depth: int) -> None:
+    def write_sum(self, write: Write, value: str, depth: int) -> None:
         """Write the sum over elements of a gradient of what is broadcast. In stages, torch adds up what the kernel
         stores: a number for each program of the grid, or for each element."""
         tensor, pad = write.tensor, "    " * depth
@@ -527,33 +542,33 @@ class Writer:
         elif self.layout.is_row(tensor):
             self.lines.append(f"{pad}tl.store({pointer} + row, tl.sum(tl.where(mask, {value}, 0.0), 0))")
         elif self.sums == "atomics":
-            self.lines.append(f"{pad}tl.atomic_add({pointer} + {self.spread(tensor)}, {value}, mask)")
+            self.lines.append(f"{pad}tl.atomic_add({pointer} + {self.broadcast_offset(tensor)}, {value}, mask)")
         else:
             self.lines.append(f"{pad}tl.store({pointer} + e, {value}, mask)")
 
     # ---- Places in memory
 
     def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
-        """Return the tensors whose offset moves with t: one for each variable (`pointer`), since tensors of one layout
-        share it."""
+        """Return the tensors whose offset moves with t: one for each variable (`offset_name`), since tensors of one
+        layout share it."""
         tensors = [
             item.args[0]
-            for item in behind(roots)
+            for item in in_dependency_order(roots)
             if item.op == "previous" or (item.op == "load" and isinstance(item.args[1], Now))
         ]
         tensors += [write.tensor for write in self.loop.writes]
         moving: dict[str, str] = {}
         for tensor in tensors:
             if self.layout.kind(tensor) != "one":
-                moving.setdefault(self.pointer(tensor), tensor)
+                moving.setdefault(self.offset_name(tensor), tensor)
         return list(moving.values())
 
-    def pointer(self, tensor: str) -> str:
+    def offset_name(self, tensor: str) -> str:
         """Return the variable with a tensor's offset at t: `at`, `at_row`, or `at_` and its name."""
         kind = self.layout.kind(tensor)
         return {"whole": "at", "row": "at_row"}.get(kind, f"at_{self.layout.name(tensor)}")
 
-    def stride(self, tensor: str) -> str:
+    def stride_name(self, tensor: str) -> str:
         """Return the argument that says how far apart two steps of a tensor are, and take it as an argument."""
         if self.layout.kind(tensor) == "whole":
             return "n"
@@ -564,7 +579,7 @@ class Writer:
         self.sizes[size] = None
         return size
 
-    def spread(self, tensor: str) -> str:
+    def broadcast_offset(self, tensor: str) -> str:
         """Return the offset of element e in a tensor that is broadcast; its two sizes are what `spread` in the file
         returns."""
         name = self.layout.name(tensor)
@@ -573,13 +588,13 @@ class Writer:
         self.sizes[f"{name}_size"] = self.sizes[f"{name}_inner"] = None
         return f"e // {name}_inner % {name}_size"
 
-    def place(self, tensor: str, edge: Edge) -> str:
+    def edge_offset(self, tensor: str, edge: Edge) -> str:
         """Return the offset of element e at an end's slot of a tensor."""
         kind = self.layout.kind(tensor)
         if kind == "one":
             return f"T - {edge.count + 1}" if edge.last else str(edge.count)
-        base = {"whole": "e", "row": "row"}.get(kind) or self.spread(tensor)
-        step = self.stride(tensor)
+        base = {"whole": "e", "row": "row"}.get(kind) or self.broadcast_offset(tensor)
+        step = self.stride_name(tensor)
         if not edge.last:
             return base + f" + {step}" * edge.count
         if kind == "whole":
@@ -587,7 +602,7 @@ class Writer:
             return f"e + last{' - n' * edge.count}"
         return f"{base} + tl.cast(T - {edge.count + 1}, tl.int64) * {step}"
 
-    def address(self, tensor: str, slot: Slot) -> str:
+    def address_text(self, tensor: str, slot: Slot) -> str:
         """Return the pointer to element e at a slot, and take the tensor as an argument."""
         self.tensors[tensor] = None
         pointer = f"{self.layout.name(tensor)}_ptr"
@@ -595,110 +610,115 @@ class Writer:
         if slot is None:
             if kind == "one":
                 return pointer
-            return f"{pointer} + { {'whole': 'e', 'row': 'row'}.get(kind) or self.spread(tensor) }"
+            return f"{pointer} + { {'whole': 'e', 'row': 'row'}.get(kind) or self.broadcast_offset(tensor) }"
         if isinstance(slot, Now):
-            return f"{pointer} + {'t' if kind == 'one' else self.pointer(tensor)}"
+            return f"{pointer} + {'t' if kind == 'one' else self.offset_name(tensor)}"
         assert isinstance(slot, Edge)
-        return f"{pointer} + {self.place(tensor, slot)}"
+        return f"{pointer} + {self.edge_offset(tensor, slot)}"
 
     # ---- Expressions
 
     def value_name(self, element: Element) -> str:
         """Return the text of an element; its variable, if it has one."""
-        return self.expression(element, set())[0]
+        return self.expression(element)[0]
 
-    def expression(self, element: Element, seen: set[Element], is_root: bool = False) -> tuple[str, int]:
+    def expression(self, element: Element) -> tuple[str, int]:
         """Return the text of an element, and how tightly it binds: the numbers of `words`."""
         if element in self.names:
-            return self.names[element], 5
-        number = folded(element)
+            return self.names[element], NAME_OR_CALL
+        number = folded_text(element)
         if number is not None:
-            return number, 5 if not number.startswith("-") else 4
+            return number, SIGN if number.startswith("-") else NAME_OR_CALL
         if element.op == "zero":
-            return "0.0", 5
+            return "0.0", NAME_OR_CALL
         if element.op == "steps":
-            return "T", 5
+            return "T", NAME_OR_CALL
         if element.op == "load":
-            return self.loaded(element), 5
+            return self.load_text(element), NAME_OR_CALL
         if element.op == "previous":
-            return self.loaded_before(element), 5
-        parts = [self.expression(item, seen) for item in element.inputs]
+            return self.previous_text(element), NAME_OR_CALL
+        parts = [self.expression(item) for item in element.inputs]
         if element.op in INFIX:
             word, level = INFIX[element.op]
             second = element.inputs[1]
             if element.op == "add" and second.op == "neg" and second not in self.names:
-                word, level, parts[1] = "-", 2, self.expression(second.inputs[0], seen)  # a + -b is a - b, exactly
-            # 2: Python would chain a < b < c, so a comparison's left side binds tighter than a comparison
-            left = bracket(*parts[0], level if level > 1 else 2)
+                word, level, parts[1] = "-", SUM, self.expression(second.inputs[0])  # a + -b is a - b, exactly
+            # Python would chain a < b < c, so a comparison's left side binds tighter than a comparison
+            left = bracket(*parts[0], max(level, SUM))
             right = bracket(*parts[1], level + 1)
             return f"{left} {word} {right}", level
-        if element.op in BITS:
-            return f"({parts[0][0]}) {BITS[element.op]} ({parts[1][0]})", 1
+        if element.op in BIT_OPERATORS:
+            return f"({parts[0][0]}) {BIT_OPERATORS[element.op]} ({parts[1][0]})", COMPARISON
         if element.op == "neg":
-            return f"-{bracket(*parts[0], 4)}", 4
+            return f"-{bracket(*parts[0], SIGN)}", SIGN
         if element.op == "to_dtype":
-            return self.cast(element, *parts[0])
+            return self.cast_text(element, *parts[0])
         if element.op == "div_rn" and (element.dtype == torch.float64 or not self.is_triton):
-            return f"{bracket(*parts[0], 3)} / {bracket(*parts[1], 4)}", 3
-        return self.called(element, [text for text, _ in parts])
+            return f"{bracket(*parts[0], PRODUCT)} / {bracket(*parts[1], SIGN)}", PRODUCT
+        return self.call_text(element, [text for text, _ in parts])
 
-    def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
+    def call_text(self, element: Element, texts: list[str]) -> tuple[str, int]:
         """Return the text of an operation that is a function, and note the FORMULAS and the functions of libdevice that
         it needs."""
         # `log` makes it NaN for a negative base, as it should
         if element.op == "pow" and _is_fraction(element.inputs[1]):
-            return f"tl.exp({texts[1]} * tl.log({texts[0]}))", 5
-        if element.op in ON_TENSORS:  # functions of this file that look at a dtype
+            return f"tl.exp({texts[1]} * tl.log({texts[0]}))", NAME_OR_CALL
+        if element.op in TAKES_TENSORS:  # functions of this file that look at a dtype
             texts = [
-                text if folded(item) is None else self.number(item)
+                text if folded_text(item) is None else self.number_text(item)
                 for text, item in zip(texts, element.inputs, strict=True)
             ]
-        library = LIBDEVICE | SINGLE if element.inputs[0].dtype == torch.float64 else LIBDEVICE
+        library = LIBDEVICE | FLOAT32_ONLY if element.inputs[0].dtype == torch.float64 else LIBDEVICE
         if element.op in library:
             self.library.add(element.op)
-            return f"libdevice.{library[element.op]}({', '.join(texts)})", 5
+            return f"libdevice.{library[element.op]}({', '.join(texts)})", NAME_OR_CALL
         if element.op in CALLS:
             self.formulas |= {name for name in (element.op, *NEEDS.get(element.op, ())) if name in FORMULAS}
-            return CALLS[element.op].format(*texts), LOOSE.get(element.op, 5)
-        raise RefusedError(f"{element.op}{at_line(element)} is no function of Triton or libdevice: write it in others")
+            return CALLS[element.op].format(*texts), BINDING_OF_CALLS.get(element.op, NAME_OR_CALL)
+        raise RefusedError(
+            f"{element.op}{at_source(element.source)} is no function of Triton or libdevice: write it in others"
+        )
 
-    def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
+    def cast_text(self, element: Element, text: str, level: int) -> tuple[str, int]:
         """Return a value in another dtype, as the kernel computes: a cast to a half is a rounding in float32."""
-        here, there = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
+        source_type, type_ = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
         if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
             half = str(element.dtype).replace("torch", "tl")
-            return f"{bracket(text, level, 5)}.to({half}).to(tl.float32)", 5  # the program rounds here
-        if here == there:
+            return (
+                f"{bracket(text, level, NAME_OR_CALL)}.to({half}).to(tl.float32)",
+                NAME_OR_CALL,
+            )  # the program rounds here
+        if source_type == type_:
             return text, level
         if element.dtype == torch.bool:
-            return f"{bracket(text, level, 2)} != 0", 1
-        return f"{bracket(text, level, 5)}.to({there})", 5
+            return f"{bracket(text, level, SUM)} != 0", COMPARISON
+        return f"{bracket(text, level, NAME_OR_CALL)}.to({type_})", NAME_OR_CALL
 
-    def loaded(self, element: Element) -> str:
+    def load_text(self, element: Element) -> str:
         """Return the load of an element, as a kernel computes with it: tests of bools, halves in float32."""
         tensor, slot = element.args
         facts = self.layout.facts[tensor]
-        address = self.address(tensor, slot)
+        address = self.address_text(tensor, slot)
         is_one_address = self.layout.kind(tensor) in ("one", "row")  # of a program's row, so none is out of bounds
-        text = f"tl.load({address})" if is_one_address else f"tl.load({address}, mask)"
+        load = f"tl.load({address})" if is_one_address else f"tl.load({address}, mask)"
         if facts.dtype == torch.bool:
-            return f"({text} != 0)"
-        return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+            return f"({load} != 0)"
+        return f"{load}.to(tl.float32)" if facts.dtype in HALVES else load
 
-    def loaded_before(self, element: Element) -> str:
+    def previous_text(self, element: Element) -> str:
         """Return the load of `previous(tensor, first)`: of the step before t, or `first` at step 0."""
         tensor, start = element.args
         facts = self.layout.facts[tensor]
         is_number = not isinstance(start, Element)
-        other = literal(start if is_number else 0, facts.dtype)
+        fill = literal(start if is_number else 0, facts.dtype)
         mask = "t > 0" if self.layout.is_row(tensor) else "mask & (t > 0)"
-        text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, {mask}, {other})"
-        text = f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
-        return text if is_number else f"tl.where(t > 0, {text}, {self.expression(start, set())[0]})"
+        load = f"tl.load({self.address_text(tensor, Now())} - {self.stride_name(tensor)}, {mask}, {fill})"
+        load = f"{load}.to(tl.float32)" if facts.dtype in HALVES else load
+        return load if is_number else f"tl.where(t > 0, {load}, {self.expression(start)[0]})"
 
     # ---- Names
 
-    def wish(self, element: Element, other: str) -> str:
+    def preferred_name(self, element: Element, other: str) -> str:
         """Return the name that an element should have: of its tensor, of the variable that the program assigns it to,
         of the output that it is; `other` if it has none of these."""
         if element.op == "load":
@@ -716,7 +736,7 @@ class Writer:
         if element.op == "previous":
             return f"{self.layout.name(element.args[0])}_before"
         source = element.source
-        match = ASSIGNED.match(source.code) if source is not None else None
+        match = ASSIGNMENT.match(source.code) if source is not None else None
         if match and not any(_same_line(user.source, source) for user in self.users.get(element, ())):
             return match[1] if self.loop.step > 0 else f"grad_{match[1]}"
         for write in (*self.loop.writes, *self.loop.before, *self.loop.after):
@@ -726,9 +746,9 @@ class Writer:
                 )
         return other
 
-    def free(self, wish: str) -> str:
+    def take_name(self, preferred_name: str) -> str:
         """Return a name that is not taken, and take it."""
-        name = free_name(wish, self.taken)
+        name = free_name(preferred_name, self.taken)
         self.taken.add(name)
         return name
 
@@ -745,40 +765,34 @@ def _same_line(here: Source | None, there: Source | None) -> bool:
     )
 
 
-def at_line(element: Element) -> str:
-    """Return where an element comes from, in words that follow a name; nothing if it is not known."""
-    source = element.source
-    return f" at {source.at} ({source.code})" if source is not None else ""
-
-
 def bracket(text: str, level: int, wanted: int) -> str:
     """Return a text in brackets if it binds less tightly than is wanted."""
     return text if level >= wanted else f"({text})"
 
 
-def folded(element: Element) -> str | None:
+def folded_text(element: Element) -> str | None:
     """Return the text of an element that is computed of numbers alone; None of others."""
     if element.op == "constant":
         return literal(element.args[0], element.dtype)
-    if not element.inputs or any(item.op != "constant" for item in behind([element]) if not item.inputs):
+    if not element.inputs or any(item.op != "constant" for item in in_dependency_order([element]) if not item.inputs):
         return None
-    number = computed(element)
+    number = folded_number(element)
     return None if number is None else literal(number.item(), element.dtype)
 
 
-def computed(element: Element) -> torch.Tensor | None:
+def folded_number(element: Element) -> torch.Tensor | None:
     """Return the number of an element all of whose leaves are numbers; None if one of its operations is not in
     ARITHMETIC or the few functions that torch computes here."""
     dtype = torch.float32 if element.dtype in HALVES else element.dtype
     if element.op == "constant":
         return torch.tensor(element.args[0], dtype=dtype)
-    parts = [computed(item) for item in element.inputs]
+    inputs = [folded_number(item) for item in element.inputs]
     function = ARITHMETIC.get(element.op)
-    if function is None or any(part is None for part in parts):
+    if function is None or any(part is None for part in inputs):
         function = getattr(torch, element.op, None) if element.op in ("exp", "log", "sqrt", "sigmoid", "tanh") else None
-        if function is None or any(part is None for part in parts):
+        if function is None or any(part is None for part in inputs):
             return None
-    return function(*parts).to(dtype)
+    return function(*inputs).to(dtype)
 
 
 def literal(value: object, dtype: torch.dtype) -> str:
@@ -791,7 +805,7 @@ def literal(value: object, dtype: torch.dtype) -> str:
     return str(int(value))  # type: ignore[call-overload]  # as above
 
 
-def wrapped(items: Iterable[str]) -> str:
+def wrap_arguments(items: Iterable[str]) -> str:
     """Return arguments in one text, broken into lines of up to 100 characters if it has more than 96."""
     text = ", ".join(items)
     if len(text) <= 96:

@@ -1,28 +1,31 @@
 """How operations on elements are written in Triton, and in PyTorch.
 
-A row has the text in Triton, and how tightly it binds: 5 a name or a call, 4 a sign, 3 a product, 2 a sum, 1 a
-comparison. Functions of CUDA's libdevice do not run in Triton's interpreter, so they are formulas here, in FORMULAS, as
-far as a formula is right for every number. The others are in LIBDEVICE: a file that calls them is compiled, not run.
+A row has the text in Triton, and how tightly it binds, from COMPARISON to NAME_OR_CALL. Functions of CUDA's libdevice
+do not run in Triton's interpreter, so they are formulas here, in FORMULAS, as far as a formula is right for every
+number. The others are in LIBDEVICE: a file that calls them is compiled, not run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+COMPARISON, SUM, PRODUCT, SIGN, NAME_OR_CALL = 1, 2, 3, 4, 5
+"""How tightly a text binds: of two, the larger."""
+
 INFIX: Mapping[str, tuple[str, int]] = {
-    "add": ("+", 2),
-    "sub": ("-", 2),
-    "mul": ("*", 3),
-    "truediv": ("/", 3),
-    "lt": ("<", 1),
-    "le": ("<=", 1),
-    "gt": (">", 1),
-    "ge": (">=", 1),
-    "eq": ("==", 1),
-    "ne": ("!=", 1),
+    "add": ("+", SUM),
+    "sub": ("-", SUM),
+    "mul": ("*", PRODUCT),
+    "truediv": ("/", PRODUCT),
+    "lt": ("<", COMPARISON),
+    "le": ("<=", COMPARISON),
+    "gt": (">", COMPARISON),
+    "ge": (">=", COMPARISON),
+    "eq": ("==", COMPARISON),
+    "ne": ("!=", COMPARISON),
 }
 
-BITS: Mapping[str, str] = {
+BIT_OPERATORS: Mapping[str, str] = {
     "bitwise_and": "&",
     "bitwise_or": "|",
     "bitwise_xor": "^",
@@ -82,8 +85,8 @@ CALLS: Mapping[str, str] = {
     "row_any": "tl.max(tl.where(mask, ({}).to(tl.int32), 0), 0) != 0",
 }
 
-LOOSE: Mapping[str, int] = {"log10": 3, "logical_not": 1, "row_any": 1}
-"""How tightly the texts of CALLS bind that end in an operator; all others are calls, 5."""
+BINDING_OF_CALLS: Mapping[str, int] = {"log10": PRODUCT, "logical_not": COMPARISON, "row_any": COMPARISON}
+"""How tightly the texts of CALLS bind that end in an operator; all others are NAME_OR_CALL."""
 
 LIBDEVICE: dict[str, str] = {
     **{name: name for name in ("erfcx", "erfinv", "lgamma", "nextafter", "ldexp")},
@@ -98,10 +101,10 @@ LIBDEVICE: dict[str, str] = {
 }
 """Operations that are functions of CUDA's libdevice, by its names."""
 
-SINGLE: dict[str, str] = {"erfc": "erfc", "fmod": "fmod", "mod": "fmod"}
+FLOAT32_ONLY: dict[str, str] = {"erfc": "erfc", "fmod": "fmod", "mod": "fmod"}
 """Operations whose formulas are for float32, and the functions of libdevice that stand for them in float64."""
 
-ON_TENSORS = frozenset(CALLS) - {"where", "maximum", "minimum", "fma", "row_sum"}
+TAKES_TENSORS = frozenset(CALLS) - {"where", "maximum", "minimum", "fma", "row_sum"}
 """Operations whose numbers are written as `tl.full(...)`: the functions read the dtype of their arguments."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -384,4 +387,4 @@ def reciprocal(a):
 
 def functions_text(names: Sequence[str]) -> str:
     """Return libdevice's names for operations, in one text for messages."""
-    return ", ".join(sorted({(LIBDEVICE | SINGLE)[name] for name in names}))
+    return ", ".join(sorted({(LIBDEVICE | FLOAT32_ONLY)[name] for name in names}))
