@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 from hypothesis import settings
+from snapshots import Snapshots
 from subjects.ci import CHOICE, chosen, problems_of
 from subjects.forked import files_forked, workers_forked
 
@@ -37,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["part", "all"],
         help="part: a fixed part of PyTorch's databases; all: every sample of them",
     )
+    parser.addoption("--write-snapshots", action="store_true", help="hold what commands and reports print now")
     parser.addoption("--ci", action="store_true", help="what CI runs, which ci.txt names; without it everything")
 
 
@@ -84,3 +86,9 @@ def seeded() -> None:
     """Every test starts from the same random state, on one thread, as workers share the cores."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def snapshots(pytestconfig: pytest.Config) -> Snapshots:
+    """What commands and reports print, as files hold it."""
+    return Snapshots(pytestconfig.getoption("--write-snapshots"))

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from backprint.common import memory
     from backprint.common import try_compiler as common_tried
     from backprint.common.collector import collector_paused
-    from backprint.common.files import read_bytes
+    from backprint.common.files import from_plain, read_bytes
     from backprint.common.folders import SUFFIX, unfinished_folder
     from backprint.common.formats import has_graphnet
     from backprint.common.memory import GIB
@@ -214,6 +214,7 @@ if TYPE_CHECKING:
     from backprint.tools.bench.calls import CompiledCalls, changed_places, contents_that_fit
     from backprint.tools.bench.cells import (
         ANSWERS,
+        OUTCOMES,
         RIGHT,
         UNTIMED,
         BenchCell,
@@ -352,7 +353,7 @@ if TYPE_CHECKING:
     )
     from backprint.tools.jobs.ledger import LARGEST as LEDGER_LARGEST
     from backprint.tools.jobs.merge import merge_runs
-    from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, unify
+    from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, parts_of, unify
     from backprint.tools.jobs.places import RESULT, WORK, log_of
     from backprint.tools.jobs.pool import Event, Pool, Stage
     from backprint.tools.jobs.progress import Bars, ProgressLines
@@ -417,16 +418,19 @@ if TYPE_CHECKING:
     from backprint.tools.regions.context import PassBounds, PassCount, Region
     from backprint.tools.regions.dumps import (
         begin_of_pass,
-        checked_stats,
+        pass_as_json,
         read_gradients,
         read_graph_json,
+        read_pass,
         read_passes,
         runs_of,
     )
+    from backprint.tools.regions.nouns import Edge, Node, NonfiniteOrigin, Pass
     from backprint.tools.regions.pictures import drawn_pass
     from backprint.tools.target import capture_target, read_target
-    from backprint.tools.tasks.folder import read_task
+    from backprint.tools.tasks.folder import read_facts, read_task
     from backprint.tools.tasks.judge import judge_together
+    from backprint.tools.tasks.nouns import Task as TaskFacts
     from backprint.tools.tasks.nouns import TaskReport
     from backprint.tools.tasks.solver import solution_of_text
     from backprint.tools.tasks.solving import digest as solving_digest

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ pytestmark = [
 ]
 
 
+@cache
 def normed() -> CaptureKernels:
     torch.manual_seed(0)
     return bp.kernels.extract(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +409,7 @@ def parallelized(odd: int | None) -> Any:
     return shard
 
 
+@cache
 def deep(odd: int | None, stamp: bool) -> Any:
     return bp.capture(Deep(), torch.randn(4, 8), world=2, fake=True, shard=parallelized(odd), stamp=stamp).ranks[0]
 

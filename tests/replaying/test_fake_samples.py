@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -44,15 +44,16 @@ class Stack(nn.Module):
 TOKENS = torch.tensor([[1, 2, 3, 10]])
 
 
-def large(depth: int = 6, width: int = 64, **options: Any) -> bp.Capture:
+@cache
+def large() -> bp.Capture:
     with bp.fake():
-        model = Stack(depth, width)
-    return bp.capture(model, TOKENS, fake=True, **options)
+        model = Stack(6, 64)
+    return bp.capture(model, TOKENS, fake=True)
 
 
-@pytest.fixture
-def sample(tmp_path: Path) -> Path:
-    return bp.save(large(), tmp_path / "sample")
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bp.save(large(), tmp_path_factory.mktemp("fake") / "sample")
 
 
 # ------------------------------------------------------------------ samples

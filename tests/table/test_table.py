@@ -79,17 +79,6 @@ def test_values_are_spelled_for_people(kind: str, value: Any, said: str) -> None
 # ------------------------------------------------------------------ on a terminal, and in a pipe
 
 
-def test_a_terminal_has_columns_and_each_reason_under_the_table() -> None:
-    assert printed(Table("Not good", COLUMNS, ROWS), 60).splitlines() == [
-        "",
-        "Not good",
-        "sample  verdict  steps  share",
-        "a       bitwise  1,200  99.9%",
-        "b       failed       0       ",
-        "b: 300 s passed",
-    ]
-
-
 def test_a_pipe_has_a_line_a_row_and_nothing_is_cut() -> None:
     long = "x" * 500
     lines = printed(Table("", COLUMNS, [*ROWS, (long, "wrong", 1, 0.5, "a\nb")]), None).splitlines()

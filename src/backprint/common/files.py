@@ -177,7 +177,10 @@ def _converted(kind: Any, value: Any, where: str) -> Any:
             for index, (member, item) in enumerate(zip(members, value, strict=True))
         )
     if kind is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{where} is larger than a number of type float") from None
     if type(value) is not kind:
         raise wrong(kind, value, where)
     return value

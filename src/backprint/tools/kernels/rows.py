@@ -90,7 +90,7 @@ def read_rows(folder: Path) -> Iterator[KernelRow]:
     for number, line in enumerate((folder / FILE).read_text("utf-8").splitlines(), 1):
         try:
             yield from_plain(KernelRow, json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RefusedError(f"{folder / FILE}: line {number}: no row of a kernel: {error}") from error
 
 

@@ -27,6 +27,7 @@ from backprint.common.formats import GRAPH_JSON, has_dump
 from backprint.common.text import parse_json
 from backprint.errors import RegionError, UsageError
 from backprint.tools.regions.nouns import LEVELS, ORIGINS, NonfiniteOrigin, Pass, Unwatched
+from backprint.values.statistics import Stats
 from backprint.values.tensor_files import write_safetensors
 
 FORMAT = 3
@@ -160,39 +161,56 @@ def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, T
 
 def _pass_of_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
     """Return the Pass that `pass_as_json` wrote; raise one of MALFORMED where it is not whole."""
-    content = {name: value for name, value in content.items() if name != "format"}
-    rows = {kind: [{**row, "stats": checked_stats(row["stats"])} for row in content[kind]] for kind in FLOWED}
-    kept_rows = {kind: [row.pop("gradient", None) for row in rows[kind]] for kind in FLOWED}
-    origin = content.pop("origin")
-    region_pass = from_plain(Pass, content | rows, "the pass")
+    plain = {name: value for name, value in content.items() if name not in ("format", "origin")}
+    plain |= {kind: _plain_rows(content[kind]) for kind in FLOWED if kind in content}
+    region_pass = from_plain(Pass, plain, "the pass")
     if region_pass.level not in LEVELS:
-        raise ValueError(f"its level is {region_pass.level!r:.80}")
-    node_names = {node.name for node in region_pass.nodes}
-    for edge in region_pass.edges:
-        if not {edge.source, edge.target} <= node_names:
-            ends = f"is from {edge.source!r:.80} to {edge.target!r:.80}, and not both are nodes"
-            raise ValueError(f"edge {edge.name!r:.80} {ends}")
+        raise ValueError(f"the pass.level is {region_pass.level!r:.80}")
+    known = {node.name for node in region_pass.nodes}
+    for place, edge in enumerate(region_pass.edges):
+        if not {edge.source, edge.target} <= known:
+            ends = f"source {edge.source!r:.80} and target {edge.target!r:.80}, and not both are names of nodes"
+            raise ValueError(f"the pass.edges[{place}] has {ends}")
+    for kind in FLOWED:
+        for place, flowed in enumerate(getattr(region_pass, kind)):
+            check_stats(flowed.stats, f"the pass.{kind}[{place}].stats")
     changes: dict[str, Any] = {} if region_pass.watched else {"origin": Unwatched()}
+    origin = content.get("origin")
     if region_pass.watched and origin is not None:
-        changes["origin"] = from_plain(NonfiniteOrigin, origin, "the origin")
+        changes["origin"] = from_plain(NonfiniteOrigin, origin, "the pass.origin")
         if changes["origin"].where not in ORIGINS:
-            raise ValueError(f"the origin is {changes['origin'].where!r:.80}")
+            raise ValueError(f"the pass.origin.where is {changes['origin'].where!r:.80}")
     if tensors is not None:
         for kind in FLOWED:
-            flows = zip(getattr(region_pass, kind), kept_rows[kind], strict=True)
-            changes[kind] = tuple(replace(flowed, gradient=_kept_gradient(row, tensors)) for flowed, row in flows)
+            flows = zip(getattr(region_pass, kind), content[kind], strict=True)
+            changes[kind] = tuple(
+                replace(flowed, gradient=_kept_gradient(row.get("gradient"), tensors)) for flowed, row in flows
+            )
     return replace(region_pass, **changes)
 
 
-def checked_stats(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the statistics of a gradient as plain values, its norm as a number where the file has `nan` or `inf` as a
-    text. Refuse counts that no tensor has."""
-    if row is None:
-        return None
-    counts = [row[name] for name in ("count", "nan", "inf", "zeros")]
-    if not all(type(count) is int and 0 <= count < 1 << 63 for count in counts):
-        raise ValueError("a count of elements is no whole number, is negative, or is larger than a tensor can have")
-    return {**row, "norm": float(row["norm"])}
+def _plain_rows(rows: Any) -> Any:
+    """Return the rows of gradients without what `_keep_gradient` wrote of their values, with a norm as a number where
+    the file has `nan` or `inf` as a text. What is no row stays as it is."""
+    if not isinstance(rows, list):
+        return rows
+    plain: list[Any] = []
+    for row in rows:
+        if isinstance(row, dict):
+            row = {name: value for name, value in row.items() if name != "gradient"}
+            stats = row.get("stats")
+            if isinstance(stats, dict) and stats.get("norm") in ("nan", "inf"):
+                row["stats"] = {**stats, "norm": float(stats["norm"])}
+        plain.append(row)
+    return plain
+
+
+def check_stats(stats: Stats | None, where: str) -> None:
+    """Raise ValueError for counts that no tensor has."""
+    if stats is not None:
+        for name in ("count", "nan", "inf", "zeros"):
+            if not 0 <= getattr(stats, name) < 1 << 63:
+                raise ValueError(f"{where}.{name} is negative, or larger than a tensor can have")
 
 
 # ---- Reading: the content of a file is checked
