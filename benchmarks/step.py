@@ -1,10 +1,12 @@
-"""What a training step costs while Backprint looks: a capture of it, a region around it, `torch.compile` of it.
+"""What a training step costs while Backprint looks: a capture, a region around it, `bp.watch`, `torch.compile` of it.
 
 Each is measured against the plain step of the same model on the same inputs, in turns in one process on one thread; the
 figures are medians of the ratios within a round, so they hold while the speed of the machine drifts.
 
 - A capture by engine `eager` runs the step, keeps what puts the caller's state back, and fits the recipes of all
   tensors. A region (`bp.region`) looks at a step of SGD of ResNet-18, as a whole or at one block of eight.
+- `bp.watch` follows steps of AdamW in which nothing happens, with its ring on disk: twenty of a small transformer in
+  mixed precision, and one of ResNet-18.
 - `torch.compile(backend="backprint")`, after everything is captured, is measured against `backend="eager"`.
 
     python benchmarks/step.py [ROUNDS]
@@ -146,6 +148,40 @@ def regions(rounds: int) -> list[Figure]:
     return [Figure(name, found[name], "×", at_most=bar) for name, (*_, bar) in rows.items()]
 
 
+def watched(rounds: int) -> list[Figure]:
+    """Steps under `bp.watch`, and without: the bar is for a step of 15 ms."""
+
+    def steps(model: nn.Module, optimizer: Any, scaler: Any, args: Any, count: int, folder: Path | None) -> None:
+        watch = contextlib.nullcontext() if folder is None else bp.watch(model, optimizer, folder)
+        with watch:
+            for _ in range(count):
+                with torch.autocast("cpu", torch.bfloat16, enabled=scaler is not None):
+                    output = model(*args)
+                    logits = output[0] if isinstance(output, tuple) else output
+                    loss = (logits.float().log_softmax(-1) * 0.1).square().mean() - logits.float().tanh().mean()
+                optimizer.zero_grad()
+                (loss if scaler is None else scaler.scale(loss)).backward()
+                (optimizer if scaler is None else scaler).step(*(() if scaler is None else (optimizer,)))
+                if scaler is not None:
+                    scaler.update()
+
+    figures = []
+    resnet, x = resnet18(64)
+    small, args = gpt.factory()
+    for name, model, inputs, count, scaler in (
+        ("GPT of 4 layers, mixed precision, 20 steps", small, args, 20, torch.amp.GradScaler("cpu", init_scale=8.0)),
+        ("ResNet-18, 16 × 3 × 64 × 64", resnet, (x,), 3, None),
+    ):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+        with tempfile.TemporaryDirectory() as folder:
+            own = partial(steps, model, optimizer, scaler, inputs, count)
+            found = ratios(
+                {"plain": partial(own, None), "watched": partial(own, Path(folder))}, rounds, time.perf_counter
+            )
+        figures.append(Figure(f"`bp.watch`, {name}, against the plain steps", found["watched"], "×", at_most=1.2))
+    return figures
+
+
 def compiled(rounds: int) -> list[Figure]:
     """`torch.compile(backend="backprint")` against `backend="eager"`: twenty steps a round."""
 
@@ -191,7 +227,7 @@ def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    return keep("step", [*captures(rounds), *regions(rounds), *compiled(rounds)])
+    return keep("step", [*captures(rounds), *regions(rounds), *watched(rounds), *compiled(rounds)])
 
 
 if __name__ == "__main__":

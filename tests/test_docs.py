@@ -56,7 +56,7 @@ def run_page(page: Path, place: Path, served: Mapping[str, str] = {}) -> subproc
 def test_every_page_with_code_is_run() -> None:
     afternoons = "find_a_nan make_it_fit overnight nightly fused_neuron"
     names = "README capturing commands compilers corpora derivative diff drawing graphnet kernels lowering"
-    others = "ranks recording refusals regions samples swapping tasks thousand_tasks verdicts"
+    others = "ranks recording refusals regions samples swapping tasks thousand_tasks verdicts watching"
     assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split(), *afternoons.split()}
 
 

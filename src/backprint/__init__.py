@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from backprint.tools.record import record
     from backprint.tools.regions import region
     from backprint.tools.swap import swap
+    from backprint.tools.watch import watch
     from backprint.version import __version__
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "tasks",
     "types",
     "verify",
+    "watch",
 ]
 
 _MODULES = ("errors", "types")
@@ -92,6 +94,7 @@ _MODULE_OF = {
     "split": "tools.parts.split",
     "swap": "tools.swap",
     "verify": "tools.jobs.by_path",
+    "watch": "tools.watch",
 }
 """The modules of the names that are neither modules themselves nor functions of `backprint.api`."""
 

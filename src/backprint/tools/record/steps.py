@@ -788,6 +788,7 @@ class _LinkedSegments:
         links = [
             Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
             for link in self.links
+            if link.target is None or link.target in order  # a Pair without outputs may read values for its guards
         ]
         return pairs, tuple(sorted(links, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
 

@@ -1,0 +1,73 @@
+"""Callbacks that watch the training loops of other libraries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from backprint.errors import UsageError
+
+
+def trainer_callback(folder: str | os.PathLike[str], options: Mapping[str, Any]) -> Any:
+    """Return a TrainerCallback of transformers."""
+    try:
+        from transformers import TrainerCallback
+    except ImportError:
+        raise UsageError("bp.watch.trainer needs transformers: pip install 'backprint[models]'") from None
+
+    class WatchCallback(TrainerCallback):
+        """Watches the training of a `transformers.Trainer`."""
+
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any
+        ) -> None:
+            from backprint.tools.watch import watch
+
+            # Accelerate wraps the optimizer, and calls the one inside.
+            self.watch = watch(model, getattr(optimizer, "optimizer", optimizer), folder, **options)
+            self.watch.__enter__()
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            self.watch.__exit__(None, None, None)
+
+    return WatchCallback()
+
+
+def lightning_callback(folder: str | os.PathLike[str], options: Mapping[str, Any]) -> Any:
+    """Return a Callback of Lightning."""
+    Callback = _lightning_class()
+
+    class WatchCallback(Callback):  # type: ignore[misc, valid-type]
+        """Watches the training of a Lightning Trainer."""
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            from backprint.tools.watch import watch
+
+            optimizers = [getattr(item, "optimizer", item) for item in trainer.optimizers]
+            self.watch = watch(pl_module, optimizers, folder, **options)
+            self.watch.__enter__()
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            self.watch.__exit__(None, None, None)
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            if hasattr(self, "watch"):
+                self.watch.__exit__(type(exception), exception, exception.__traceback__)
+
+    return WatchCallback()
+
+
+def _lightning_class() -> Any:
+    """Return Lightning's class of callbacks, of the package that the program has imported, or of one that is there:
+    `lightning` and `pytorch_lightning` are two packages, and know only their own."""
+    import importlib
+    import sys
+
+    names = ("lightning.pytorch", "pytorch_lightning")
+    for name in sorted(names, key=lambda name: name not in sys.modules):
+        try:
+            return importlib.import_module(name).Callback
+        except ImportError:
+            continue
+    raise UsageError("bp.watch.lightning needs Lightning: pip install lightning")

@@ -1,0 +1,389 @@
+"""Follow a training by hooks: where its steps begin and end, whether their numbers are finite, and what to keep."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+import statistics
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from backprint._torch.modules import COMPILED
+from backprint.errors import BackprintError, UsageError, describe_error
+from backprint.tools.watch.program import Program, autocast_now
+from backprint.tools.watch.ring import Ring, read_parts
+from backprint.tools.watch.sample import keep_sample
+from backprint.tools.watch.tape import Event, Tape, Taped, program_of
+from backprint.values.settings import random_states
+
+STEPS_BEFORE_JUMPS = 10
+"""So many steps must have been seen before one is compared with their median."""
+
+NOT_FINITE = "a gradient has NaN or Inf"
+"""Why a step may be kept: an update that takes these gradients is wrong, and a gradient scaler takes none."""
+
+SKIPPED = 3
+"""A gradient scaler skips a step whose gradients have Inf, and takes a smaller scale: so many in a row are no start."""
+
+
+@dataclass(slots=True)
+class Step:
+    """A backward that has run: what its step ran, and its numbers."""
+
+    number: int
+    taped: Taped
+    loss: float
+    norm: float
+    why: str = ""
+
+
+class Watching:
+    """Hooks on a model, its optimizers and `torch.autograd.backward`. Nothing of ours raises into the training."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        ring: Ring,
+        jump: float | None,
+        limit: int,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.called, self.model = unwrapped(model)
+        self.optimizers = optimizers
+        self.ring = ring
+        self.jump = jump
+        self.limit = limit
+        self.tell = tell
+        self.kept: list[Path] = []
+        self.number = 0
+        self.thread, self.process = threading.get_ident(), os.getpid()
+        self.tape = Tape()
+        self.taped: Taped | None = None
+        self.last: Step | None = None
+        self.suspect: Step | None = None
+        """The backward since the last update after which the loss or a gradient had NaN or Inf."""
+        self.skipped = 0
+        self.has_stepped = self.is_updating = False
+        self.asked = ""
+        self.depth = self.backwards = 0
+        self.norms: deque[float] = deque(maxlen=50)
+        self.losses: deque[float] = deque(maxlen=50)
+        self.undo: list[Callable[[], Any]] = []
+        self.own: dict[int, str] = {}
+        self.buffers: dict[str, tuple[Tensor, int, Tensor]] = {}
+        self.parameters: list[Tensor] = []
+        self.is_off = self.is_busy = False
+        self.is_lost = False
+        """Whether a step with NaN or Inf was kept: those after it are its consequences, until one is finite again."""
+
+    # ---- Hooks
+
+    def open(self) -> None:
+        """Install the hooks."""
+        self.parameters = list(self.model.parameters())
+        self.buffers = {name: (buffer, -1, buffer) for name, buffer in self.model.named_buffers()}
+        self.own = {id(tensor): name for name, tensor in (*self.model.named_parameters(), *self.model.named_buffers())}
+        self.guarded(self.keep_steps_of_last_run)
+        for path, module in modules_called(self.called):
+            before = functools.partial(self.guarded, self.before_call, path, argument_names(module))
+            self.undo.append(module.register_forward_pre_hook(before, with_kwargs=True, prepend=True).remove)
+            after = functools.partial(self.guarded, self.after_call)
+            self.undo.append(module.register_forward_hook(after, always_call=True).remove)
+        for optimizer in self.optimizers:
+            before, after = (functools.partial(self.guarded, act) for act in (self.before_update, self.after_update))
+            self.undo.append(optimizer.register_step_pre_hook(before).remove)
+            self.undo.append(optimizer.register_step_post_hook(after).remove)
+        plain = torch.autograd.backward
+        wrapped = self.wrap_backward(plain)
+        torch.autograd.backward = wrapped
+        self.undo.append(
+            lambda: setattr(torch.autograd, "backward", plain) if torch.autograd.backward is wrapped else None
+        )
+
+    def close(self, ended_well: bool) -> None:
+        """End the last step, and remove the hooks. The ring of a training that raised an error stays."""
+        self.guarded(self.end_step)
+        self.turn_off()
+        self.ring.close(remove=ended_well)
+
+    def turn_off(self) -> None:
+        """Remove the hooks, and forget the step that runs."""
+        self.is_off = True
+        for undo in reversed(self.undo):
+            undo()
+        self.undo.clear()
+        self.tape.end()
+        self.taped = self.last = self.suspect = None
+
+    def guarded(self, act: Callable[..., None], *args: Any) -> None:
+        """Call a function of ours, in the thread and process of the training. An error in it ends the watching."""
+        if self.is_busy or self.is_off or threading.get_ident() != self.thread or os.getpid() != self.process:
+            return
+        self.is_busy = True  # what is run here calls the model, too
+        try:
+            act(*args)
+        except Exception as error:
+            self.turn_off()
+            self.tell(f"step {self.number}: it is watched no longer: {describe_error(error)}")
+        finally:
+            self.is_busy = False
+
+    def wrap_backward(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            self.backwards += 1
+            outermost = self.backwards == 1
+            try:
+                if outermost:
+                    self.guarded(self.before_backward, tensors, grad_tensors)
+                plain(tensors, grad_tensors, *args, **kwargs)
+            except BaseException:
+                self.taped = None
+                raise
+            finally:
+                self.backwards -= 1
+            if outermost:
+                self.guarded(self.after_backward)
+
+        return backward
+
+    # ---- The model
+
+    def before_call(self, path: str, names: Sequence[str], module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Note a call of the model, or of a part of it that the training calls itself."""
+        self.depth += 1
+        if self.depth > 1 or not torch.is_grad_enabled() or self.backwards:
+            return
+        if self.taped is None:
+            self.end_step()
+            self.taped = Taped(random_states(), self.buffers_now(), self.versions())
+        self.tape.end()
+        self.taped.note_arguments(pytree.tree_leaves((args, kwargs)))
+        self.taped.events.append(Event(path, args, kwargs, names=names, autocast=autocast_now()))
+
+    def after_call(self, module: nn.Module, args: Any, result: Any) -> None:
+        """Note the result of such a call, and see the operators that follow it."""
+        self.depth -= 1
+        if self.depth or self.taped is None or not torch.is_grad_enabled() or self.backwards:
+            return
+        if result is None:  # it has raised
+            self.taped = None
+            return
+        self.taped.events[-1].result = result
+        self.taped.note_result(pytree.tree_leaves(result))
+        self.tape.begin(self.taped)
+
+    # ---- Steps
+
+    def buffers_now(self) -> Mapping[str, Tensor]:
+        """Return copies of the model's buffers; one that has not been written to since is not copied again."""
+        for name, (buffer, version, _) in self.buffers.items():
+            if version != buffer._version:
+                self.buffers[name] = buffer, buffer._version, buffer.detach().clone()
+        return {name: copy for name, (_, _, copy) in self.buffers.items()}
+
+    def versions(self) -> tuple[int, ...]:
+        """Return how often each parameter was written to."""
+        return tuple(parameter._version for parameter in self.parameters)
+
+    def before_backward(self, tensors: Any, grad_tensors: Any) -> None:
+        """Note where a backward begins, and whether a step with NaN or Inf has been skipped since."""
+        self.tape.end()
+        if self.suspect is not None and is_finite(self.norm_of_gradients()[0]):
+            self.end_skipped_step(self.suspect)
+        if self.taped is None:
+            return
+        if any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(grad_tensors)):
+            self.taped.why_not = "its backward was given gradients, and only that of a loss is kept"
+        self.taped.losses = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+    def norm_of_gradients(self, *beside: Tensor) -> list[float]:
+        """Return the norm of all gradients, and numbers that are read with it: the device is waited for once."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        found: list[float] = torch.stack([norm, *(number.to(norm) for number in beside)]).tolist()
+        if not is_finite(found[0]):  # a sum of squares may have overflowed, and the largest element does not
+            found[0] = float(nn.utils.get_total_norm(gradients, norm_type=math.inf))
+        return found
+
+    def after_backward(self) -> None:
+        """Look at the loss and the gradients of a backward that has run; keep its step, if they are not as usual."""
+        taped, self.taped = self.taped, None
+        if taped is None:
+            return
+        losses = [loss.detach().float().sum() for loss in taped.losses]
+        norm, loss = self.norm_of_gradients(sum(losses[1:], losses[0]))
+        step = Step(self.number, taped, loss, norm)
+        step.why = self.reason(step)
+        if is_finite(loss) and is_finite(norm):
+            self.skipped, self.is_lost, self.last = 0, False, step
+            if not step.why:
+                self.norms.append(norm)
+                self.losses.append(abs(loss))
+                self.ring.write(step.number, taped, self.model, self.own)
+        elif self.suspect is not None:  # gradients are added to those that had NaN or Inf before
+            return
+        else:
+            self.suspect = step
+            step.why = "" if self.is_lost else step.why
+        if step.why and (step.why != NOT_FINITE or self.is_updating):
+            self.keep(step)
+
+    def reason(self, step: Step) -> str:
+        """Return why a step is to be kept, or ''."""
+        if self.asked:
+            why, self.asked = self.asked, ""
+            return why
+        if not is_finite(step.loss):
+            return f"the loss is {step.loss}"
+        if not is_finite(step.norm):
+            return NOT_FINITE
+        if self.jump is not None and len(self.norms) >= STEPS_BEFORE_JUMPS:
+            for what, value, before in (
+                ("the norm of the gradients", step.norm, self.norms),
+                ("the loss", abs(step.loss), self.losses),
+            ):
+                usual = statistics.median(before)
+                if value > self.jump * usual > 0:
+                    times = f"{value / usual:.0f} times the median of the {len(before)} steps before"
+                    return f"{what} is {value:.3g}, {times}"
+        return ""
+
+    def before_update(self, *_: Any) -> None:
+        """An optimizer steps: gradients with NaN or Inf go into the weights. With a closure it computes them yet."""
+        self.tape.end()
+        self.is_updating = True
+        if self.suspect is not None and self.suspect.why:
+            self.keep(self.suspect)
+
+    def after_update(self, *_: Any) -> None:
+        """An optimizer has stepped."""
+        self.is_updating = False
+        self.has_stepped = True
+
+    def end_step(self) -> None:
+        """End the step before, as the next begins. Without an update, more backwards may come before it."""
+        self.last = None
+        if self.has_stepped:
+            self.number += 1
+            self.has_stepped = False
+            self.suspect = None
+
+    def end_skipped_step(self, step: Step) -> None:
+        """End a step whose gradients had NaN or Inf and were dropped without an update: a gradient scaler does so."""
+        self.suspect = None
+        self.number += 1
+        self.skipped += 1
+        if step.why and self.skipped == SKIPPED:
+            step.why = f"{NOT_FINITE}, in {SKIPPED} steps in a row"
+            self.keep(step)
+
+    def ask(self, why: str) -> None:
+        """Keep the step whose backward has run and whose update has not, else the next."""
+        step = self.suspect or self.last
+        if step is not None and not self.has_stepped:
+            step.why = why
+            self.guarded(self.keep, step)
+        else:
+            self.asked = why
+
+    # ---- Samples
+
+    def keep(self, step: Step) -> None:
+        """Write a step as a sample, and those that the ring has of the steps before. It is kept once."""
+        why, step.why = step.why, ""
+        self.is_lost = not (is_finite(step.loss) and is_finite(step.norm))
+        if self.limit == 0:
+            return
+        self.limit -= 1
+        if self.versions() != step.taped.versions:
+            self.tell(f"step {step.number}: {why}; it is not kept: its weights have changed since its forward")
+            return
+        self.write_sample(step.number, why, lambda: (program_of(step.taped, self.own), {}), is_finite(step.norm))
+        for place in self.ring.written():
+            if (number := number_of(place)) < step.number:
+                self.write_sample(number, f"before step {step.number}", functools.partial(read_parts, place))
+
+    def write_sample(
+        self,
+        number: int,
+        why: str,
+        read: Callable[[], tuple[Program, Mapping[str, Tensor]]],
+        was_finite: bool = True,
+    ) -> None:
+        """Write the sample of a step, and say what it is, or why there is none: the training goes on. `read` returns
+        its program, and the weights that are not the model's of now."""
+        place = self.ring.folder.parent / f"step_{number}"
+        if place in self.kept:
+            return
+        try:
+            program, weights = read()
+            what = keep_sample(self.model, program, place, why, weights, was_finite)
+        except Exception as error:
+            cause = str(error) if isinstance(error, BackprintError) else describe_error(error)
+            self.tell(f"step {number}: {why}; it is not kept: {cause}")
+            return
+        self.kept.append(place)
+        self.tell(f"step {number}: {what}; kept in {os.path.relpath(place)}")
+
+    def keep_steps_of_last_run(self) -> None:
+        """Make samples of the ring of a training that ended without its end, and move the ring away."""
+        for place in self.ring.places():
+            self.write_sample(number_of(place), "the training ended early", functools.partial(read_parts, place))
+            place.unlink()
+        self.kept.clear()
+
+
+def number_of(place: Path) -> int:
+    """Return the number of the step in a file of the ring."""
+    return int(place.stem.partition("_")[2])
+
+
+def is_finite(number: float) -> bool:
+    return number - number == 0
+
+
+def modules_called(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules whose calls are kept as calls: the model, and its parts, which a training may call itself."""
+    yield "", model
+    if hasattr(model, COMPILED):  # the parts are called by compiled code
+        return
+    for name, child in model.named_children():
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict)):
+            yield from ((f"{name}.{path}", module) for path, module in modules_called(child) if path)
+        else:
+            yield name, child
+
+
+def unwrapped(model: Any) -> tuple[nn.Module, nn.Module]:
+    """Return the module that the training calls, and the one that is captured: without torch.compile and
+    DistributedDataParallel around it."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"bp.watch: the model is {model!r}: pass the nn.Module that is trained")
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        return unwrapped(model.module)
+    inner = getattr(model, COMPILED, None)
+    if isinstance(inner, nn.Module):
+        return model, inner
+    if any(type(parameter).__name__ == "DTensor" for parameter in model.parameters()):
+        raise UsageError("bp.watch: the model is sharded; record a step of its ranks: backprint record (docs/ranks.md)")
+    return model, model
+
+
+def argument_names(module: nn.Module) -> tuple[str, ...]:
+    """Return the names of the arguments of a module's forward."""
+    try:
+        return tuple(inspect.signature(module.forward).parameters)
+    except (TypeError, ValueError):
+        return ()
