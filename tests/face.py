@@ -401,6 +401,9 @@ if TYPE_CHECKING:
         state_of,
         take_out_draws,
     )
+    from backprint.tools.named.families import architecture_of
+    from backprint.tools.named.make import make_named
+    from backprint.tools.named.names import is_named, parse_name
     from backprint.tools.parts import split
     from backprint.tools.parts.cuts import Split, cut_forward, operator, part_of_each_value, plan, weighty
     from backprint.tools.parts.flow import names_at_borders

@@ -120,7 +120,8 @@ def capture(
     - `ranks`: with `world` and `fake=True`, the ranks to capture; by default rank 0 alone.
     - `name`: the name of the capture; by default the module's or function's.
 
-    `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
+    `target` may be the folder of a GraphNet sample or of one of ours, a model's name such as `"hf:gpt2"` or
+    `"timm:resnet18"`, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """

@@ -1,6 +1,7 @@
 """The command `backprint`: read arguments, call the library, print. In reading order:
 
-- `options`: what commands take, and groups of commands. `say`: what they print, progress, and the end.
+- `options`: what commands take, and groups of commands. `say`: what they print, progress, and the end. `named`:
+  models' names in the place of samples.
 - `capture`: `capture` and `record`. `verify`: with power. `show`, of samples and GraphNet's; `dumps`: regions' dumps.
 - `draw`: `draw`, `view` and `diff`. `costs`: `fits` and `ranks`. `bug_report`: `export` and `minify`.
 - `corpus`: run, status, report, dedup and merge. `bench`: run and report. `kernels`: `kernels`, `lower` and `task`.

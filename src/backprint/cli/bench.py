@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backprint.cli.named import at_places
 from backprint.cli.options import (
     ALLOW,
     PATH,
@@ -92,6 +93,7 @@ def run(
 
     names = split_names(compilers)
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
+    samples = at_places(samples, given["out"])
     try:
         with display_for(False) as watcher:
             done = bench.run(samples, names, watch=watcher, directions=directions, timed=not no_timing, **given)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.named import at_place
 from backprint.cli.options import ALLOW, GIB, JSON, OVERWRITE, SAMPLE, choice, output_option
 from backprint.cli.say import NOTHING, echo, ending, working
 from backprint.errors import UsageError
@@ -41,6 +42,7 @@ def export_command(
     import backprint as bp
     from backprint.tools.export.export import data_beside
 
+    sample = at_place(sample)
     check_sample(sample)
     capture = bp.load(sample, allow=allow)
     options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite)
@@ -87,9 +89,10 @@ def minify_command(
     """
     from backprint.tools.bench.minify_sample import MinifiedSample, minify_sample
 
-    check_sample(sample)
     if derivative == (compiler is not None):
         raise UsageError("minify needs --compiler NAME, or --derivative: one of the two")
+    sample = at_place(sample)
+    check_sample(sample)
     written_samples: list[MinifiedSample] = []
 
     def what_exists() -> str:

@@ -106,8 +106,9 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
     """Capture the forward and backward of TARGET and write them as a sample.
 
     TARGET is `file.py:factory` or `package.module:factory`, where the factory returns (model, args) or (model, args,
-    kwargs) and is executed here; or the folder of a GraphNet sample, which is parsed and not executed; or the folder of
-    a Backprint sample, whose forward is captured again. A sample is captured in a process of its own, within
+    kwargs) and is executed here; or the name of a model, `hf:gpt2`, `timm:resnet18` or `torchvision:resnet18`, which is
+    made small, with random weights; or the folder of a GraphNet sample, which is parsed and not executed; or the folder
+    of a Backprint sample, whose forward is captured again. A sample is captured in a process of its own, within
     `--timeout` and `--memory`: if it crashes or hangs, one line says so, and nothing is written.
 
     The exit code is 1 if the sample is wrong or failed, or if its backward is not the derivative of its forward; a

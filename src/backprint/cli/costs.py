@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backprint.cli.named import at_place
 from backprint.cli.options import ALLOW, GIB, JSON, PATH, SAMPLE, rank_option
 from backprint.cli.say import NOTHING, echo
 from backprint.common.collector import collector_paused
@@ -59,7 +60,7 @@ def fits_command(
 
     limit = int(memory * 2**30)
     rows = []
-    for name, capture in captures_of(sample, ranks, allow):
+    for name, capture in captures_of(at_place(sample, fake=True), ranks, allow):
         needs = needs_of(capture, optimizer_bytes)
         fits: bool | None = needs.eager.bytes <= limit
         notes = [] if any(pair.lives for pair in capture.pairs) else [NOT_SEEN]

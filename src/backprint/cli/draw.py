@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from backprint.cli import dumps
+from backprint.cli.named import at_place
 from backprint.cli.options import ALLOW, JSON, LIMITS, PATH, SAMPLE, output_option
 from backprint.cli.say import echo, echo_styled, working
 from backprint.common.collector import collector_paused
@@ -49,6 +50,7 @@ def draw_command(
     """
     import backprint as bp
 
+    sample = at_place(sample)
     if dumps.is_dump((sample,), options_of_dumps=("number", "run"), options_of_both=("output", "nodes")):
         dumps.draw(sample, run, number, output, nodes)
         return
@@ -94,6 +96,7 @@ def view_command(
 
     if output is not None:
         check_html(output)
+    sample = at_place(sample)
     if dumps.is_dump((sample,), options_of_dumps=("number", "run"), options_of_both=("output",)):
         dumps.view(sample, run, number, output)
         return
@@ -177,6 +180,8 @@ def diff_command(
     from backprint.tools.diff import compare
     from backprint.tools.diff.words import diff_json, diff_lines
 
+    titles = (str(before), str(after))
+    before, after = at_place(before), at_place(after)
     if dumps.is_dump((before, after), options_of_dumps=("run_a", "run_b"), options_of_both=("everything", "as_json")):
         dumps.diff(before, after, run_a, run_b, everything, as_json)
         return
@@ -197,7 +202,7 @@ def diff_command(
     if as_json:
         echo(json.dumps(diff_json(difference)))
     else:
-        for line in diff_lines(difference, everything, (str(before), str(after))):
+        for line in diff_lines(difference, everything, titles):
             mark = line.lstrip()[:1]
             if mark in COLORS and line.startswith(" "):
                 echo_styled("", line, fg=COLORS[mark])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out
+from backprint.cli.named import at_place, at_places
 from backprint.cli.options import (
     ALLOW,
     DEVICE,
@@ -86,16 +87,17 @@ def kernels_command(
 ) -> None:
     """Collect the kernels that a compiler makes of samples, for a processor or a GPU that need not be there.
 
-    SAMPLE is a sample, or a folder of samples or of a corpus; each is processed in a process of its own. DIR gets the
-    kernels of their forwards and backwards as files, and kernels.jsonl, with a row for each kernel: where it came from,
-    and a hash that equal programs share. Samples of GraphNet are captured first. No kernel is run, and no C++ compiler
-    is needed, unless --check asks for it. If the command is ended at any moment, the same command continues. The exit
-    code is 1 if a graph is refused, a kernel's results are wrong, or a captured backward is not the derivative.
+    SAMPLE is a sample, a folder of samples or of a corpus, or the name of a model such as `hf:gpt2`; each is processed
+    in a process of its own. DIR gets the kernels of their forwards and backwards as files, and kernels.jsonl, with a
+    row for each kernel: where it came from, and a hash that equal programs share. Samples of GraphNet are captured
+    first. No kernel is run, and no C++ compiler is needed, unless --check asks for it. If the command is ended at any
+    moment, the same command continues. The exit code is 1 if a graph is refused, a kernel's results are wrong, or a
+    captured backward is not the derivative.
     """
     from backprint.tools.bench.compilers.table import absolute_compiler
     from backprint.tools.jobs.find import begin_several
 
-    source, listed = begin_several(samples, out, "kernels", given["restart"])
+    source, listed = begin_several(at_places(samples, out), out, "kernels", given["restart"])
     chosen = {
         "targets": list(dict.fromkeys(split_names(targets))),
         "direction": direction,
@@ -164,8 +166,9 @@ def lower_command(
     """
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists already: pass --overwrite, or choose another path")
-    if Path(target).is_dir():
-        written = _of_sample(Path(target), {"gpu": gpu, "allow": allow, "check": check}, timeout)
+    place = at_place(Path(target))
+    if place.is_dir():
+        written = _of_sample(place, {"gpu": gpu, "allow": allow, "check": check}, timeout)
     else:
         written = _write_lowered(lower_factory(target, lengths, gpu), check)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -279,8 +282,9 @@ def make_command(
 ) -> None:
     """Write a task: the reference in plain PyTorch, its inputs, a stub to fill, and what a solution is judged by.
 
-    TARGET is a sample, or `file.py:factory`. A solution may save for its backward what it likes; random numbers that
-    the program draws are inputs. The exit code is 1 if the part cannot be a task, with the reason.
+    TARGET is a sample, `file.py:factory`, or the name of a model such as `hf:gpt2`. A solution may save for its
+    backward what it likes; random numbers that the program draws are inputs. The exit code is 1 if the part cannot be a
+    task, with the reason.
     """
     from backprint.tools import tasks
 

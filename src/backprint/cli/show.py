@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from backprint.cli import dumps
+from backprint.cli.named import at_place
 from backprint.cli.options import ALLOW, SAMPLE, json_lines
 from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
@@ -66,6 +67,7 @@ def show_command(
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.tools.cost.costs import summarize
 
+    sample = at_place(sample)
     if dumps.is_dump((sample,), options_of_dumps=("bad", "number", "run"), options_of_both=("as_json",)):
         dumps.show(sample, run, bad, number, as_json)
         return

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from backprint.cli.named import at_places
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, LIMITS, MODE, SAMPLES, TRUST, json_lines
 from backprint.cli.say import echo, echo_styled, ending, print_table, working
 from backprint.common.text import CHOICES
@@ -80,6 +81,7 @@ def verify_command(
     --strict, if a port is not proved, or a redraw is not seen; 3 if there is no sample. A gradient that is meant to
     differ is named when the sample is captured (`backprint capture --meant NAME`); --no-derivative does not ask.
     """
+    samples = at_places(samples)
     check_samples(samples)
     rows: list[dict[str, Any]] = []
     places = list(dict.fromkeys(samples_in(samples)))

@@ -17,7 +17,8 @@ def find_factory(text: str) -> Callable[..., Any]:
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise UsageError(
-            f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
+            f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample, "
+            "or name a model: hf:gpt2, timm:resnet18"
         )
     module = _import_file(Path(place)) if place.endswith(".py") else _import_by_name(place)
     factory = getattr(module, name, None)

@@ -4,7 +4,8 @@ The core (`graph`, `values`, `trace`, `prove`, `sample`, `derive`) imports none 
 floors: which may import which.
 
 - What others stand on: `cost`, FLOPs, bytes and memory; `graphnet`, GraphNet's samples; `export`, Captures saved and
-  written as one file; `target`, what a verb works on.
+  written as one file; `named`, models of transformers, timm and torchvision by their names; `target`, what a verb
+  works on.
 - One Capture: `parts`, cut; `ranks`, of a distributed step; `record`, of a training script; `regions`, of eager blocks;
   `draw`, as a picture or page; `diff`, beside another; `kernel_graphs`, as torch.fx graphs; `torch_backend`, of
   `torch.compile`.

@@ -1,4 +1,5 @@
-"""A TARGET names what a verb works on: `file.py:factory`, `package.module:factory`, or the folder of a sample.
+"""A TARGET names what a verb works on: `file.py:factory`, `package.module:factory`, a model by its name (`hf:gpt2`), or
+the folder of a sample.
 
 A GraphNet sample is built from its parsed code, with its own recipes. A Backprint sample is captured again from its
 saved forward, under the names and recipes that it has. This module joins reading and building with capture, for the
@@ -19,6 +20,7 @@ from backprint.errors import SampleError, UsageError
 from backprint.graph.calls import with_advice_on_ranks
 from backprint.graph.capture_options import DEFAULTS
 from backprint.graph.nouns import Capture
+from backprint.tools.named import is_named, library_of, make_named, quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Target:
     """A callable with its arguments, and the recipes that made the arguments, if any.
 
     `with_grad` and `without_grad` are (name, why) of the inputs that require grad and of those that do not.
-    `requires_grad` and `mode` are options for capture; `bytes` is the size of all tensors.
+    `requires_grad`, `mode` and `loss` are options for capture; `library` is that of a named model, whose
+    warnings are not shown; `bytes` is the size of all tensors.
     """
 
     title: str
@@ -42,13 +45,17 @@ class Target:
     bytes: int = 0
     mode: str | None = None
     fake: bool = False
+    loss: Any = None
+    library: str = ""
 
 
 def read_target(
     text: Any, *, fake: bool = False, device: str | None = None, mode: str | None = None, trust: bool = False
 ) -> Target:
-    """Read the Target that a text names. A factory is imported and called; a sample is parsed, and executed only if
-    it is refused and trusted."""
+    """Read the Target that a text names. A factory is imported and called, a model that is named is made by its
+    library; a sample is parsed, and executed only if it is refused and trusted."""
+    if is_named(text):
+        return _target_of_name(text, fake, device, mode)
     place = Path(text)
     if not place.is_dir():
         return target_of_factory(str(text), fake, device, mode)
@@ -84,6 +91,10 @@ def capture_target(target: Target, **options: Any) -> Capture:
     resolved = resolve_options({"mode": target.mode, "fake": target.fake, **options})
     if resolved.requires_grad is None:
         resolved = replace(resolved, requires_grad=target.requires_grad)
+    if resolved.loss is None and resolved.order == 1:
+        resolved = replace(resolved, loss=target.loss)
+    if target.loss is not None and target.fake and resolved.specialize is None:
+        resolved = replace(resolved, specialize=True)  # the numbers that a named model reads are of its own sizes
     if bool(resolved.fake) is not target.fake:
         raise UsageError(f"{target.title}: read the TARGET with fake={resolved.fake}, as it is to be captured")
     if target.kind != "factory":
@@ -92,7 +103,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
             specialize = True  # the numbers that a sample's code reads are known from its metadata
         name = target.title if resolved.name is None else resolved.name
         resolved = replace(resolved, name=name, mode=None, specialize=specialize)  # the code is in that mode already
-    capture = capture_with_recipes(target.model, target.args, target.kwargs, resolved, target.recipes)
+    with quiet(target.library, others=False) if target.library else contextlib.nullcontext():
+        capture = capture_with_recipes(target.model, target.args, target.kwargs, resolved, target.recipes)
     return replace(capture, notes=(*target.notes, *capture.notes)) if target.notes else capture
 
 
@@ -217,7 +229,36 @@ READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Targe
 """The reader of each format of samples."""
 
 
-# ---- Factories
+# ---- Factories, and models by their names
+
+
+@with_advice_on_ranks()
+def _target_of_name(text: Any, fake: bool, device: str | None, mode: str | None) -> Target:
+    """Make the model of a name, which is what a factory would return, with its loss and notes."""
+    with _unallocated_if(fake):
+        named = make_named(text)
+    _check_torch_device(device)
+    model, args, kwargs = named.as_result()
+    if device:
+        with _unallocated_if(fake):
+            model, args, kwargs = move_to_device(device, model, args, kwargs)
+    from backprint.values.tree import strided_tensors
+
+    size = sum(tensor.nbytes for tensor in strided_tensors(model, args, kwargs))
+    title = type(model).__name__
+    return Target(
+        title,
+        model,
+        args,
+        kwargs,
+        "factory",
+        notes=named.notes,
+        bytes=size,
+        mode=mode,
+        fake=fake,
+        loss=named.loss,
+        library=library_of(text),
+    )
 
 
 @with_advice_on_ranks()

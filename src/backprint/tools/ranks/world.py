@@ -35,6 +35,7 @@ from backprint.sample.metadata import MAX_RANKS, Field, Witness, errors_with_pat
 from backprint.sample.place import check_place, settle
 from backprint.sample.recipes import DRAWN_KINDS
 from backprint.tools.export.saving import write_sample
+from backprint.tools.named import is_named
 from backprint.tools.ranks.meeting import Among, Meeting, check_one_step, exchanges_of_all
 from backprint.tools.ranks.sharded import (
     Call,
@@ -280,6 +281,8 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
     training script of a rank is run."""
     if Path(text).is_dir():
         raise UsageError(f"{text}: world= takes a factory (file.py:factory), which is called in each rank")
+    if is_named(text):
+        raise UsageError(f"{text}: world= takes a factory (file.py:factory), which shards the model in each rank")
     factory = find_factory(text)
 
     def make() -> Call:
