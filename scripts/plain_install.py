@@ -66,6 +66,20 @@ for name in names:
 print("imported", len(names), "from", backprint.__file__)
 """
 
+PACKAGED = """
+import json
+from importlib.metadata import metadata, version
+from importlib.resources import files
+import backprint
+folder = files("backprint")
+schemas = [json.loads(place.read_text("utf-8")) for place in (folder / "schemas").iterdir()]
+assert len(schemas) > 20 and all("$schema" in schema for schema in schemas), schemas
+assert (folder / "py.typed").is_file()
+assert version("backprint") == backprint.__version__
+assert any(text.startswith("Source, https://") for text in metadata("backprint").get_all("Project-URL"))
+print(f"{backprint.__version__}, py.typed, {len(schemas)} schemas of what --json prints")
+"""
+
 HELP = """
 import click
 from backprint.cli import main
@@ -333,6 +347,8 @@ def installation(python: Path, home: Path) -> Iterator[Row]:
     yield Row(
         helped.name, helped.good, helped.seconds, f"{helped.detail.count('help ')}" if helped.good else helped.detail
     )
+    packaged = row("what is packaged", [python, "-c", PACKAGED], home, python, whole=True)
+    yield Row(packaged.name, packaged.good, packaged.seconds, packaged.detail.strip())
     examples = sorted(
         path.name for path in (ROOT / "examples").glob("*.py") if path.is_file() and not path.is_symlink()
     )

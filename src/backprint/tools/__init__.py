@@ -9,6 +9,7 @@ floors: which may import which.
 - One Capture: `parts`, cut; `ranks`, of a distributed step; `record`, of a training script; `regions`, of eager blocks;
   `draw`, as a picture or page; `diff`, beside another; `kernel_graphs`, as torch.fx graphs; `torch_backend`, of
   `torch.compile`.
+- Many steps: `watch`, of a training while it runs.
 - Compilers and solutions: `lowering`, graphs as compilers take them; `kernels`, what compilers write; `bench`,
   compilers judged and timed; `tasks`, parts as problems; `swap`, solutions in the place of modules.
 - Many samples: `jobs`, workers and a ledger; `corpus`, what is asked of a corpus.

@@ -43,13 +43,13 @@ def keep_sample(
 ) -> str:
     """Run a program again as it ran, record it, and save it with its values; return what it is in a line. `was_finite`
     says whether the gradients of the step were."""
-    import backprint as bp
+    from backprint.api import load, save
 
     with as_then(model, program, weights), torch.enable_grad(), autocast(()):
         capture = recorded(model, program, was_finite)
         notes = (f"kept by bp.watch: {why}", *capture.notes)
-        bp.save(replace(capture, name=place.name, notes=notes), place, "exact", overwrite=True)
-    kept = bp.load(place).verdict or {}
+        save(replace(capture, name=place.name, notes=notes), place, "exact", overwrite=True)
+    kept = load(place).verdict or {}
     return nonfinite_of(kept) or why
 
 
