@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from backprint.cli.bench import write_page
     from backprint.cli.doctor import CHECKS
     from backprint.cli.verify import rows_of_sample
-    from backprint.common import memory
-    from backprint.common import try_compiler as common_tried
+    from backprint.common import at_work, memory
+    from backprint.common import tried as common_tried
     from backprint.common.collector import collector_paused
     from backprint.common.files import from_plain, read_bytes
     from backprint.common.folders import SUFFIX, unfinished_folder

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from face import (
     Line,
     SharedMemory,
     TensorChild,
+    at_work,
     in_child,
     limited,
     processes,
@@ -65,6 +67,16 @@ def test_a_value_comes_back() -> None:
 def sleeper() -> int:
     """Start a process in a session of its own; return its pid."""
     return subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+
+
+def test_the_call_at_work_is_kept_by_its_own_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_work, "_descriptor", None)
+    monkeypatch.setattr(at_work, "_process", 0)
+    at_work.begin(tmp_path)
+    at_work.note("aten.mm")
+    # The child has closed what it inherited: writing there would raise, or hit another file.
+    assert str(in_child(lambda: at_work.note("aten.add"), 30.0)) == ""
+    assert at_work.last(tmp_path) == "aten.mm"
 
 
 def test_what_a_child_started_ends_with_it() -> None:

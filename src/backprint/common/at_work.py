@@ -15,18 +15,21 @@ MOST = 200
 """The most bytes of a name."""
 
 _descriptor: int | None = None
-"""The open file of this process; None in a process that keeps none."""
+"""The open file of a process; None in a process that keeps none."""
+
+_process = 0
+"""The process that opened it: one that is forked from it may have the number for another file, or for none."""
 
 
 def begin(folder: Path) -> None:
     """Keep the call at work of this process in a file of a folder."""
-    global _descriptor
-    _descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT, 0o600)
+    global _descriptor, _process
+    _descriptor, _process = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT, 0o600), os.getpid()
 
 
 def note(name: str) -> None:
     """Keep the name of a call that begins; '' when it has ended."""
-    if _descriptor is not None:
+    if _descriptor is not None and os.getpid() == _process:
         os.pwrite(_descriptor, name.encode()[:MOST].ljust(MOST), 0)
 
 
