@@ -198,7 +198,7 @@ def graphnet(folder: Path, at: At, number: int) -> None:
     changed, _ = emit.rewrite_mode(program, ("eval", "train")[number % 2], ())
     forward = compile_program(changed, names, state, str(folder / "model.py"), "cpu")
     made = {
-        name: torch.empty(meta.shape, dtype=getattr(torch, meta.dtype), device="meta") for name, _, meta, _ in known
+        each.name: torch.empty(each.meta.shape, dtype=getattr(torch, each.meta.dtype), device="meta") for each in known
     }
     module_with_state(sample.name, forward, plan.inputs, made, {name for name, _ in plan.with_grad})
     if number % 16 == 0:

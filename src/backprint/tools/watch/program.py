@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from backprint._torch.operators import schema_of
+from backprint._torch.pytree import tree_leaves, tree_map
 from backprint.graph.nouns import Source
 from backprint.trace import frames
 from backprint.values.settings import RandomStates
@@ -63,7 +64,7 @@ class Operation:
     @property
     def is_mutable(self) -> bool:
         """Whether the operator writes to its arguments."""
-        return bool(operator_named(self.operator)._schema.is_mutable)
+        return bool(schema_of(operator_named(self.operator)).is_mutable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class WatchedStep(nn.Module):
             else:
                 with frames.at(step.source), autocast(()), torch.set_grad_enabled(step.with_grad):
                     result = operator_named(step.operator)(*args, **kwargs)
-            tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+            tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
             values.update(zip(step.results, tensors, strict=True))
         losses = tuple(values[number] for number in program.losses)
         return losses[0] if len(losses) == 1 else losses
@@ -114,7 +115,7 @@ def _filled(arguments: Any, values: Mapping[Any, Tensor]) -> Any:
     def tensor_or_leaf(leaf: Any) -> Any:
         return values[leaf.number] if isinstance(leaf, Ref) else values[leaf.name] if isinstance(leaf, Own) else leaf
 
-    return pytree.tree_map(tensor_or_leaf, arguments)
+    return tree_map(tensor_or_leaf, arguments)
 
 
 @functools.cache

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint._torch.modes import dispatch_modes, pop_mode, push_mode
+from backprint._torch.modes import TorchDispatchMode, dispatch_modes, pop_mode, push_mode
+from backprint._torch.operators import schema_of
+from backprint._torch.pytree import tree_leaves, tree_map
+from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Source
 from backprint.tools.watch.program import Call, Operation, Own, Program, Ref
@@ -130,7 +131,7 @@ def program_of(taped: Taped, own: Mapping[int, str]) -> Program:
     losses = tuple(numbering.known(loss) for loss in taped.losses)
     if not all(losses):
         raise CaptureError("its loss is not computed from results of the model")
-    memory = {number: tensor.untyped_storage()._cdata for number, tensor in enumerate(numbering.tensors, 1)}
+    memory = {number: storage_id(tensor.untyped_storage()) for number, tensor in enumerate(numbering.tensors, 1)}
     wanted = {memory[number] for number in losses}
     kept: list[Call | Operation] = []
     for step in reversed(steps):
@@ -165,15 +166,17 @@ class _Numbering:
         if is_call:
             named = {**dict(zip(event.names, event.args, strict=False)), **event.kwargs}
         else:
-            named = dict(zip((argument.name for argument in event.target._schema.arguments), event.args, strict=False))
+            named = dict(
+                zip((argument.name for argument in schema_of(event.target).arguments), event.args, strict=False)
+            )
         for name, value in named.items():
-            leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+            leaves = [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
             for index, leaf in enumerate(leaves):
                 self.reference(leaf, name if len(leaves) == 1 else f"{name}_{index}")
         args, kwargs = self.references(event.args), self.references(event.kwargs)
         results = tuple(
             self.by_identity.get(id(leaf)) or self.add(leaf)
-            for leaf in pytree.tree_leaves(event.result)
+            for leaf in tree_leaves(event.result)
             if isinstance(leaf, Tensor)
         )
         if is_call:
@@ -182,7 +185,7 @@ class _Numbering:
 
     def references(self, value: Any) -> Any:
         """Return arguments with a Ref or Own for each tensor."""
-        return pytree.tree_map(lambda leaf: self.reference(leaf, "value") if isinstance(leaf, Tensor) else leaf, value)
+        return tree_map(lambda leaf: self.reference(leaf, "value") if isinstance(leaf, Tensor) else leaf, value)
 
     def reference(self, tensor: Tensor, name: str) -> Ref | Own:
         """Return what stands for a tensor; one that no step has made is an input, with this name if it is free."""
@@ -212,11 +215,11 @@ class _Numbering:
 def _place_of(tensor: Tensor) -> Any:
     """Return what two tensors of one step have in common if they are the same part of the same memory."""
     layout = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
-    return tensor.untyped_storage()._cdata, *layout
+    return storage_id(tensor.untyped_storage()), *layout
 
 
 def _numbers_in(arguments: Any) -> Iterator[int]:
     """Yield the numbers of the tensors in arguments."""
-    for leaf in pytree.tree_leaves(arguments):
+    for leaf in tree_leaves(arguments):
         if isinstance(leaf, Ref):
             yield leaf.number

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from backprint._torch.modules import COMPILED
+from backprint._torch.pytree import tree_leaves
+from backprint._torch.tensors import version_of
 from backprint.errors import BackprintError, UsageError, describe_error
 from backprint.tools.watch.program import Program, autocast_now
 from backprint.tools.watch.ring import Ring, read_parts
@@ -169,7 +170,7 @@ class Watching:
             self.end_step()
             self.taped = Taped(random_states(), self.buffers_now(), self.versions())
         self.tape.end()
-        self.taped.note_arguments(pytree.tree_leaves((args, kwargs)))
+        self.taped.note_arguments(tree_leaves((args, kwargs)))
         self.taped.events.append(Event(path, args, kwargs, names=names, autocast=autocast_now()))
 
     def after_call(self, module: nn.Module, args: Any, result: Any) -> None:
@@ -181,7 +182,7 @@ class Watching:
             self.taped = None
             return
         self.taped.events[-1].result = result
-        self.taped.note_result(pytree.tree_leaves(result))
+        self.taped.note_result(tree_leaves(result))
         self.tape.begin(self.taped)
 
     # ---- Steps
@@ -189,13 +190,13 @@ class Watching:
     def buffers_now(self) -> Mapping[str, Tensor]:
         """Return copies of the model's buffers; one that has not been written to since is not copied again."""
         for name, (buffer, version, _) in self.buffers.items():
-            if version != buffer._version:
-                self.buffers[name] = buffer, buffer._version, buffer.detach().clone()
+            if version != version_of(buffer):
+                self.buffers[name] = buffer, version_of(buffer), buffer.detach().clone()
         return {name: copy for name, (_, _, copy) in self.buffers.items()}
 
     def versions(self) -> tuple[int, ...]:
         """Return how often each parameter was written to."""
-        return tuple(parameter._version for parameter in self.parameters)
+        return tuple(version_of(parameter) for parameter in self.parameters)
 
     def before_backward(self, tensors: Any, grad_tensors: Any) -> None:
         """Note where a backward begins, and whether a step with NaN or Inf has been skipped since."""
@@ -204,7 +205,7 @@ class Watching:
             self.end_skipped_step(self.suspect)
         if self.taped is None:
             return
-        if any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(grad_tensors)):
+        if any(isinstance(leaf, Tensor) for leaf in tree_leaves(grad_tensors)):
             self.taped.why_not = "its backward was given gradients, and only that of a loss is kept"
         self.taped.losses = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
 
