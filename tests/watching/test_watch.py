@@ -75,7 +75,7 @@ def train(
 
 
 def same(left: Any, right: Any) -> bool:
-    return all(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(left, right, strict=True))
+    return all(bool(((a == b) | (a.isnan() & b.isnan())).all()) for a, b in zip(left, right, strict=True))
 
 
 def write_each(step: int, watch: Any) -> None:
@@ -303,3 +303,22 @@ def test_a_scaler_that_skips_again_and_again_is_no_start(tmp_path: Path) -> None
     _, _, watch = train(root_of_zero, steps=8, folder=tmp_path, watched=watched, scaler=scaler)
     assert [place.name for place in watch.kept] == ["step_4"]
     assert "(sqrt)" in messages[0]
+
+
+def test_samples_of_an_earlier_training_stay(tmp_path: Path) -> None:
+    watched: dict[str, Any] = {"tell": lambda text: None, "steps": 0}
+    first = train(nan_at(1), steps=2, folder=tmp_path, watched=watched)[2]
+    second = train(nan_at(1), steps=2, folder=tmp_path, watched=watched)[2]
+    assert [watch.kept[0].name for watch in (first, second)] == ["step_1", "step_1_2"]
+
+
+def test_a_step_of_a_ring_that_does_not_fit_is_not_lost(tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    ring.mkdir()
+    (ring / "step_000000007.pt").write_bytes(b"not a step")
+    messages: list[str] = []
+    net = nn.Linear(1, 1)
+    with bp.watch(net, torch.optim.SGD(net.parameters()), tmp_path, tell=messages.append):
+        pass
+    assert messages[0].startswith("step 7: the training ended early; it is not kept: ")
+    assert (tmp_path / "step_000000007.not_kept.pt").read_bytes() == b"not a step"

@@ -48,7 +48,7 @@ def keep_sample(
     with as_then(model, program, weights), torch.enable_grad(), autocast(()):
         capture = recorded(model, program, was_finite)
         notes = (f"kept by bp.watch: {why}", *capture.notes)
-        save(replace(capture, name=place.name, notes=notes), place, "exact", overwrite=True)
+        save(replace(capture, name=place.name, notes=notes), place, "exact")
     kept = load(place).verdict or {}
     return nonfinite_of(kept) or why
 
@@ -83,7 +83,7 @@ def recorded(model: nn.Module, program: Program, was_finite: bool) -> Capture:
     if not captures:
         raise CaptureError(messages[-1] if messages else "its step could not be recorded")
     for value, then in zip(values, program.values, strict=True):
-        if not torch.equal(value.view(-1).nan_to_num(), then.view(-1).nan_to_num()):
+        if not bool(((value == then) | (value.isnan() & then.isnan())).all()):
             raise CaptureError(f"run again, its loss is {value.item()}, and it was {then.item()}: {UNSEEN}")
     if not was_finite and is_finite_again:
         raise CaptureError(f"run again, its gradients are finite: {UNSEEN}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 import os
 import statistics
@@ -67,6 +68,7 @@ class Watching:
         self.limit = limit
         self.tell = tell
         self.kept: list[Path] = []
+        self.numbers_kept: set[int] = set()
         self.number = 0
         self.thread, self.process = threading.get_ident(), os.getpid()
         self.tape = Tape()
@@ -322,28 +324,37 @@ class Watching:
         why: str,
         read: Callable[[], tuple[Program, Mapping[str, Tensor]]],
         was_finite: bool = True,
-    ) -> None:
+    ) -> bool:
         """Write the sample of a step, and say what it is, or why there is none: the training goes on. `read` returns
-        its program, and the weights that are not the model's of now."""
-        place = self.ring.folder.parent / f"step_{number}"
-        if place in self.kept:
-            return
+        its program, and the weights that are not the model's of now. An earlier training's samples stay: the name gets
+        a number. Return whether there is a sample of the step now."""
+        if number in self.numbers_kept:
+            return True
+        name = self.ring.folder.parent / f"step_{number}"
+        others = (name.with_name(f"{name.name}_{again}") for again in itertools.count(2))
+        place = next(candidate for candidate in itertools.chain([name], others) if not candidate.exists())
         try:
             program, weights = read()
             what = keep_sample(self.model, program, place, why, weights, was_finite)
         except Exception as error:
             cause = str(error) if isinstance(error, BackprintError) else describe_error(error)
             self.tell(f"step {number}: {why}; it is not kept: {cause}")
-            return
+            return False
         self.kept.append(place)
+        self.numbers_kept.add(number)
         self.tell(f"step {number}: {what}; kept in {os.path.relpath(place)}")
+        return True
 
     def keep_steps_of_last_run(self) -> None:
-        """Make samples of the ring of a training that ended without its end, and move the ring away."""
+        """Make samples of the ring of a training that ended early; what cannot be one stays, under another name."""
         for place in self.ring.places():
-            self.write_sample(number_of(place), "the training ended early", functools.partial(read_parts, place))
-            place.unlink()
+            read = functools.partial(read_parts, place)
+            if self.write_sample(number_of(place), "the training ended early", read):
+                place.unlink()
+            else:
+                place.rename(self.ring.folder.parent / f"{place.stem}.not_kept.pt")
         self.kept.clear()
+        self.numbers_kept.clear()
 
 
 def number_of(place: Path) -> int:
