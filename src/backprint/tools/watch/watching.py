@@ -203,7 +203,7 @@ class Watching:
     def before_backward(self, tensors: Any, grad_tensors: Any) -> None:
         """Note where a backward begins, and whether a step with NaN or Inf has been skipped since."""
         self.tape.end()
-        if self.suspect is not None and is_finite(self.norm_of_gradients()[0]):
+        if self.suspect is not None and math.isfinite(self.norm_of_gradients()[0]):
             self.end_skipped_step(self.suspect)
         if self.taped is None:
             return
@@ -216,7 +216,7 @@ class Watching:
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
         found: list[float] = torch.stack([norm, *(number.to(norm) for number in beside)]).tolist()
-        if not is_finite(found[0]):  # a sum of squares may have overflowed, and the largest element does not
+        if not math.isfinite(found[0]):  # a sum of squares may have overflowed, and the largest element does not
             found[0] = float(nn.utils.get_total_norm(gradients, norm_type=math.inf))
         return found
 
@@ -229,7 +229,7 @@ class Watching:
         norm, loss = self.norm_of_gradients(sum(losses[1:], losses[0]))
         step = Step(self.number, taped, loss, norm)
         step.why = self.reason(step)
-        if is_finite(loss) and is_finite(norm):
+        if math.isfinite(loss) and math.isfinite(norm):
             self.skipped, self.is_lost, self.last = 0, False, step
             if not step.why:
                 self.norms.append(norm)
@@ -248,9 +248,9 @@ class Watching:
         if self.asked:
             why, self.asked = self.asked, ""
             return why
-        if not is_finite(step.loss):
+        if not math.isfinite(step.loss):
             return f"the loss is {step.loss}"
-        if not is_finite(step.norm):
+        if not math.isfinite(step.norm):
             return NOT_FINITE
         if self.jump is not None and len(self.norms) >= STEPS_BEFORE_JUMPS:
             for what, value, before in (
@@ -306,14 +306,14 @@ class Watching:
     def keep(self, step: Step) -> None:
         """Write a step as a sample, and those that the ring has of the steps before. It is kept once."""
         why, step.why = step.why, ""
-        self.is_lost = not (is_finite(step.loss) and is_finite(step.norm))
+        self.is_lost = not (math.isfinite(step.loss) and math.isfinite(step.norm))
         if self.limit == 0:
             return
         self.limit -= 1
         if self.versions() != step.taped.versions:
             self.tell(f"step {step.number}: {why}; it is not kept: its weights have changed since its forward")
             return
-        self.write_sample(step.number, why, lambda: (program_of(step.taped, self.own), {}), is_finite(step.norm))
+        self.write_sample(step.number, why, lambda: (program_of(step.taped, self.own), {}), math.isfinite(step.norm))
         for place in self.ring.written():
             if (number := number_of(place)) < step.number:
                 self.write_sample(number, f"before step {step.number}", functools.partial(read_parts, place))
@@ -360,10 +360,6 @@ class Watching:
 def number_of(place: Path) -> int:
     """Return the number of the step in a file of the ring."""
     return int(place.stem.partition("_")[2])
-
-
-def is_finite(number: float) -> bool:
-    return number - number == 0
 
 
 def modules_called(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
