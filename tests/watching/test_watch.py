@@ -322,3 +322,24 @@ def test_a_step_of_a_ring_that_does_not_fit_is_not_lost(tmp_path: Path) -> None:
         pass
     assert messages[0].startswith("step 7: the training ended early; it is not kept: ")
     assert (tmp_path / "step_000000007.not_kept.pt").read_bytes() == b"not a step"
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0] * float("nan")
+
+
+def test_a_custom_function_in_the_loss_is_named_as_what_is_not_kept(tmp_path: Path) -> None:
+    messages: list[str] = []
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters())
+    with bp.watch(net, optimizer, tmp_path, tell=messages.append) as watch:
+        Doubled.apply(net(torch.randn(2, 3))).sum().backward()
+        optimizer.step()
+    assert watch.kept == []
+    assert "a custom autograd.Function stands between the model and the loss, or" in messages[0]

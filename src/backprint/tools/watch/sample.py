@@ -71,7 +71,13 @@ def recorded(model: nn.Module, program: Program, was_finite: bool) -> Capture:
     try:
         recording.open()
         loss = step(**program.inputs)
-        values = [value.detach() for value in (loss if isinstance(loss, tuple) else (loss,))]
+        losses = loss if isinstance(loss, tuple) else (loss,)
+        if not all(value.requires_grad for value in losses):
+            raise CaptureError(
+                "run again, its loss has no gradient: a custom autograd.Function stands between the model and the "
+                "loss, or the model returns an object in which torch finds no tensors"
+            )
+        values = [value.detach() for value in losses]
         torch.autograd.backward(loss)
         recording.end_step()
         again = [parameter.grad for parameter, _ in gradients if parameter.grad is not None]
