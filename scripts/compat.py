@@ -1,4 +1,4 @@
-"""The tests of CI on every torch that is supported, each in a virtual environment, and the table in README.
+"""The tests of CI on every torch that is supported, each in a virtual environment, and the table in docs/versions.md.
 
     python scripts/compat.py [BUILD...] [--environment BUILD=DIR] [--jobs N] [--keep] [--failed]
     python scripts/compat.py --smoke
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "versions.md"
 BEGIN, END = "<!-- compat: scripts/compat.py writes this table -->", "<!-- compat ends -->"
 
 Row = dict[str, Any]
@@ -108,7 +108,7 @@ def main() -> None:
             tried(name, row, whole(), options, lambda: keep_rows(options.folder, rows))
         except NotInstalled as error:
             sys.exit(f"{name}: {error}")
-        README.write_text(with_table(README.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
     print(table(rows), end="")
     sys.exit(not all(is_good(rows[name]) for name in options.builds or BUILDS))
 

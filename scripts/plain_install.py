@@ -349,10 +349,6 @@ def installation(python: Path, home: Path) -> Iterator[Row]:
     )
     packaged = row("what is packaged", [python, "-c", PACKAGED], home, python, whole=True)
     yield Row(packaged.name, packaged.good, packaged.seconds, packaged.detail.strip())
-    examples = sorted(
-        path.name for path in (ROOT / "examples").glob("*.py") if path.is_file() and not path.is_symlink()
-    )
-    yield Row("examples can be copied", examples == ["convnet.py", "gpt.py", "resnet18.py"], 0.0, ", ".join(examples))
 
 
 def verbs(python: Path, home: Path) -> Iterator[Row]:

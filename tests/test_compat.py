@@ -66,8 +66,8 @@ def test_a_build_of_which_little_is_known_has_no_line_and_a_document_without_a_p
         compat.with_table("nothing", {})
 
 
-def test_the_readme_has_a_place_for_the_table() -> None:
-    text = compat.README.read_text(encoding="utf-8")
+def test_the_page_of_versions_has_a_place_for_the_table() -> None:
+    text = compat.PAGE.read_text(encoding="utf-8")
     assert compat.with_table(text, {}) == text
 
 
@@ -96,7 +96,7 @@ def test_the_parts_are_the_whole_suite() -> None:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What is run, with nothing really run: a README, an environment and tests of the test's own."""
+    """What is run, with nothing really run: a page, an environment and tests of the test's own."""
     seen: list[str] = []
 
     def tested(python: Any, paths: list[str], log: Path, cache: Path, jobs: int) -> Any:
@@ -104,8 +104,8 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         log.write_text("what pytest said")
         return part(10)
 
-    (tmp_path / "README.md").write_text(EMPTY)
-    monkeypatch.setattr(compat, "README", tmp_path / "README.md")
+    (tmp_path / "versions.md").write_text(EMPTY)
+    monkeypatch.setattr(compat, "PAGE", tmp_path / "versions.md")
     monkeypatch.setattr(compat, "whole", lambda: {"tests/a": ["tests/a"], "tests/b": ["tests/b"]})
     monkeypatch.setattr(compat, "installed", lambda *_: (Path("python"), False))
     monkeypatch.setattr(compat, "said", lambda *_, **__: "2.14.1")
@@ -143,7 +143,7 @@ def test_a_run_that_was_ended_goes_on(ran: list[str], monkeypatch: pytest.Monkey
     assert ran == ["tests/a", "tests/b"]
     assert run(monkeypatch, tmp_path, "2.14.1") == 0
     assert len(ran) == 2, "nothing is left to run"
-    assert lines((tmp_path / "README.md").read_text())[0].split(" | ")[2] == "20"
+    assert lines((tmp_path / "versions.md").read_text())[0].split(" | ")[2] == "20"
     monkeypatch.setattr(compat, "state", lambda: "later")
     assert run(monkeypatch, tmp_path, "2.14.1") == 0
     assert len(ran) == 4, "the code is another"
@@ -154,14 +154,14 @@ def test_what_failed_is_run_again_and_the_table_says_so(
 ) -> None:
     monkeypatch.setattr(compat, "failing", failed(["tests/a.py::b", "tests/a.py::c"]))
     assert run(monkeypatch, tmp_path, "2.14.1") == 1
-    assert lines((tmp_path / "README.md").read_text())[0].split(" | ")[2:4] == ["20", "2"]
+    assert lines((tmp_path / "versions.md").read_text())[0].split(" | ")[2:4] == ["20", "2"]
     monkeypatch.setattr(compat, "state", lambda: "mended")
     monkeypatch.setattr(compat, "failing", failed(["tests/a.py::c"]))
     assert run(monkeypatch, tmp_path, "2.14.1", "--failed") == 1
     monkeypatch.setattr(compat, "failing", failed([]))
     assert run(monkeypatch, tmp_path, "2.14.1", "--failed") == 0
     assert ran == ["tests/a", "tests/b", "tests/a.py::b", "tests/a.py::c"]
-    assert lines((tmp_path / "README.md").read_text())[0].split(" | ")[2:4] == ["40", "0 (2 at first)"]
+    assert lines((tmp_path / "versions.md").read_text())[0].split(" | ")[2:4] == ["40", "0 (2 at first)"]
 
 
 def test_an_environment_of_yours_with_another_torch_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_smoke_fails_with_its_tests(
     assert run(monkeypatch, tmp_path, "--smoke") == code
     assert f"10 passed, {len(names)} failed" in capsys.readouterr().out
     assert not (tmp_path / "compat" / "compat.json").exists()
-    assert (tmp_path / "README.md").read_text() == EMPTY
+    assert (tmp_path / "versions.md").read_text() == EMPTY
 
 
 def test_what_is_kept_is_whole(tmp_path: Path) -> None:

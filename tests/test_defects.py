@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,11 +119,3 @@ def test_a_dtype_that_no_graph_has_is_refused_by_name() -> None:
         warnings.filterwarnings("error", message=".*defect of Backprint")
         with pytest.raises(RefusedError, match="'qint8' is not a tensor dtype"):
             bp.capture(quantized, torch.randn(3))
-
-
-def test_every_example_is_the_one_that_the_package_has() -> None:
-    root = Path(__file__).parents[1]
-    inside = {path.name: path.read_text() for path in (root / "src" / "backprint" / "examples").glob("*.py")}
-    beside = {path.name: path.read_text() for path in (root / "examples").glob("*.py")}
-    assert beside == inside, "change both: cp src/backprint/examples/*.py examples/"
-    assert not (root / "examples").is_symlink()

@@ -22,7 +22,7 @@ from face import VERDICTS, main
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
-OF_THE_SITE = {"index.md", "api.md"}
+OF_THE_SITE = {"index.md", "api.md", "first_steps.md"}
 """Pages that only the built site shows as they are meant."""
 
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
@@ -67,7 +67,7 @@ def test_the_blocks_of_a_page_say_how_they_are_checked(page: str) -> None:
     blocks = [block for of, block in BLOCKS if of == page]
     for block in blocks:
         read = ("text", "yaml")  # YAML is what `tests/test_project.py` holds against action.yml
-        assert block.runs or block.language in read or page in ("docs/index.md", "docs/api.md"), block
+        assert block.runs or block.language in read or page.removeprefix("docs/") in OF_THE_SITE, block
         assert not re.search(r"^\$ ", block.text, re.MULTILINE), f"what is copied with a prompt does not run: {block}"
         if block.file:
             folder = block.file.partition("/")[0]
@@ -204,9 +204,10 @@ FACES = {
 """The functions of the tools that users call."""
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/verdicts.md"])
-def test_every_verdict_is_explained(page: str) -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", TEXTS[page], re.MULTILINE)) == set(VERDICTS)
+def test_every_verdict_is_explained() -> None:
+    short = TEXTS["README.md"].partition("## Verdicts")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", short)) == set(VERDICTS)
+    assert set(re.findall(r"^\| `(\w+)` \|", TEXTS["docs/verdicts.md"], re.MULTILINE)) == set(VERDICTS)
 
 
 def test_the_tables_of_options_have_every_option_of_a_capture() -> None:
@@ -238,10 +239,29 @@ def test_the_table_of_engines_is_the_engines() -> None:
 # ------------------------------------------------------------------ the README, and links
 
 
-def test_the_readme_fits_a_screen_or_two_and_leads_to_every_page() -> None:
-    text = TEXTS["README.md"]
-    assert len(text.splitlines()) <= 120
-    assert {page.name for page in PAGES[1:]} - OF_THE_SITE == set(re.findall(r"\(docs/(\w+\.md)\)", text))
+def test_the_readme_fits_a_screen_or_two_and_the_index_leads_to_every_page() -> None:
+    assert len(TEXTS["README.md"].splitlines()) <= 90
+    linked = set(re.findall(r"\((\w+\.md)[)#]", TEXTS["docs/index.md"]))
+    assert {page.name for page in PAGES[1:]} <= linked | OF_THE_SITE
+
+
+FIRST = dict(
+    part.partition("\n")[::2] for part in re.split(r"\n(?! )", pages.blocks(TEXTS["README.md"])[0].text.strip())
+)
+"""The first thing that README shows: calls, each with what it prints below it, indented."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", FIRST, ids=lambda call: call.split()[1] if call.startswith("backprint") else "check")
+def test_the_first_calls_of_the_readme_print_what_it_shows(call: str, tmp_path: Path) -> None:
+    setup = "import torch, torch.nn.functional as F, backprint as bp; from backprint.examples.silu import silu"
+    in_python = [sys.executable, "-c", f"{setup}\n{call}"]
+    command = in_python if call.startswith("bp.") else [sys.executable, "-m", *shlex.split(call, comments=True)]
+    plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, **plain)
+    shown = "\n".join(f"...{line.strip()}..." for line in FIRST[call].splitlines())
+    assert pages.matches(done.stdout + done.stderr, shown), done.stdout + done.stderr
 
 
 def test_the_site_has_every_page() -> None:

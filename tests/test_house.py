@@ -58,7 +58,7 @@ def test_a_method_of_a_capture_takes_what_the_function_of_its_name_takes(name: s
     assert options[0][1:] == options[1][1:]
 
 
-@pytest.mark.parametrize("folder", ["benchmarks", "examples", "scripts"])
+@pytest.mark.parametrize("folder", ["benchmarks", "scripts"])
 def test_what_scripts_import_of_backprint_is_there(folder: str) -> None:
     """They import the inside, and run by hand: a name that was changed would be missed months later."""
     missing = []

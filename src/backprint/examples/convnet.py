@@ -1,6 +1,6 @@
 """A tiny image classifier that returns its loss: the smallest whole training step.
 
-    backprint capture examples/convnet.py:factory -o samples/convnet
+    backprint capture backprint.examples.convnet:factory -o samples/convnet
 
 Batch norm's running mean and variance change in the forward: buffers that come out as mutations.
 """

@@ -1,6 +1,6 @@
 """A small GPT: causal self-attention, dropout, and an output layer tied to the token embedding.
 
-    backprint capture examples/gpt.py:factory -o samples/gpt
+    backprint capture backprint.examples.gpt:factory -o samples/gpt
 
 After Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2). What makes it worth capturing:
 random numbers in the forward that the backward needs again, a weight with two names, and integer inputs.

@@ -1,6 +1,6 @@
 """ResNet-18 in plain torch.nn, with torchvision's parameter names.
 
-    backprint capture examples/resnet18.py:factory -o samples/resnet18
+    backprint capture backprint.examples.resnet18:factory -o samples/resnet18
 
 After He et al., "Deep Residual Learning for Image Recognition" (https://arxiv.org/abs/1512.03385).
 """
