@@ -23,6 +23,7 @@ REPLACED: Mapping[str, str] = {
     "DEVICE": r"(?<=1 threads, ).*",
     "ENVIRONMENT": r"(?<=  environment: ).*",
     "HASH": r"(?<!\.)\b(?=\d*[a-f])[0-9a-f]{16,64}\b",
+    "NAME, TIME": r"(?m)(?<=^slowest: )\w+, TIME$",
     "ERROR": r"\b\d(?:\.\d+)?e-\d\d\b",
     "NUMBER": r"\b\d+\.\d{6,}\b",
 }
