@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -259,6 +260,7 @@ def test_the_first_calls_of_the_readme_print_what_it_shows(call: str, tmp_path: 
     command = in_python if call.startswith("bp.") else [sys.executable, "-m", *shlex.split(call, comments=True)]
     plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    shutil.copy(ROOT / "src" / "backprint" / "examples" / "train_amp.py", tmp_path)
     done = subprocess.run(command, cwd=tmp_path, env=environment, **plain)
     shown = "\n".join(f"...{line.strip()}..." for line in FIRST[call].splitlines())
     assert pages.matches(done.stdout + done.stderr, shown), done.stdout + done.stderr
