@@ -207,6 +207,19 @@ def test_the_command_line_takes_names_where_it_takes_samples(tmp_path: Path, no_
     assert json.loads(fits.stdout)["ranks"][0]["fits"] is True
 
 
+def test_the_command_line_takes_factories_where_it_takes_samples(tmp_path: Path) -> None:
+    factory = "backprint.examples.convnet:factory"
+    shown = run("show", factory)
+    assert shown.exit_code == 0, shown.output
+    assert "ConvNet" in shown.stdout
+    assert run("diff", factory, factory).exit_code == 0
+    fits = run("fits", factory, "--memory", "1", "--json")
+    assert json.loads(fits.stdout)["ranks"][0]["fits"] is True
+    missing = run("show", str(tmp_path / "none.py:factory"))
+    assert (missing.exit_code, missing.stdout) == (2, "")
+    assert "no such file" in missing.stderr
+
+
 @with_transformers
 @pytest.mark.slow
 def test_a_sample_of_a_name_is_proved_where_transformers_is_not(tmp_path: Path) -> None:

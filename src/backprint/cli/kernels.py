@@ -164,9 +164,11 @@ def lower_command(
     process of its own, for at most --timeout seconds. The exit code is 1 if the target is refused, or a check finds
     a difference.
     """
+    from backprint.tools.named import is_named
+
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists already: pass --overwrite, or choose another path")
-    place = at_place(Path(target))
+    place = at_place(Path(target)) if is_named(target) else Path(target)
     if place.is_dir():
         written = _of_sample(place, {"gpu": gpu, "allow": allow, "check": check}, timeout)
     else:

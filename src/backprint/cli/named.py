@@ -1,7 +1,7 @@
-"""Commands that take a sample take the name of a model too: `backprint view hf:gpt2 -o page.html`.
+"""Commands that take a sample take a factory or a name of a model too: `backprint view train.py:factory -o page.html`.
 
-The model is captured, proved and saved as `backprint capture hf:gpt2` does, to a folder that is gone with the command;
-for a command whose run is kept in a folder `RUN` and can be continued, to `RUN.named` beside it.
+The model is captured, proved and saved as `backprint capture train.py:factory` does, to a folder that is gone with the
+command; for a command whose run is kept in a folder `RUN` and can be continued, to `RUN.named` beside it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import click
 
 from backprint.cli.say import echo, working
 
+FACTORY = r"(?:.+\.py|[\w.]+):[^\W\d]\w*"
+"""`file.py:factory` or `package.module:factory`."""
+
 
 def at_place(target: Path, *, fake: bool = False) -> Path:
-    """Return where the sample of a target is: a path itself; for a model's name, a folder that is there until the
-    command ends. With `fake` nothing of the model is allocated."""
-    from backprint.tools.named import is_named
-
-    if not is_named(target):
+    """Return where the sample of a target is: a path itself; for a factory or a model's name, a folder that is there
+    until the command ends. With `fake` nothing of the model is allocated."""
+    if not names_program(target):
         return target
     folder = tempfile.TemporaryDirectory(prefix="backprint-")
     click.get_current_context().call_on_close(folder.cleanup)
@@ -32,13 +33,11 @@ def at_place(target: Path, *, fake: bool = False) -> Path:
 def at_places(targets: Sequence[Path], out: Path | None = None) -> tuple[Path, ...]:
     """Return where the samples of several targets are; those of names are kept beside `out`, so that the same
     command goes on with them."""
-    from backprint.tools.named import is_named
-
     if out is None:
         return tuple(map(at_place, targets))
     places = []
     for target in targets:
-        if not is_named(target):
+        if not names_program(target):
             places.append(target)
             continue
         place = out.with_name(f"{out.name}.named") / _folder_name(target)
@@ -46,8 +45,15 @@ def at_places(targets: Sequence[Path], out: Path | None = None) -> tuple[Path, .
     return tuple(places)
 
 
+def names_program(target: Path) -> bool:
+    """Return whether a target is not a path, but `file.py:factory`, `package.module:factory` or a model's name."""
+    from backprint.tools.named import is_named
+
+    return is_named(target) or (re.fullmatch(FACTORY, str(target)) is not None and not target.exists())
+
+
 def _saved(target: Path, place: Path, fake: bool) -> Path:
-    """Capture a named model and save it; a line on standard error says what was made of the name."""
+    """Capture a target and save it; a line on standard error says what was made of a name."""
     import backprint as bp
     from backprint.tools.target import capture_target, read_target
 
