@@ -11,14 +11,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from backprint.cli import QUESTIONS, options
 from backprint.cli import main as backprint
-from backprint.cli import options
 from backprint.cli.corpus import RUN
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
@@ -85,9 +85,20 @@ def meaning(option: click.Option) -> str:
     return text + (" May be repeated." if option.multiple else "")
 
 
+def in_sections(those: Iterable[click.Option], columns: int, row: Callable[[click.Option], str]) -> list[str]:
+    """Return the rows of options, below a row for each section of the help that they stand in, if there are several."""
+    those, rows = list(those), []
+    sections = {name: [each for each in those if options.section_of(each) == name] for name in options.SECTIONS}
+    sections = {name: own for name, own in sections.items() if own}
+    for name, own in sections.items():
+        rows += [f"| **{name}** |" + " |" * (columns - 1)] if len(sections) > 1 else []
+        rows += map(row, own)
+    return rows
+
+
 def table(those: Iterable[click.Option]) -> str:
     """Return options as a table."""
-    rows = [f"| {written(option)} | {meaning(option)} |" for option in those]
+    rows = in_sections(those, 2, lambda option: f"| {written(option)} | {meaning(option)} |")
     return "\n".join(["| option | meaning |", "|---|---|", *rows])
 
 
@@ -105,7 +116,10 @@ def of_command(name: str, command: click.Command) -> str:
         usage = ["VERB", "SRC", "-o", "OUT"]
         verbs = [f"| `{verb}` | {marked(below.get_short_help_str(1000))} |" for verb, below in command.commands.items()]
         of = {key: [verb for verb, below in command.commands.items() if key in options_of(below)] for key in own}
-        rows = [f"| {written(option)} | {', '.join(of[key])} | {meaning(option)} |" for key, option in own.items()]
+        verbs_of = {option: ", ".join(of[key]) for key, option in own.items()}
+        rows = in_sections(
+            own.values(), 3, lambda option: f"| {written(option)} | {verbs_of[option]} | {meaning(option)} |"
+        )
         blocks.append("\n".join(["| verb | what it does |", "|---|---|", *verbs]))
         blocks.append("\n".join(["| option | of | meaning |", "|---|---|---|", *rows]))
     else:
@@ -124,7 +138,11 @@ def of_command(name: str, command: click.Command) -> str:
 def parts() -> dict[str, str]:
     """Return each part of the page that is written here, by the name in its marks."""
     every = dict(commands(backprint))
-    rows = [f"| `backprint {name}` | {marked(command.get_short_help_str(1000))} |" for name, command in every.items()]
+    rows = []
+    for question, names in QUESTIONS.items():
+        rows.append(f"| **{question}** | |")
+        of_it = [(name, command) for name, command in every.items() if name.split()[0] in names]
+        rows += [f"| `backprint {name}` | {marked(command.get_short_help_str(1000))} |" for name, command in of_it]
     return {
         "commands": "\n".join(["| command | what it does |", "|---|---|", *rows]),
         "options of many commands": table(MANY.values()),

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from backprint.child.ends import ChildDied, ChildEnd
     from backprint.child.limits import Limits, limited
     from backprint.child.tensors import SharedMemory, TensorChild, put_results, read_inputs
-    from backprint.cli import COMMANDS, main, say, show
+    from backprint.cli import COMMANDS, QUESTIONS, main, options, say, show
     from backprint.cli.bench import write_page
     from backprint.cli.doctor import CHECKS
     from backprint.cli.verify import rows_of_sample
@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         GONE,
         IN_FULL,
         PLAIN_TARGETS,
+        ROLES,
         STAMPED,
         UNFITTED,
         WAIT,
@@ -207,6 +208,7 @@ if TYPE_CHECKING:
     from backprint.sample.redraws import disturb, nudge_floats, other_values_of_unit, units
     from backprint.table import pictures
     from backprint.table.files import BATCH, GROUP, batches, csv_lines, format_of, json_lines, write_report
+    from backprint.table.nouns import KINDS as KINDS_OF_CELLS
     from backprint.table.nouns import Picture, Report, Table, cell_text
     from backprint.table.page import page_of
     from backprint.table.terminal import print_report, print_table
@@ -222,6 +224,7 @@ if TYPE_CHECKING:
         BenchOutput,
         cell_from_json,
     )
+    from backprint.tools.bench.compare import KINDS as CHANGES
     from backprint.tools.bench.compare import BenchComparison, BenchHistory, compare_runs, history_of, history_report
     from backprint.tools.bench.compilers import xla
     from backprint.tools.bench.compilers.exchange import compile_core, core_of, exchanged

@@ -168,7 +168,7 @@ def test_the_steps_of_the_action_take_inputs_from_the_environment_alone() -> Non
 
 def test_the_page_of_the_action_says_what_it_takes() -> None:
     page = (ROOT / "docs" / "in_ci.md").read_text("utf-8")
-    (block,) = (block for block in pages.blocks(page) if block.language == "yaml")
+    block = next(block for block in pages.blocks(page) if block.language == "yaml")
     workflow = yaml.safe_load(block.text)
     assert len(block.text.strip().splitlines()) <= 20
     (job,) = workflow["jobs"].values()
@@ -177,6 +177,67 @@ def test_the_page_of_the_action_says_what_it_takes() -> None:
     assert set(call["with"]) <= set(ACTION["inputs"])
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| `([^`]*)` \|$", page, re.MULTILINE))
     assert rows == {name: row["default"] for name, row in ACTION["inputs"].items()}
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git in a folder, without the settings of whoever runs the tests; return what it prints."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    command = ["git", *who, *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+FACTORY = """
+import torch
+
+def factory():
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.{act}()), (torch.ones(2, 3),)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("base", "head", "code", "says"),
+    [
+        ("Tanh", "GELU", 0, r"^\*\*forward 1 added, .*\| backward \| `1` \| \+ `gelu_backward"),
+        ("Tanh", "Tanh", 0, r"^\*\*no differences between the graphs"),
+        ("", "Tanh", 0, r"^`model.py:factory` has no good capture on the base: nothing was compared."),
+        ("Tanh", "absent", 1, r"^$"),
+    ],
+)
+def test_the_recipe_for_pull_requests_diffs_the_base_and_the_head(
+    base: str, head: str, code: int, says: str, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "in_ci.md").read_text("utf-8")
+    workflow = yaml.safe_load([block for block in pages.blocks(page) if block.language == "yaml"][1].text)
+    job = workflow["jobs"]["diff"]
+    (diff,) = (each for each in job["steps"] if each.get("name") == "Diff")
+    assert "${{" not in diff["run"], "an expression inside a script is a stranger's text in a shell"
+    assert set(diff["env"]) == {"BASE"}
+    folder, place = tmp_path / "repository", tmp_path / "runner"
+    folder.mkdir()
+    place.mkdir()
+    git(folder, "init", "--quiet")
+    for act in (base, head):
+        (folder / "model.py").write_text(FACTORY.format(act=act) if act else "")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "--allow-empty", "-m", "a")
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "RUNNER_TEMP": str(place),
+        "GITHUB_STEP_SUMMARY": str(place / "summary.md"),
+        "BASE": git(folder, "rev-parse", "HEAD~1"),
+        **job["env"],
+    }
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", diff["run"]]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    summary = place / "summary.md"
+    text = summary.read_text("utf-8") if summary.exists() else ""
+    assert re.search(says, text, re.DOTALL), text
+    assert str(tmp_path) not in text
 
 
 SUMMARY = ROOT / "scripts" / "summary.py"

@@ -237,7 +237,8 @@ def test_a_factory_may_give_keyword_arguments(place: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("program.py", "'program.py' is not a TARGET: write file.py:factory, package.module:factory, or the folder of"),
+        ("program.py", "program.py: name the function that returns the model and its inputs: program.py:"),
+        ("program", "'program' is not a TARGET: write file.py:factory, package.module:factory, or the folder of"),
         (
             "models",
             "models: not a sample: a sample's folder has capture.json (a Backprint sample), or model.py and graph_net",

@@ -103,6 +103,7 @@ verify_json     verify --json samples/mlp wrong rounded indices
 diff            diff samples/mlp samples/gelu
 diff_same       diff samples/mlp samples/mlp
 diff_json       diff --json samples/mlp samples/gelu
+diff_markdown   diff --format markdown samples/mlp samples/gelu
 draw            draw samples/mlp -o mlp.svg
 view            view samples/mlp -o mlp.html
 export          export samples/mlp -o mlp.py

@@ -17,7 +17,8 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,27 +28,20 @@ from backprint.cli.say import CUT_OFF, NOTHING, echo, ending
 from backprint.common.text import printable
 from backprint.version import __version__
 
-COMMANDS = {
-    "capture": "capture",
-    "record": "capture",
-    "show": "show",
-    "verify": "verify",
-    "diff": "draw",
-    "draw": "draw",
-    "view": "draw",
-    "export": "bug_report",
-    "minify": "bug_report",
-    "fits": "costs",
-    "ranks": "costs",
-    "corpus": "corpus",
-    "bench": "bench",
-    "kernels": "kernels",
-    "lower": "kernels",
-    "task": "kernels",
-    "doctor": "doctor",
-    "demo": "doctor",
+QUESTIONS = {
+    "Make a sample": {"capture": "capture", "record": "capture"},
+    "See": {"show": "show", "view": "draw", "draw": "draw", "diff": "draw"},
+    "Prove": {"verify": "verify"},
+    "What it costs": {"fits": "costs", "ranks": "costs"},
+    "Compilers and their faults": {"bench": "bench", "minify": "bug_report", "export": "bug_report"},
+    "Write kernels": {"kernels": "kernels", "lower": "kernels", "task": "kernels"},
+    "Many samples": {"corpus": "corpus"},
+    "This machine": {"doctor": "doctor", "demo": "doctor"},
 }
-"""Each command, and the module of this package with `NAME_command`, which is imported when it is called."""
+"""Each command below the question that it answers, and the module of this package with `NAME_command`, which is
+imported when it is called."""
+
+COMMANDS = {name: module for commands in QUESTIONS.values() for name, module in commands.items()}
 
 UNCHANGED = "nothing was changed"
 """The message at Ctrl-C, if a command has no other."""
@@ -68,6 +62,26 @@ class Main(Commands):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def questions(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
+        return QUESTIONS
+
+    def hint_for(self, word: str) -> str:
+        from backprint.common.formats import CAPTURE, has_dump
+
+        path = Path(word)
+        text = printable(word)
+        if (path / CAPTURE).is_file():
+            return f"It is a sample: backprint show {text}, or backprint verify {text}."
+        if has_dump(path):
+            return f"It is a dump of bp.region: backprint show {text}."
+        if path.is_dir():
+            return f"It is a folder: backprint verify {text} proves the samples below it."
+        if path.suffix == ".py" and path.is_file():
+            return f"It is a script: backprint record {text}."
+        if ":" in word:
+            return f"It is written like a program's name: backprint capture {text} -o samples/NAME."
+        return ""
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
@@ -155,10 +169,14 @@ CLICK = os.path.join(os.path.dirname(click.__file__), "")
 def main() -> None:
     """Capture, keep, replay and prove the forward and backward graphs that PyTorch really runs.
 
-    \b
     Exit codes: 0 all is good, 1 something was looked at and is not good, 2 wrong usage, or a place that cannot be
     written, 3 nothing was looked at, 130 Ctrl-C.
-    Shell completion: eval "$(_BACKPRINT_COMPLETE=bash_source backprint)"   (or zsh_source, fish_source)
+
+    \b
+    Shell completion, or zsh_source, fish_source:
+      eval "$(_BACKPRINT_COMPLETE=bash_source backprint)"
+    What the words mean that are printed:
+      https://github.com/backprint/backprint/blob/main/docs/glossary.md
     """
 
 

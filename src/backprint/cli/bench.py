@@ -14,11 +14,17 @@ import click
 from backprint.cli.named import at_places
 from backprint.cli.options import (
     ALLOW,
+    COUNTS,
+    HOW,
+    LIMITED,
+    OUTPUT,
     PATH,
     SAMPLES,
+    WHAT,
     Commands,
     choice,
     json_lines,
+    option,
     output_option,
     report_options,
     run_options,
@@ -39,14 +45,15 @@ def bench_command() -> None:
     """Run compilers on the forward and backward graphs of samples: are they right, and how fast?"""
 
 
-JOBS = click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns."
+JOBS = option(
+    LIMITED, "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Workers; timed parts take turns."
 )
 
 
 @bench_command.command("run")
 @SAMPLES
-@click.option(
+@option(
+    HOW,
     "--compiler",
     "compilers",
     multiple=True,
@@ -55,14 +62,14 @@ JOBS = click.option(
     help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:NAME, a compiler or a kernel of yours.",
 )
 @output_option("The folder of the run; the same command continues it.", "RUN", name="out")
-@choice("direction", "Which graphs; both means the two of a Pair as one step, too.", "both")
-@click.option("--no-timing", is_flag=True, help="Only compile and judge the results.")
-@click.option("--derivative", is_flag=True, help="Say too whether compiled backwards are the derivative, in float64.")
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
-@click.option("--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
+@choice(WHAT, "direction", "Which graphs; both means the two of a Pair as one step, too.", "both")
+@option(HOW, "--no-timing", is_flag=True, help="Only compile and judge the results.")
+@option(HOW, "--derivative", is_flag=True, help="Say too whether compiled backwards are the derivative, in float64.")
+@option(HOW, "--threads", type=click.IntRange(1), default=1, show_default=True, help="For eager and compilers alike.")
+@option(HOW, "--device", help="Where the samples' graphs run; those captured elsewhere are captured again there.")
 @run_options(JOBS)
 @ALLOW
-@click.option("--allow-refused", is_flag=True, help="A graph that a compiler refuses is no reason to exit with 1.")
+@option(COUNTS, "--allow-refused", is_flag=True, help="A graph that a compiler refuses is no reason to exit with 1.")
 @json_lines("cell, at the end")
 def run(
     samples: tuple[Path, ...],
@@ -148,7 +155,8 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
 
 @bench_command.command("report")
 @click.argument("runs", nargs=-1, required=True, metavar="[OLD]... RUN", type=PATH)
-@click.option(
+@option(
+    COUNTS,
     "--threshold",
     type=click.FloatRange(0, min_open=True),
     default=0.05,
@@ -156,7 +164,7 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
     help="Of several runs: how much slower or faster, beyond the noise, is a change.",
 )
 @report_options("cell")
-@click.option("--logs", type=PATH, metavar="FOLDER", help="Write GraphNet's log of each compiler.")
+@option(OUTPUT, "--logs", type=PATH, metavar="FOLDER", help="Write GraphNet's log of each compiler.")
 def report(runs: tuple[Path, ...], threshold: float, output: Path | None, as_json: bool, logs: Path | None) -> None:
     """Report a bench run: which compiler is right, how fast it is, what failed and why. Of several runs, the oldest
     first: what became wrong, stopped, slower or faster, beyond the noise.

@@ -9,7 +9,21 @@ from typing import Any
 import click
 
 from backprint.cli.named import at_place
-from backprint.cli.options import ALLOW, GIB, JSON, OVERWRITE, SAMPLE, choice, output_option
+from backprint.cli.options import (
+    ALLOW,
+    GIB,
+    HOW,
+    JSON,
+    LIMITED,
+    OUTPUT,
+    OVERWRITE,
+    SAMPLE,
+    WHAT,
+    choice,
+    command,
+    option,
+    output_option,
+)
 from backprint.cli.say import NOTHING, echo, ending, working
 from backprint.errors import UsageError
 from backprint.tools.jobs.find import check_sample
@@ -17,12 +31,14 @@ from backprint.tools.jobs.find import check_sample
 # ---- One file
 
 
-@click.command("export")
+@command("export")
 @SAMPLE
 @output_option("The Python file to write.", "FILE")
-@click.option("--backend", metavar="NAME", help="What the file compares with eager where it is not told otherwise.")
-@choice("direction", "Which graphs are shown and compared.", "both")
-@choice("data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them.")
+@option(HOW, "--backend", metavar="NAME", help="What the file compares with eager where it is not told otherwise.")
+@choice(WHAT, "direction", "Which graphs are shown and compared.", "both")
+@choice(
+    OUTPUT, "data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them."
+)
 @ALLOW
 @OVERWRITE
 def export_command(
@@ -56,20 +72,21 @@ def export_command(
 # ---- The smallest graph
 
 
-@click.command("minify")
+@command("minify")
 @SAMPLE
-@click.option(
+@option(
+    HOW,
     "--compiler",
     metavar="NAME",
     help="inductor, xla, onnxruntime, …, a backend of torch.compile, or file.py:function.",
 )
-@click.option("--derivative", is_flag=True, help="Shrink a backward that is not the derivative of its forward.")
+@option(HOW, "--derivative", is_flag=True, help="Shrink a backward that is not the derivative of its forward.")
 @output_option("The sample to write; DIR.py is written beside it.")
-@click.option("--graph", metavar="TITLE", help="A graph, such as 'pair_0 backward'; else the first that fails.")
-@click.option("--tests", type=click.IntRange(4), default=100, show_default=True, help="The most tests.")
-@click.option("--test-seconds", "limit", default=60.0, show_default=True, help="Of a test, before one failed.")
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of the whole search.")
-@click.option("--memory", type=GIB, metavar="GIB", help="What the search may take; else nearly all that is free.")
+@option(WHAT, "--graph", metavar="TITLE", help="A graph, such as 'pair_0 backward'; else the first that fails.")
+@option(LIMITED, "--tests", type=click.IntRange(4), default=100, show_default=True, help="The most tests.")
+@option(LIMITED, "--test-seconds", "limit", default=60.0, show_default=True, help="Of a test, before one failed.")
+@option(LIMITED, "--timeout", type=float, default=3600.0, show_default=True, help="Seconds of the whole search.")
+@option(LIMITED, "--memory", type=GIB, metavar="GIB", help="What the search may take; else nearly all that is free.")
 @ALLOW
 @OVERWRITE
 @JSON

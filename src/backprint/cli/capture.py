@@ -20,18 +20,24 @@ import click
 from backprint import errors
 from backprint.cli.options import (
     ALLOW,
+    COUNTS,
     DATA,
     DEVICE,
     ENGINE,
+    HOW,
     JSON,
     LAYOUT,
     LIMITS,
     MODE,
+    OUTPUT,
     OVERWRITE,
     PATH,
     REQUIRES_GRAD,
     TRUST,
+    WHAT,
     choice,
+    command,
+    option,
     output_option,
     rank_option,
     requires_grad_of,
@@ -57,25 +63,27 @@ from backprint.tools.jobs.task import TREE_NAMES, Task, stage
 from backprint.tools.jobs.verbs import load_only
 
 
-@click.command("capture")
+@command("capture")
 @click.argument("target")
 @output_option("The folder to write the sample to.")
 @ENGINE
 @DATA
 @MODE
-@click.option("--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
-@choice("partition", "What is saved for the backward: else min-cut, and with engine eager what autograd saved.")
-@click.option(
+@option(WHAT, "--loss", help="`sum` or `mean` of the first output, or file.py:function of the output.")
+@choice(HOW, "partition", "What is saved for the backward: else min-cut, and with engine eager what autograd saved.")
+@option(
+    HOW,
     "--no-specialize",
     "specialize",
     flag_value=False,
     default=None,
     help="Refuse .item() and data-dependent sizes, which else become guards.",
 )
-@click.option("--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
-@click.option("--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
-@click.option("--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
-@click.option(
+@option(HOW, "--dynamic", is_flag=True, help="Keep the sizes of inputs symbolic, with the conditions on them.")
+@option(WHAT, "--order", default="1", type=click.Choice(["1", "2"]), help="2: the backward of the backward.")
+@option(HOW, "--fake", is_flag=True, help="Build and trace without values: nothing of the model is allocated.")
+@option(
+    HOW,
     "--no-stamp",
     "stamp",
     flag_value=False,
@@ -83,20 +91,21 @@ from backprint.tools.jobs.verbs import load_only
     help="With --fake, trace all of many equal layers; else traces of four and five are continued where that is sound.",
 )
 @REQUIRES_GRAD
-@click.option(
-    "--decompose", multiple=True, metavar="NS::OP", help="An operator to decompose as PyTorch's own table does."
+@option(
+    HOW, "--decompose", multiple=True, metavar="NS::OP", help="An operator to decompose as PyTorch's own table does."
 )
 @DEVICE
 @TRUST
-@click.option(
+@option(
+    COUNTS,
     "--meant",
     multiple=True,
     metavar="NAME",
     help="An autograd.Function, detach, no_grad, hook or item meant not to be the derivative.",
 )
-@click.option("--world", type=click.IntRange(1), metavar="N", help="Capture N ranks; the factory is called in each.")
+@option(WHAT, "--world", type=click.IntRange(1), metavar="N", help="Capture N ranks; the factory is called in each.")
 @rank_option("With --world and --fake, a rank to capture; else 0.")
-@click.option("--name", help="The sample's name; else the module's or function's.")
+@option(OUTPUT, "--name", help="The sample's name; else the module's or function's.")
 @ALLOW
 @OVERWRITE
 @LAYOUT
@@ -388,12 +397,12 @@ def in_eval(program: Any, options: dict[str, Any]) -> Any:
 # ---- A step of a training script
 
 
-@click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-o", "--output", default="recorded", show_default=True, type=PATH, help="Where samples go.")
-@click.option("--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
-@choice("data", "How the step's input values are kept; only exact ones are sure to run again.", "exact")
+@command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@option(OUTPUT, "-o", "--output", default="recorded", show_default=True, type=PATH, help="Where samples go.")
+@option(WHAT, "--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
+@choice(OUTPUT, "data", "How the step's input values are kept; only exact ones are sure to run again.", "exact")
 @OVERWRITE
-@click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as for `python -m`.")
+@option(WHAT, "-m", "module", is_flag=True, help="SCRIPT is a module's name, as for `python -m`.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def record_command(

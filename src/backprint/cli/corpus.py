@@ -18,18 +18,25 @@ from backprint.cli.options import (
     DATA,
     DEVICE,
     ENGINE,
+    HOW,
     JSON,
     LAYOUT,
+    LIMITED,
     MODE,
+    OUTPUT,
     OVERWRITE,
     PATH,
     REQUIRES_GRAD,
     TRUST,
+    WHAT,
     WHERE,
+    WHICH,
     Commands,
     all_of,
     choice,
+    command,
     json_lines,
+    option,
     output_option,
     report_options,
     requires_grad_of,
@@ -78,14 +85,14 @@ def run_group() -> None:
 
 SOURCE = click.argument("source", metavar="SRC", type=PATH)
 OUT = output_option("The folder of the run; the same command continues it.", "OUT", name="out")
-SET = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
+SET = option(HOW, "--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
 
 RUN = all_of(
     SOURCE,
     OUT,
     run_options(),
-    click.option("--shard", metavar="K/N", help="This share of the samples alone: 1/3, 2/3 and 3/3 are all."),
-    click.option("--list", type=PATH, help="A file with one sample id per line."),
+    option(WHICH, "--shard", metavar="K/N", help="This share of the samples alone: 1/3, 2/3 and 3/3 are all."),
+    option(WHICH, "--list", type=PATH, help="A file with one sample id per line."),
     WHERE,
     ALLOW_UNPROVEN,
     json_lines("sample, as it finishes"),
@@ -108,21 +115,21 @@ def verb_command(name: str, help: str, options_of_verb: Sequence[Callable[[Any],
             raise UsageError(f"--set {shared[0]}=…: {problem}")
         carry_out(name, source, out, verb_options | settings, **run_options)
 
-    for option in reversed(options_of_verb):
-        option(call)
+    for add in reversed(options_of_verb):
+        add(call)
     # Before the options of the run are added: those of the verb alone. `call` reads them when it is called.
     names = [str(parameter.name) for parameter in call.__click_params__]  # type: ignore[attr-defined]  # click's
-    return click.command(name, help=help)(RUN(call))
+    return command(name, help=help)(RUN(call))
 
 
 def power_option(default: str) -> Any:
     """Return the option `--power` of a verb."""
-    return choice("power", "What is redrawn to measure power.", default)
+    return choice(HOW, "power", "What is redrawn to measure power.", default)
 
 
 CAPTURING = (ENGINE, DATA, DEVICE, TRUST, REQUIRES_GRAD, LAYOUT, power_option("quick"))
 
-SECONDS = click.option("--seconds", type=float, help="End the redraws of a sample after so long.")
+SECONDS = option(LIMITED, "--seconds", type=float, help="End the redraws of a sample after so long.")
 
 TABLE: dict[str, tuple[str, Sequence[Callable[[Any], Any]]]] = {
     "backward": ("Capture, prove and save the training forward and backward of every sample.", CAPTURING),
@@ -229,14 +236,15 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 
 
 @run_group.command("split")
-@click.option(
+@option(
+    HOW,
     "--by",
     required=True,
     metavar="HOW",
     help="range:N, ranges:0-10,10-25, operators[:A,B,C], module[:DEPTH], fold or saved[:N].",
 )
 @DATA
-@click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
+@option(OUTPUT, "--unique", is_flag=True, help="Write parts whose graphs are equal once.")
 @ALLOW
 @RUN
 def split(
@@ -289,7 +297,7 @@ def print_parts(rows: list[dict[str, Any]]) -> None:
 @click.argument("source", metavar="RUN", type=PATH)
 @output_option("The folder for the data set.", "OUT", name="out")
 @WHERE
-@click.option("--license", metavar="ID", help="The licence of the programs, for the card and the column `license`.")
+@option(OUTPUT, "--license", metavar="ID", help="The licence of the programs, for the card and the column `license`.")
 @OVERWRITE
 @JSON
 def export(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
@@ -319,9 +327,9 @@ def export(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
 @run_group.command("tasks")
 @SOURCE
 @output_option("A folder for the tasks; the same command continues.", "OUT", name="out")
-@click.option("--by", default="module", show_default=True, metavar="HOW", help="As of corpus run split; or whole.")
-@click.option("--most", type=click.IntRange(1), metavar="N", help="End with so many tasks.")
-@click.option("--least", type=int, default=2, show_default=True, help="The fewest operators of a part's forward.")
+@option(HOW, "--by", default="module", show_default=True, metavar="HOW", help="As of corpus run split; or whole.")
+@option(LIMITED, "--most", type=click.IntRange(1), metavar="N", help="End with so many tasks.")
+@option(WHAT, "--least", type=int, default=2, show_default=True, help="The fewest operators of a part's forward.")
 @ALLOW
 @json_lines("task")
 def tasks(source: Path, out: Path, as_json: bool, **chosen: Any) -> None:
@@ -390,8 +398,10 @@ def report(out: Path, output: Path | None, where: tuple[str, ...], as_json: bool
 @corpus_command.command("dedup")
 @click.argument("source", metavar="SRC_OR_OUT", type=PATH)
 @output_option("A new folder for what is kept.", "OUT")
-@click.option("--ignore-sizes", is_flag=True, help="Graphs that differ in sizes alone are the same.")
-@choice("files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link")
+@option(HOW, "--ignore-sizes", is_flag=True, help="Graphs that differ in sizes alone are the same.")
+@choice(
+    OUTPUT, "files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link"
+)
 @json_lines("sample: id, kept, duplicate_of, why")
 def dedup(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: bool) -> None:
     """Keep one of each group of samples that are the same program, and list the others.
@@ -426,7 +436,7 @@ def dedup(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: b
 @corpus_command.command("merge")
 @click.argument("out", type=PATH)
 @click.argument("shards", nargs=-1, required=True, metavar="SHARD...", type=PATH)
-@click.option("--copy", is_flag=True, help="Copy results, and leave the shards as they are; else they are moved.")
+@option(HOW, "--copy", is_flag=True, help="Copy results, and leave the shards as they are; else they are moved.")
 @JSON
 def merge(out: Path, shards: tuple[Path, ...], copy: bool, as_json: bool) -> None:
     """Make one run of the runs of shards: OUT is then the run that the same command without --shard would have made.

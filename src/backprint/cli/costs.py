@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backprint.cli.named import at_place
-from backprint.cli.options import ALLOW, GIB, JSON, PATH, SAMPLE, rank_option
+from backprint.cli.options import ALLOW, GIB, HOW, JSON, PATH, SAMPLE, command, option, rank_option
 from backprint.cli.say import NOTHING, echo
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount
@@ -28,10 +28,11 @@ MOST = 8
 """So many parts of the peak are listed."""
 
 
-@click.command("fits")
+@command("fits")
 @SAMPLE
-@click.option("--memory", type=GIB, metavar="GIB", required=True, help="What a device, or a rank, has.")
-@click.option(
+@option(HOW, "--memory", type=GIB, metavar="GIB", required=True, help="What a device, or a rank, has.")
+@option(
+    HOW,
     "--optimizer-bytes",
     type=click.IntRange(0),
     default=0,
@@ -151,14 +152,19 @@ def rate(text: str) -> float:
 SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
-@click.command("ranks")
+@command("ranks")
 @click.argument("world", type=PATH)
 @rank_option("A rank whose collectives are listed; else the first.")
-@click.option("--flops", type=rate, metavar="RATE", help="Operations of a device in a second: 400T.")
-@click.option("--bytes", "moved", type=rate, metavar="RATE", help="That kernels read and write in a second: 3T.")
-@click.option("--link", "links", multiple=True, metavar="GROUP=RATE", help="Bytes a rank sends in a second: tp=400G.")
-@click.option(
-    "--latency", type=click.FloatRange(0, 1e9), default=10.0, show_default=True, help="Microseconds of each collective."
+@option(HOW, "--flops", type=rate, metavar="RATE", help="Operations of a device in a second: 400T.")
+@option(HOW, "--bytes", "moved", type=rate, metavar="RATE", help="That kernels read and write in a second: 3T.")
+@option(HOW, "--link", "links", multiple=True, metavar="GROUP=RATE", help="Bytes a rank sends in a second: tp=400G.")
+@option(
+    HOW,
+    "--latency",
+    type=click.FloatRange(0, 1e9),
+    default=10.0,
+    show_default=True,
+    help="Microseconds of each collective.",
 )
 @ALLOW
 @JSON

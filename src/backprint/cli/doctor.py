@@ -12,15 +12,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import click
-
 from backprint.cli import show, verify
-from backprint.cli.options import JSON, PATH
+from backprint.cli.options import JSON, OUTPUT, PATH, command, option
 from backprint.cli.say import echo, ending
 from backprint.graph.verdicts import PROVED
 
 
-@click.command("doctor")
+@command("doctor")
 @JSON
 def doctor_command(as_json: bool) -> None:
     """Check this machine: versions, extras, each engine, and a small capture through the whole flow."""
@@ -178,8 +176,9 @@ CHECKS: dict[str, Callable[[], str]] = {
 MODELS = ("convnet", "gpt")
 
 
-@click.command("demo")
-@click.option(
+@command("demo")
+@option(
+    OUTPUT,
     "-o",
     "--output",
     default="samples/demo",

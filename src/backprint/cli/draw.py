@@ -11,7 +11,22 @@ import click
 
 from backprint.cli import dumps
 from backprint.cli.named import at_place
-from backprint.cli.options import ALLOW, JSON, LIMITS, PATH, SAMPLE, output_option
+from backprint.cli.options import (
+    ALLOW,
+    COUNTS,
+    DUMPS,
+    HOW,
+    JSON,
+    LIMITS,
+    OUTPUT,
+    PATH,
+    SAMPLE,
+    WHAT,
+    choice,
+    command,
+    option,
+    output_option,
+)
 from backprint.cli.say import echo, echo_styled, working
 from backprint.common.collector import collector_paused
 from backprint.common.formats import CAPTURE, WORLD
@@ -23,11 +38,12 @@ from backprint.tools.jobs.verbs import load_only
 # ---- A picture
 
 
-@click.command("draw")
+@command("draw")
 @SAMPLE
 @output_option("The picture to write: .svg, .dot (for Graphviz) or .png.", "FILE")
-@click.option("--pair", type=click.IntRange(min=0), default=0, show_default=True, help="Which Pair, counted from 0.")
-@click.option(
+@option(WHAT, "--pair", type=click.IntRange(min=0), default=0, show_default=True, help="Which Pair, counted from 0.")
+@option(
+    WHAT,
     "--nodes",
     type=click.IntRange(min=1),
     default=300,
@@ -63,11 +79,14 @@ def draw_command(
 # ---- A page
 
 
-@click.command("view")
+@command("view")
 @SAMPLE
 @output_option("The HTML file to write; without it a browser opens the page.", "FILE", required=False)
-@click.option(
-    "--stats", is_flag=True, help="Run the graphs once, on the sample's inputs, in their own process; show statistics."
+@option(
+    HOW,
+    "--stats",
+    is_flag=True,
+    help="Run the graphs once, on the sample's inputs, in their own process; show statistics.",
 )
 @LIMITS
 @ALLOW
@@ -145,21 +164,25 @@ COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 """By the first character of a line."""
 
 
-@click.command("diff")
+@command("diff")
 @click.argument("before", type=PATH)
 @click.argument("after", type=PATH)
-@click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
+@option(WHAT, "--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
 @output_option("Write a page as well, with marks on the steps that changed.", "FILE", required=False)
+@choice(OUTPUT, "format", "markdown: tables for a comment of a review.", "text")
+@option(COUNTS, "--exit-zero", is_flag=True, help="Graphs that differ are no reason to exit with 1.")
 @ALLOW
 @JSON
-@click.option("--run-a", default="latest", show_default=True, help=dumps.RUN_HELP)
-@click.option("--run-b", default="latest", show_default=True, help="The same, of AFTER.")
+@option(DUMPS, "--run-a", default="latest", show_default=True, help=dumps.RUN_HELP)
+@option(DUMPS, "--run-b", default="latest", show_default=True, help="The same, of AFTER.")
 @collector_paused()
 def diff_command(
     before: Path,
     after: Path,
     everything: bool,
     output: Path | None,
+    format: str,
+    exit_zero: bool,
     allow: tuple[str, ...],
     as_json: bool,
     run_a: str,
@@ -170,20 +193,24 @@ def diff_command(
     Steps are matched by what they compute. Names of values, the order of independent steps and line numbers do not
     count. Nothing of a sample is run, and torch is not needed.
 
-    The exit code is 0 if every graph has the same hash, 1 if the graphs differ, and 3 if nothing was compared, because
-    a sample cannot be read.
+    The exit code is 0 if every graph has the same hash, 1 if the graphs differ and --exit-zero is not given, and 3 if
+    nothing was compared, because a sample cannot be read.
 
     Of two dumps of bp.region, gradients are compared edge by edge: two runs, devices, precisions, before and after a
     change. The exit code is 1 unless all edges are in both, and bitwise or close.
     """
     from backprint.common.web_page import check_html
     from backprint.tools.diff import compare
+    from backprint.tools.diff.markdown import diff_markdown
     from backprint.tools.diff.words import diff_json, diff_lines
 
+    if as_json and format != "text":
+        raise UsageError(f"--json and --format {format} print two different things: pass one of them")
     titles = (str(before), str(after))
     before, after = at_place(before), at_place(after)
-    if dumps.is_dump((before, after), options_of_dumps=("run_a", "run_b"), options_of_both=("everything", "as_json")):
-        dumps.diff(before, after, run_a, run_b, everything, as_json)
+    both = ("everything", "as_json", "exit_zero")
+    if dumps.is_dump((before, after), options_of_dumps=("run_a", "run_b"), options_of_both=both):
+        dumps.diff(before, after, run_a, run_b, everything, as_json, exit_zero)
         return
     for place in (before, after):
         if (place / WORLD).is_file():
@@ -201,6 +228,8 @@ def diff_command(
         echo(f"page: {difference.view(output).title}, {output}", err=True)
     if as_json:
         echo(json.dumps(diff_json(difference)))
+    elif format == "markdown":
+        echo(diff_markdown(difference, everything, titles).rstrip(), lines=True)
     else:
         for line in diff_lines(difference, everything, titles):
             mark = line.lstrip()[:1]
@@ -208,5 +237,5 @@ def diff_command(
                 echo_styled("", line, fg=COLORS[mark])
             else:
                 echo(line)
-    if not difference.same:
+    if not (difference.same or exit_zero):
         raise SystemExit(1)

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from backprint.cli.options import DUMPS, option
 from backprint.cli.say import NOTHING, echo, echo_styled, print_table, width
 from backprint.common.formats import has_dump
 from backprint.errors import BackprintError, NothingFoundError, UsageError
@@ -21,14 +22,15 @@ from backprint.table.nouns import Table
 
 # ---- Options
 
-RUN_HELP = "Of a dump of bp.region: which run of the script; latest, all, or a run's name or the beginning of it."
-RUN = click.option("--run", default="latest", show_default=True, help=RUN_HELP)
-PASS = click.option(
+RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginning of it."
+RUN = option(DUMPS, "--run", default="latest", show_default=True, help=RUN_HELP)
+PASS = option(
+    DUMPS,
     "--pass",
     "number",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Of a dump of bp.region: the pass with this number.",
+    help="The pass with this number.",
 )
 
 
@@ -42,15 +44,15 @@ def is_dump(places: Sequence[Path], options_of_dumps: Sequence[str], options_of_
         what = "is none" if other.exists() else "does not exist"
         raise UsageError(f"{places[dumps.index(True)]} is the dump of a region, and {other} {what}")
     context = click.get_current_context()
-    for option in context.command.params:
-        name = option.name or ""
-        if not isinstance(option, click.Option) or name in options_of_both or dumps[0] == (name in options_of_dumps):
+    for each in context.command.params:
+        name = each.name or ""
+        if not isinstance(each, click.Option) or name in options_of_both or dumps[0] == (name in options_of_dumps):
             continue
         # Of two flags for one name (`--forward`, `--backward`), click says of both that the name was given.
-        another_flag = isinstance(option.flag_value, str) and context.params[name] != option.flag_value
+        another_flag = isinstance(each.flag_value, str) and context.params[name] != each.flag_value
         if not another_flag and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             kind = "samples, and this is the dump of a region" if dumps[0] else "dumps of regions, and this is a sample"
-            raise UsageError(f"{option.opts[-1]} is for {kind}")
+            raise UsageError(f"{each.opts[-1]} is for {kind}")
     return dumps[0]
 
 
@@ -121,9 +123,9 @@ def view(dump: Path, run: str, number: int | None, output: Path | None) -> None:
     echo(f"{page.save(output) if output is not None else page.open()}: {page.title}")
 
 
-def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_json: bool) -> None:
+def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_json: bool, exit_zero: bool) -> None:
     """Compare two dumps of a region edge by edge; exit with 1 unless all edges are in both, and bitwise or close,
-    and with 3 if no two are there."""
+    or `exit_zero` is asked for, and with 3 if no two are there."""
     from backprint.tools.regions.comparing import compare_passes
     from backprint.tools.regions.dumps import read_passes
 
@@ -137,7 +139,7 @@ def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_j
         echo(json.dumps(_comparison_json(comparison) | {"runs": runs}))
     else:
         _print_comparison(comparison, everything, left, right)
-    if not comparison.good:
+    if not comparison.good and not (exit_zero and comparison.rows):
         raise SystemExit(1 if comparison.rows else NOTHING)
 
 

@@ -17,17 +17,23 @@ from backprint.cli.options import (
     ALLOW,
     DEVICE,
     ENGINE,
+    HOW,
     JSON,
+    LIMITED,
     MEMORY,
     MODE,
+    OUTPUT,
     OVERWRITE,
     PATH,
     SAMPLES,
     TIMEOUT,
     TRUST,
+    WHAT,
     Commands,
     choice,
+    command,
     json_lines,
+    option,
     output_option,
     run_options,
     split_names,
@@ -45,10 +51,11 @@ if TYPE_CHECKING:
 # ---- Kernels that a compiler makes
 
 
-@click.command("kernels")
+@command("kernels")
 @SAMPLES
 @output_option("The folder of the kernels and of kernels.jsonl; the same command continues it.", name="out")
-@click.option(
+@option(
+    HOW,
     "--target",
     "targets",
     multiple=True,
@@ -57,17 +64,18 @@ if TYPE_CHECKING:
     metavar="NAME[,NAME…]",
     help="cpu, cpu:avx2, cpu:avx512, cpu:neon, cuda:75, cuda:80, cuda:90, cuda:100, cuda:120.",
 )
-@choice("direction", "Which graphs.", "both")
-@click.option(
+@choice(WHAT, "direction", "Which graphs.", "both")
+@option(
+    HOW,
     "--compiler",
     default="inductor",
     show_default=True,
     metavar="NAME",
     help="inductor, inductor:SETTING=VALUE[,…], or a function of yours: file.py:function.",
 )
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="That C++ is written for.")
-@click.option("--build", is_flag=True, help="Compile Triton kernels, each configuration, to PTX and cubin.")
-@click.option("--check", is_flag=True, help="Run the kernels and compare their results with the graphs'.")
+@option(HOW, "--threads", type=click.IntRange(1), default=1, show_default=True, help="That C++ is written for.")
+@option(HOW, "--build", is_flag=True, help="Compile Triton kernels, each configuration, to PTX and cubin.")
+@option(HOW, "--check", is_flag=True, help="Run the kernels and compare their results with the graphs'.")
 @run_options()
 @ALLOW
 @TRUST
@@ -128,19 +136,20 @@ def print_rows(done: CorpusRun, as_json: bool) -> None:
 # ---- A program as kernels
 
 
-@click.command("lower")
+@command("lower")
 @click.argument("target", metavar="FILE:FACTORY|SAMPLE")
 @output_option("The Python file to write.", "FILE", name="out")
-@click.option(
+@option(
+    HOW,
     "--lengths",
     metavar="A,B,C",
     help="The numbers to capture: of a loop three or more numbers of steps, of 6 or more, and the kernels take no more "
     "steps than the largest [default: 6,7,8,256]; else two sizes.",
 )
-@click.option("--gpu", default="cuda:90", show_default=True, help="The GPU that Inductor writes kernels for.")
+@option(HOW, "--gpu", default="cuda:90", show_default=True, help="The GPU that Inductor writes kernels for.")
 @ALLOW
 @TIMEOUT
-@click.option("--check", is_flag=True, help="Run the file, and compare outputs and gradients with eager.")
+@option(HOW, "--check", is_flag=True, help="Run the file, and compare outputs and gradients with eager.")
 @OVERWRITE
 @JSON
 def lower_command(
@@ -258,10 +267,10 @@ def task_command() -> None:
 @task_command.command("make")
 @click.argument("target")
 @output_option("A new folder for the task.", "T", name="out")
-@click.option("--part", metavar="PATH", help="A module, such as blocks.0.mlp, or a part of a cut, such as fold@0.")
-@click.option("--name", help="The name of the task; else that of the program and the part.")
-@click.option("--dynamic", is_flag=True, help="Capture with symbolic sizes: a solution is tried at others too.")
-@click.option("--measure", is_flag=True, help="Measure eager and Inductor.")
+@option(WHAT, "--part", metavar="PATH", help="A module, such as blocks.0.mlp, or a part of a cut, such as fold@0.")
+@option(OUTPUT, "--name", help="The name of the task; else that of the program and the part.")
+@option(HOW, "--dynamic", is_flag=True, help="Capture with symbolic sizes: a solution is tried at others too.")
+@option(HOW, "--measure", is_flag=True, help="Measure eager and Inductor.")
 @ENGINE
 @MODE
 @DEVICE
@@ -308,9 +317,9 @@ def make_command(
 @task_command.command("check")
 @click.argument("folder", metavar="T", type=PATH)
 @click.argument("solution", type=PATH)
-@click.option("--no-timing", "untimed", is_flag=True, help="Judge results alone.")
-@click.option("--first", is_flag=True, help="Stop at the first fault.")
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for an answer.")
+@option(HOW, "--no-timing", "untimed", is_flag=True, help="Judge results alone.")
+@option(HOW, "--first", is_flag=True, help="Stop at the first fault.")
+@option(LIMITED, "--timeout", type=float, default=60.0, show_default=True, help="Seconds for an answer.")
 @MEMORY
 @JSON
 def check_command(folder: Path, solution: Path, untimed: bool, as_json: bool, **options: Any) -> None:

@@ -10,11 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-
 from backprint.cli import dumps
 from backprint.cli.named import at_place
-from backprint.cli.options import ALLOW, SAMPLE, json_lines
+from backprint.cli.options import ALLOW, DUMPS, SAMPLE, WHAT, command, json_lines, option
 from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
@@ -24,18 +22,16 @@ from backprint.table.nouns import Table
 from backprint.tools.cost.traffic import traffic_texts
 
 
-@click.command("show")
+@command("show")
 @SAMPLE
-@click.option("--backward", "side", flag_value="backward", help="The backward's code alone.")
-@click.option("--forward", "side", flag_value="forward", help="The forward's code alone.")
-@click.option("--flat", is_flag=True, help="Every step, where repeated ones would be shown as loops.")
-@click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
-@click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
+@option(WHAT, "--backward", "side", flag_value="backward", help="The backward's code alone.")
+@option(WHAT, "--forward", "side", flag_value="forward", help="The forward's code alone.")
+@option(WHAT, "--flat", is_flag=True, help="Every step, where repeated ones would be shown as loops.")
+@option(WHAT, "--summary", "summary_only", is_flag=True, help="The numbers without the code.")
+@option(WHAT, "--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
 @ALLOW
 @json_lines("sample, or pass of a dump")
-@click.option(
-    "--bad", is_flag=True, help="Of a dump of bp.region: what has NaN or Inf, of passes with some or an error."
-)
+@option(DUMPS, "--bad", is_flag=True, help="What has NaN or Inf, of passes with some or an error.")
 @dumps.PASS
 @dumps.RUN
 @collector_paused()

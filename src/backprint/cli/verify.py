@@ -9,10 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from backprint.cli.named import at_places
-from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, LIMITS, MODE, SAMPLES, TRUST, json_lines
+from backprint.cli.options import (
+    ALLOW,
+    ALLOW_UNPROVEN,
+    COUNTS,
+    HOW,
+    LIMITS,
+    MODE,
+    SAMPLES,
+    TRUST,
+    Words,
+    command,
+    json_lines,
+    option,
+)
 from backprint.cli.say import echo, echo_styled, ending, print_table, working
 from backprint.common.text import CHOICES
 from backprint.graph.verdicts import (
@@ -32,24 +43,28 @@ from backprint.tools.jobs.task import Task
 from backprint.tools.jobs.verbs import load_only
 
 
-@click.command("verify")
+@command("verify")
 @SAMPLES
-@click.option(
+@option(
+    HOW,
     "--derivative/--no-derivative",
     default=None,
     help="Say too whether each backward is the derivative of its forward; without either, if that costs less than the "
     "proof.",
 )
-@click.option(
+@option(
+    HOW,
     "--power",
-    type=click.Choice(CHOICES["power"]),
+    type=Words(CHOICES["power"]),
     is_flag=False,
     flag_value="own",
     default="none",
     help="Redraw inputs, and say how far that moves the results. A bare --power, at the end, is own: one by one; all "
     "does so with parameters and buffers, too.",
 )
-@click.option("--strict", is_flag=True, help="A sample without a proof of every port is a reason to exit with 1, too.")
+@option(
+    COUNTS, "--strict", is_flag=True, help="A sample without a proof of every port is a reason to exit with 1, too."
+)
 @ALLOW_UNPROVEN
 @MODE
 @ALLOW

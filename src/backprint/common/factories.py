@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -11,10 +12,26 @@ from typing import Any
 
 from backprint.errors import UsageError
 
+MOST_NAMED = 8
+"""So many functions of a file are named."""
+
+
+def functions_of(file: Path) -> list[str]:
+    """Return the names of a file's first functions that can be called without arguments; the file is only parsed."""
+    try:
+        nodes = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    return [each.name for each in functions if len(each.args.args) <= len(each.args.defaults)][:MOST_NAMED]
+
 
 def find_factory(text: str) -> Callable[..., Any]:
     """Find the function that `file.py:name` or `package.module:name` names. The file is imported, and so executed."""
     place, colon, name = text.rpartition(":")
+    if not colon and text.endswith(".py") and Path(text).is_file():
+        names = ", ".join(f"{text}:{name}" for name in functions_of(Path(text))) or "it has none at its top level"
+        raise UsageError(f"{text}: name the function that returns the model and its inputs: {names}")
     if not colon or not name.isidentifier():
         raise UsageError(
             f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample, "

@@ -128,6 +128,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "partition": ("min-cut", "default"),
     "power": ("none", "quick", "own", "all"),
     "files": ("link", "copy", "none"),
+    "format": ("text", "markdown"),
     "configurations": ("first", "all"),
 }
 

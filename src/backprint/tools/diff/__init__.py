@@ -4,7 +4,7 @@ This module is the face: `compare`.
 
 - `nouns`: a Diff. `matching`: which step of one is which step of the other. `differences`: the comparison of two
   Captures.
-- `words`: a Diff as text and as JSON, changes by module. `page`: a Diff as a page.
+- `words`: a Diff as text and as JSON, changes by module. `markdown`: for reviews. `page`: a Diff as a page.
 """
 
 from __future__ import annotations

@@ -166,6 +166,12 @@ class Diff:
 
         return page_of_diff(self).shown(path)
 
+    def to_markdown(self) -> str:
+        """Return the Diff as tables in Markdown, the answer first, as `backprint diff --format markdown` prints it."""
+        from backprint.tools.diff.markdown import diff_markdown
+
+        return diff_markdown(self)
+
     def to_json(self) -> dict[str, Any]:
         """Return the Diff as plain data for `json.dumps`."""
         from backprint.tools.diff.words import diff_json

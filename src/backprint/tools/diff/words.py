@@ -136,7 +136,7 @@ class _ChangeGroup:
         return names_together(self.modules)
 
 
-def _change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
+def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
     """Return the changes of a graph's steps by module, apart from those that only follow from others. The steps of a
     module that only one side has are one line (WHOLE), and so are those of a layer that compute values of the forward
     again (AGAIN)."""
@@ -417,7 +417,7 @@ def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = (
     if not diff.links:
         yield "the pairs are joined in another way"
     for fact in diff.facts:
-        yield from _fact_lines(fact, everything)
+        yield from fact_lines(fact, everything)
 
 
 # ---- The answer: what changed, in one line
@@ -432,14 +432,7 @@ def answer_line(diff: Diff) -> str:
         names = any(graph.modules for pair in diff.pairs for graph in pair.graphs)
         renamed = "; modules have other names" if names else ""
         return f"no differences between the graphs (equal hashes){renamed}"
-    graphs = [graph for pair in diff.pairs for graph in pair.graphs]
-    costs = (
-        ("saved for backward", [pair.saved_bytes for pair in diff.pairs], amount),
-        ("FLOPs", [graph.flops for graph in graphs], short),
-        *((f"sent over {group}", [cost], amount) for group, cost in bytes_sent_by_group(diff).items()),
-    )
-    sums = ((n, Costs(sum(c.before for c in rows), sum(c.after for c in rows)), text) for n, rows, text in costs)
-    totals = [f"{name} {_costs_text(cost, text)}" for name, cost, text in sums if cost.before != cost.after]
+    totals = [f"{name} {_costs_text(cost, text)}" for name, cost, text in cost_rows(diff)]
     if len(diff.pairs) > 1:
         differing = sum(not pair.same for pair in diff.pairs)
         steps = [f"{differing} of {number_of(len(diff.pairs), 'pair')} differ" if differing else ""]
@@ -449,6 +442,19 @@ def answer_line(diff: Diff) -> str:
         ]
     links = "" if diff.links else "the pairs are joined in another way"
     return "; ".join(filter(None, (", ".join(totals), *steps, links)))
+
+
+def cost_rows(diff: Diff) -> Iterator[tuple[str, Costs, Callable[[int], str]]]:
+    """Yield what the step costs in all, if that changed: its name, the costs, and how they are written."""
+    costs = (
+        ("saved for backward", [pair.saved_bytes for pair in diff.pairs], amount),
+        ("FLOPs", [graph.flops for pair in diff.pairs for graph in pair.graphs], short),
+        *((f"sent over {group}", [cost], amount) for group, cost in bytes_sent_by_group(diff).items()),
+    )
+    for name, rows, text in costs:
+        cost = Costs(sum(row.before for row in rows), sum(row.after for row in rows))
+        if cost.before != cost.after:
+            yield name, cost, text
 
 
 def bytes_sent_by_group(diff: Diff) -> dict[str, Costs]:
@@ -461,7 +467,7 @@ def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
     """Return a graph's change in the answer: itself, if it is of one form and short; else how many steps changed."""
     before, after = graphs_of(diff, diff.pairs[0], graph.direction)
     if before is not None and after is not None and all(graph.hashes):
-        groups = _change_groups(graph, before, after)
+        groups = change_groups(graph, before, after)
         lines = [line for group in groups for line in group.lines]
         if (
             len(lines) == 1
@@ -552,13 +558,13 @@ def _graph_lines(
     diff, has shown as renamed are left out."""
     if before is None or after is None:
         return
-    yield from group_lines(_change_groups(graph, before, after), everything)
+    yield from group_lines(change_groups(graph, before, after), everything)
     ports = port_groups(graph, before, after)
     yield from port_lines(
         [group for group in ports if forward_shown is None or group.lines[0].kind != "renamed"], everything
     )
     yield from (f"  ! {order}" for order in graph.orders)
-    for left, right in _renamed_together(
+    for left, right in renamed_together(
         [row for row in graph.modules if forward_shown is None or row not in forward_shown.modules]
     ):
         yield f"  ~ module {right}, before: {left}"
@@ -619,7 +625,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield renamed modules, those that differ in numbers alone as one."""
     families: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
     for left, right in modules:
@@ -628,7 +634,7 @@ def _renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str,
         yield names_together([left for left, _ in rows]), names_together([right for _, right in rows])
 
 
-def _fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
+def fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
     """Yield the lines of a fact."""
     if len(fact.before) <= 1 and len(fact.after) <= 1:
         left, right = ((*side, "none")[0] for side in (fact.before, fact.after))
@@ -644,8 +650,12 @@ def _fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
 
 def _costs_text(costs: Costs, text: Callable[[int], str]) -> str:
     """Return what something costs before and after, and by how much it grew or shrank."""
-    grown = f"{100 * (costs.after - costs.before) / costs.before:+.1f} %" if costs.before else "new"
-    return f"{text(costs.before)} -> {text(costs.after)} ({grown})"
+    return f"{text(costs.before)} -> {text(costs.after)} ({grown_text(costs)})"
+
+
+def grown_text(costs: Costs) -> str:
+    """Return by how much something grew or shrank."""
+    return f"{100 * (costs.after - costs.before) / costs.before:+.1f} %" if costs.before else "new"
 
 
 # ---- JSON
@@ -681,7 +691,7 @@ def _graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> 
     steps: tuple[_ChangeGroup, ...] = ()
     ports: tuple[_ChangeGroup, ...] = ()
     if before is not None and after is not None:
-        steps, ports = _change_groups(graph, before, after), port_groups(graph, before, after)
+        steps, ports = change_groups(graph, before, after), port_groups(graph, before, after)
     return {
         "same": graph.same,
         "only_sizes": graph.only_sizes,

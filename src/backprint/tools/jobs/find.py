@@ -6,7 +6,9 @@ corpus, its files cannot be read. Only a missing corpus is an error.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -209,7 +211,7 @@ def check_samples(places: Collection[Path]) -> None:
     without samples there is nothing to look at."""
     for place in places:
         if not place.is_dir():
-            raise UsageError(f"{place}: {'not a folder' if place.exists() else 'no such folder'}")
+            raise UsageError(f"{place}: {_no_folder(place)}")
         damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *GRAPHNET_FILES))
         if damaged or next(search(place, ""), None) is not None:
             continue
@@ -219,11 +221,31 @@ def check_samples(places: Collection[Path]) -> None:
         raise NothingFoundError(f"{place}: no sample here or below: {needs}")
 
 
+def _no_folder(place: Path) -> str:
+    """Return why a path is no folder, and what to write instead."""
+    if place.exists():
+        made = f"`backprint capture {place}:FACTORY -o DIR` makes one" if place.suffix == ".py" else "name its folder"
+        return f"not a folder, and a sample is one: {made}"
+    try:
+        others = [entry.name for entry in itertools.islice(os.scandir(place.parent), MOST_OTHERS) if entry.is_dir()]
+    except OSError:
+        others = []
+    near = difflib.get_close_matches(place.name, others, 1)
+    return "no such folder" + (f": did you mean {place.parent / near[0]}?" if near else "")
+
+
+MOST_OTHERS = 10_000
+"""So many entries beside a path that is not there are looked at for a name like it."""
+
+
 def check_sample(place: Path) -> None:
     """Raise unless a path is one sample, of ours or of GraphNet's; a damaged one is. One with samples below is not."""
     check_samples((place,))
     if any((place / name).exists() for name in MAIN) or any(place.glob("pair_*")):
         return
+    for folder in place.absolute().parents[:2]:
+        if (folder / CAPTURE).is_file():
+            raise UsageError(f"{place} is a part of a sample: name the sample, {os.path.relpath(folder)}")
     below = [str(place / path) for path in search(place, "")]
     more = ", …" if len(below) > 3 else ""
     raise UsageError(f"{place} is a folder of samples, and no sample: name one of {', '.join(below[:3])}{more}")
