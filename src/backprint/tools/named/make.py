@@ -50,18 +50,22 @@ SEED = 0
 MAKERS: Mapping[str, str] = {"hf": "hub", "timm": "vision", "torchvision": "vision"}
 """The module of this package with `make` for the names of a scheme."""
 
+EXTRAS: Mapping[str, str] = {"hf": "models", "timm": "vision", "torchvision": "vision"}
+"""The extra that installs a scheme's library: a torchvision is of one torch, which pip installs with it."""
+
 
 def imported(name: Name) -> Any:
     """Import the library of a name; UsageError with one line if it is not here, or does not import."""
     first = name.library not in sys.modules
+    install = f"pip install 'backprint[{EXTRAS[name.scheme]}]'"
     try:
         with quiet(name.library):
             library = importlib.import_module(name.library)
     except ModuleNotFoundError as error:
         if error.name == name.library:
-            raise UsageError(f"{name.text}: {name.library} is not installed: pip install 'backprint[models]'") from None
+            raise UsageError(f"{name.text}: {name.library} is not installed: {install}") from None
         raise UsageError(
-            f"{name.text}: {name.library} needs {error.name}, which is not installed: pip install 'backprint[models]'"
+            f"{name.text}: {name.library} needs {error.name}, which is not installed: {install}"
         ) from error
     except Exception as error:  # a build that does not fit this torch raises whatever it meets
         raise UsageError(
