@@ -95,12 +95,14 @@ browser: $(STAMP) page/node_modules/.installed
 	@$(BIN)/python tests/draw/browser_pages.py build/page
 	@$(NPM) test --silent
 
-# The pictures of a page in README and docs/drawing.md: `gelu` is selected by the search, and both looks are taken.
+# The pictures of a page in README and docs/drawing.md: `gelu` is selected by the search, and both looks are taken. The
+# tour is three views side by side: a model, a saved tensor with where it is saved and used, and memory over time.
 pictures: $(STAMP) page/node_modules/.installed
 	@mkdir -p build
 	@$(BIN)/backprint capture backprint.examples.gpt:factory -o build/gpt --overwrite
 	@$(BIN)/backprint view build/gpt -o build/gpt.html
 	@PATH="$(CURDIR)/$(BIN):$$PATH" node page/picture.mjs build/gpt.html "/ o p : g e l u * Enter Escape" docs/pictures/page.png
+	@PATH="$(CURDIR)/$(BIN):$$PATH" node page/tour.mjs docs/pictures/tour.png build/gpt.html= "build/gpt.html=/ i s : s a v e d Space o p : d i v Enter Escape" build/gpt.html=m
 
 tiny: $(STAMP)
 	$(BIN)/python -m pytest tests/test_tiny.py

@@ -211,6 +211,7 @@ if TYPE_CHECKING:
     from backprint.table.nouns import KINDS as KINDS_OF_CELLS
     from backprint.table.nouns import Picture, Report, Table, cell_text
     from backprint.table.page import page_of
+    from backprint.table.shared import without_paths
     from backprint.table.terminal import print_report, print_table
     from backprint.tools import target, torch_backend
     from backprint.tools.bench.calls import CompiledCalls, changed_places, contents_that_fit
@@ -312,7 +313,7 @@ if TYPE_CHECKING:
     from backprint.tools.graphnet.build import build_sample, recipe_notes, recipes_from_metas
     from backprint.tools.graphnet.code import ModelProgram, callables, read_code
     from backprint.tools.graphnet.emit import compile_program, torch_callable
-    from backprint.tools.graphnet.log import log_text, parse_log, read_log, write_log
+    from backprint.tools.graphnet.log import log_text, parse_log, read_log, report_of_logs, write_log
     from backprint.tools.graphnet.metas import USES, KnownInput, Meta, Use
     from backprint.tools.graphnet.read import (
         MEMBERS,

@@ -12,7 +12,7 @@ import { type Opened, type Scene, beside, isOpen, place, turnOf } from "./layout
 import { type Lit, litBy } from "./links";
 import { Memory, Timeline } from "./memory";
 import { type Model, type Unit, frameUnit } from "./model";
-import { Picture } from "./picture";
+import { Picture, ROOM } from "./picture";
 import { type Found, Searcher } from "./search";
 import { depthOf, firstOpen, hashOf, openedInside, openedTo, revealed, spotOf, toggled, turned, visibleOf } from "./state";
 import { Lines, Operators, Ports, Values } from "./tables";
@@ -79,7 +79,13 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   }
 
   private get scene(): Scene {
-    return this.kept("scene", [this.model, this.state.opened], () => place(this.model, this.state.opened));
+    return this.kept("scene", [this.model, this.state.opened], () => place(this.model, this.state.opened, this.room()));
+  }
+
+  /** The window of the picture; before there is one, about that which it will be. */
+  private room(): { wide: number; high: number } {
+    const [across, down] = this.picture?.shownSize() ?? [innerWidth > 760 ? innerWidth - WIDE - 5 : innerWidth, (innerHeight - 170) * (innerWidth > 760 ? 1 : 0.6)];
+    return { wide: Math.max(200, across - 2 * beside(across)), high: Math.max(150, down - 2 * ROOM) };
   }
 
   private get searcher(): Searcher {
@@ -362,7 +368,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
           <div class="stage">
             <Picture mounted={picture => (this.picture = picture)} {...{ model, scene, opened, marks }} lit={this.lit()} pinned={selected !== null && selected >= 0}
               onClick={this.select} onFold={this.fold} onOpenAll={this.openAll} onTurn={this.turn} onHover={this.hover} />
-            <div class="legend" aria-hidden="true"><span class="forward">forward ↓</span>{model.neighbors ? <span class="neighbor">neighbor of the region</span> : <span class="saved">saved</span>}<span class="backward">backward ↑</span></div>
+            <Legend neighbors={model.neighbors} verdict={this.props.page.verdict} />
             <div class="caption"><bdi>{this.caption()}</bdi></div>
           </div>
           <div class="grip" onPointerDown={event => event.currentTarget.setPointerCapture(event.pointerId)} onPointerMove={this.dragged} />
@@ -380,6 +386,19 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private readonly hover = (unit: Unit | null) => {
     if (unit !== this.state.hovered) this.setState({ hovered: unit });
   };
+}
+
+/** What the colors and the verdict mean, above the picture. */
+function Legend({ neighbors, verdict: { word, meaning, tone } }: { neighbors: boolean; verdict: PageData["verdict"] }): VNode {
+  return (
+    <div class="legend">
+      <span class="forward">forward ↓</span>
+      {neighbors ? <span class="neighbor">neighbor of the region</span> : <span class="saved">saved for the backward</span>}
+      <span class="backward">backward ↑</span>
+      <span class="soft">gray: a view, computes nothing</span>
+      <span class="verdict"><b class={`tone-${tone}`}><bdi>{word}</bdi></b>: <bdi>{meaning}</bdi></span>
+    </div>
+  );
 }
 
 function Keys({ changes, onClose }: { changes: boolean; onClose: () => void }): VNode {

@@ -103,6 +103,8 @@ export interface PageData {
   title: string;
   facts: [string, string][];
   notes: string[];
+  /** What a comparison with the program said, and what that means in plain words. */
+  verdict: { word: string; meaning: string; tone: "good" | "bad" | "none" };
   /** What changed, in words; only a page of a difference has them. */
   changes?: string[];
   pairs: PairData[];
@@ -423,6 +425,9 @@ export function parse(json: string): PageData {
   text(page.title, "title");
   each(page.facts, "facts", (one, at) => row(one, at, [text, text]));
   each(page.notes, "notes", text);
+  const verdict = object(page.verdict, "verdict");
+  for (const name of ["word", "meaning", "tone"]) text(verdict[name], `verdict.${name}`);
+  need(["good", "bad", "none"].includes(page.verdict.tone), "verdict.tone", `it is ${said(page.verdict.tone)}, and none of good, bad, none`);
   each(page.pairs, "pairs", checkPair);
   need(page.pairs.length, "pairs", "there is none");
   const changes = page.changes !== undefined;
@@ -430,5 +435,5 @@ export function parse(json: string): PageData {
   page.pairs.forEach((pair, at) => need((pair.marks !== undefined) === changes, `pairs[${at}].marks`, changes ? "the page has changes, and this pair has no marks" : "this pair has marks, and the page has no changes"));
   if (changes) checkOthers(page.pairs);
   const pairs = page.pairs.map(pair => ({ ...pair, name: clean(pair.name) }));
-  return { ...page, title: clean(page.title), facts: page.facts.map(([name, said]) => [clean(name), clean(said)]), notes: page.notes.map(clean), ...(page.changes && { changes: page.changes.map(clean) }), pairs };
+  return { ...page, title: clean(page.title), facts: page.facts.map(([name, said]) => [clean(name), clean(said)]), notes: page.notes.map(clean), verdict: { ...page.verdict, word: clean(page.verdict.word), meaning: clean(page.verdict.meaning) }, ...(page.changes && { changes: page.changes.map(clean) }), pairs };
 }

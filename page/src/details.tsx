@@ -76,7 +76,7 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
       )}
       <Facts rows={[
         ["Kind", frame.kind === "loop" ? `loop of ${whole(frame.units.length)}` : frame.kind],
-        [frame.kind === "module" ? "Class" : "Code", frame.label ? <bdi>{model.text(frame.label)}</bdi> : ""],
+        [frame.kind === "module" || frame.kind === "loop" ? "Class" : "Code", frame.label ? <bdi>{model.text(frame.label)}</bdi> : ""],
         ["Forward", `${plural(forward, "step")}${flopsText(first)}`],
         ["Backward", `${plural(backward, "step")}${flopsText(second)}`],
         ["Saved", bytes(saved)],
@@ -105,7 +105,7 @@ function StepDetails({ page, model, node, go, jump }: DetailsProps & { node: num
         ["Echo", model.echoOf(node)],
         ["Inputs", <StepLinks model={model} values={related.inputs} go={go} />],
         ["Users", <StepLinks model={model} values={related.users} go={go} />],
-        ["Leaves as", made.length ? <span class="links">{made.map(port => <span class="port" title={model.text(port.spec)}>{port.role} <bdi>{model.text(port.name)}</bdi></span>)}</span> : ""],
+        ["Leaves as", made.length ? <span class="links">{made.map(port => <span class="port" title={model.text(port.spec)}>{port.role} <bdi>{model.portName(port)}</bdi></span>)}</span> : ""],
         ["Saved", related.saved.length ? related.saved.map(one => (
           <div key={one.value}>{bytes(one.bytes)} {forward ? "for " : "from "}{forward ? <StepLinks model={model} values={one.users} go={go} /> : <StepLink model={model} value={one.value} go={go} />}</div>
         )) : ""],

@@ -1,7 +1,7 @@
 /** Where the arrow keys lead: along the flow, and across to the partner. */
 
 import type { Model, Unit } from "./model";
-import type { Scene } from "./layout";
+import type { Box, Scene } from "./layout";
 import { visibleOf } from "./state";
 
 type Keys = [keys: string, meaning: string][];
@@ -37,7 +37,7 @@ export function along(model: Model, scene: Scene, unit: Unit | null, way: 1 | -1
     const shown = drawn(other), box = scene.byUnit.get(shown);
     if (shown !== own && box && box.kind !== "open" && !model.above(own).includes(-shown - 1)) return shown;
   }
-  return below(scene, own, way, forward);
+  return below(model, scene, own, way, forward);
 }
 
 function neighbours(model: Model, unit: Unit, onward: boolean): number[] {
@@ -47,18 +47,21 @@ function neighbours(model: Model, unit: Unit, onward: boolean): number[] {
 }
 
 /** The nearest unit below or above, on the same side, where the flow leads nowhere. */
-function below(scene: Scene, unit: Unit, way: 1 | -1, forward: boolean): Unit | null {
+function below(model: Model, scene: Scene, unit: Unit, way: 1 | -1, forward: boolean): Unit | null {
   const here = scene.byUnit.get(unit);
   if (!here) return first(scene);
   let [best, least] = [unit, Infinity];
   for (const box of scene.boxes) {
-    const away = (box.y - here.y) * way;
-    if (box.kind === "open" || away <= 0 || (box.kind === "node" && (box.mid < 0) !== forward)) continue;
+    const away = (downOf(box) - downOf(here)) * way;
+    if (box.kind === "open" || away <= 0 || (box.kind === "node" && model.isForward(box.unit) !== forward)) continue;
     const score = away + Math.abs(box.mid - here.mid) / 20;
     if (score < least) [best, least] = [box.unit, score];
   }
   return best;
 }
+
+/** How far down a box is: columns follow one another. */
+const downOf = (box: Box) => box.y + (box.column ?? 0) * 1e6;
 
 function first(scene: Scene): Unit | null {
   return scene.boxes.find(box => box.kind !== "open")?.unit ?? null;

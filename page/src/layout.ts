@@ -2,11 +2,14 @@
 
 import { type Bridge, type Edge, type Layout } from "./data";
 import { type Model, type Unit, frameUnit } from "./model";
+import { type Columns, type Cut, type Room, boxInColumns, columnsOf, cutsFor, lineInColumns } from "./wrap";
 import { widthOf } from "./words";
 
 export const GUTTER = 28, NODE = 156, SIDE = 10, ENTRY = GUTTER + SIDE + NODE / 2;
 export const HEAD = 24, PILL = 17, TALL = 28, VIEW_TALL = 20;
 const FOLDED = 50, FOOT = 8, GAP = 30, PAD = 14, LANE = 10;
+/** What a cut between two rows adds to their gap: what turns there is then on one side of it. */
+const SEAM = 30;
 
 /** What is open, by structure, and the turn that each loop shows. */
 export interface Opened {
@@ -28,7 +31,23 @@ export interface Box {
   level: number;
   /** The frame in which it is drawn, or null for the outermost. */
   around: Unit | null;
+  /** The column in which it begins. */
+  column?: number;
+  /** Of an open frame that is cut into columns all of its parts; the first is the box itself. */
+  parts?: Part[];
 }
+
+/** A part of a frame in a column. */
+export interface Part {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+  mid: number;
+}
+
+/** The parts of a box: of most boxes the box itself. */
+export const partsOf = (box: Box): Part[] => box.parts ?? [box];
 
 /** An edge within the frame `within`; ends are units, or null for the frame's own entry and exit. */
 export interface Line {
@@ -46,6 +65,8 @@ export interface Line {
   /** Where it begins and ends. */
   ends: [Point, Point];
   box: [x: number, y: number, w: number, h: number];
+  /** Whether it goes on in another column. */
+  goesOn?: boolean;
 }
 
 export interface Scene {
@@ -56,6 +77,7 @@ export interface Scene {
   left: number;
   right: number;
   height: number;
+  columns: number;
 }
 
 interface Block {
@@ -119,7 +141,7 @@ function nodeBlock(model: Model, node: number): Block {
 
 const CLOSED: Block = { left: GUTTER + SIDE + NODE, right: GUTTER + SIDE + NODE, height: FOLDED };
 
-function measure(model: Model, opened: Opened, frame: number): Block {
+function measure(model: Model, opened: Opened, frame: number, seams: ReadonlySet<string>): Block {
   if (!isOpen(model, opened, frame)) return CLOSED;
   const shown = model.frame(shownOf(model, opened, frame)), layout = model.data.layouts[shown.layout];
   const inside: NonNullable<Block["inside"]> = [], tops: number[] = [], bottoms: number[] = [];
@@ -127,7 +149,7 @@ function measure(model: Model, opened: Opened, frame: number): Block {
   layout.rows.forEach((row, at) => {
     const sized = row.map(part => part.map(place => {
       const unit = shown.units[place];
-      return { unit, block: unit < 0 ? measure(model, opened, -unit - 1) : nodeBlock(model, unit) };
+      return { unit, block: unit < 0 ? measure(model, opened, -unit - 1, seams) : nodeBlock(model, unit) };
     }));
     const high = Math.max(VIEW_TALL, ...sized.flat().map(one => one.block.height));
     const put = (unit: Unit, x: number, block: Block) => {
@@ -141,7 +163,7 @@ function measure(model: Model, opened: Opened, frame: number): Block {
     for (const { unit, block } of sized[2]) [edge] = [edge + block.right + block.left + 12, put(unit, edge + block.left, block)];
     tops.push(top);
     bottoms.push(top + high);
-    top += high + GAP;
+    top += high + GAP + (seams.has(`${frame}/${at}`) ? SEAM : 0);
   });
   const [lanes, height] = [layout.slots.map(count => count ? count * LANE + 6 : 0), Math.max(top, HEAD + GAP) + FOOT];
   return { left: left + lanes[0] + PAD, right: right + lanes[1] + PAD, height, inside, tops, bottoms, walls: [-left - 4, right + 4] };
@@ -160,23 +182,42 @@ function putFrames(frames: { unit: Unit; block: Block }[], put: (unit: Unit, x: 
   return [west, edge - 18];
 }
 
-export function place(model: Model, opened: Opened): Scene {
-  const root = measure(model, opened, 0), boxes: Box[] = [], lines: Line[] = [];
+/** Where the picture can be cut: between the rows of an open frame that stands alone in the rows around it. */
+function cutsOf(frame: number, block: Block, y: number, level: number): Cut[] {
+  const { inside, tops, bottoms } = block, found: Cut[] = [];
+  if (!inside) return found;
+  tops!.slice(0, -1).forEach((_, at) => found.push({ key: `${frame}/${at}`, y: y + (bottoms![at] + tops![at + 1]) / 2, level }));
+  for (const child of inside) if (child.unit < 0 && inside.filter(other => other.row === child.row).length === 1) found.push(...cutsOf(-child.unit - 1, child.block, y + child.y, level + 1));
+  return found;
+}
+
+/** What is open, with coordinates; with `room`, the window that there is, a long picture is wrapped into columns. */
+export function place(model: Model, opened: Opened, room: Room | null = null): Scene {
+  let root = measure(model, opened, 0, new Set()), columns: Columns | null = null;
+  const wide = root.left + root.right, chosen = room && root.inside ? cutsFor(room, wide, root.height, cutsOf(0, root, 0, 0)) : [];
+  if (chosen.length) {
+    const keys = new Set(chosen.map(cut => cut.key));
+    root = measure(model, opened, 0, keys);
+    columns = columnsOf(cutsOf(0, root, 0, 0).filter(cut => keys.has(cut.key)).map(cut => cut.y).sort((a, b) => a - b), wide, root.height, HEAD);
+  }
+  const boxes: Box[] = [], lines: Line[] = [];
   const width = bandWidth(model);
   const visit = (unit: Unit, block: Block, x: number, y: number, level: number, around: Unit | null) => {
     const frame = -unit - 1, node = unit >= 0, box: Box = {
       unit, x: x - (node ? NODE / 2 : block.left), y, w: node ? NODE : block.left + block.right, h: block.height,
       mid: x, kind: node ? "node" : block.inside ? "open" : "folded", level, around,
     };
-    boxes.push(box);
+    boxes.push(columns ? boxInColumns(box, columns) : box);
     if (!block.inside) return;
     for (const child of block.inside) visit(child.unit, child.block, x + child.x, y + child.y, level + 1, unit);
     const shown = shownOf(model, opened, frame);
-    lines.push(...edgesOf(model, shown, frame, block, x, y, width));
+    lines.push(...edgesOf(model, shown, frame, block, x, y, width, columns));
   };
   visit(frameUnit(0), root, 0, 0, 0, null);
-  const byUnit = new Map(boxes.map(box => [box.unit, box])), lineOf = new Map(lines.map(line => [line.key, line]));
-  return { boxes, lines, byUnit, lineOf, left: -root.left, right: root.right, height: root.height };
+  const byUnit = new Map(boxes.map(box => [box.unit, box])), lineOf = new Map<string, Line>();
+  for (const line of lines) if (!lineOf.has(line.key)) lineOf.set(line.key, line);
+  const parts = partsOf(boxes[0]), right = Math.max(...parts.map(part => part.x + part.w)), height = Math.max(...parts.map(part => part.y + part.h));
+  return { boxes, lines, byUnit, lineOf, left: -root.left, right, height, columns: parts.length };
 }
 
 export function lineKey(within: number, side: string, from: Unit | null, to: Unit | null): string {
@@ -196,7 +237,7 @@ interface End {
   clear: number;
 }
 
-function edgesOf(model: Model, shown: number, frame: number, block: Block, x: number, y: number, width: (bytes: number) => number): Line[] {
+function edgesOf(model: Model, shown: number, frame: number, block: Block, x: number, y: number, width: (bytes: number) => number, columns: Columns | null): Line[] {
   const layout = model.data.layouts[model.frame(shown).layout], { units } = model.frame(shown);
   const placed = new Map(block.inside!.map(one => [one.unit, one]));
   const found: Line[] = [];
@@ -205,7 +246,7 @@ function edgesOf(model: Model, shown: number, frame: number, block: Block, x: nu
     layout[side].forEach((edge, at) => {
       const ends = endsOf(edge, side, units, placed, block, spread[at]), text = model.text(edge[3]).replace(/\] .*$/, "]"), key = `${edge[0]} ${text}`;
       const path = edge[2] < 0 ? curve(ends[0], ends[1]) : channel(ends, edge, side, block);
-      found.push(lineAt(path, x, y, {
+      found.push(...lineAt(path, x, y, columns, {
         within: frame, side, from: edge[0] < 0 ? null : units[edge[0]], to: edge[1] < 0 ? null : units[edge[1]],
         width: 1.3 + Math.log2(Math.max(1, edge[4])) * 0.35, label: said.has(key) ? "" : text,
       }));
@@ -214,7 +255,7 @@ function edgesOf(model: Model, shown: number, frame: number, block: Block, x: nu
   }
   layout.bridges.forEach((bridge, at) => {
     const path = bridgePath(bridge, units, placed, block, at);
-    found.push(lineAt(path, x, y, {
+    found.push(...lineAt(path, x, y, columns, {
       within: frame, side: "bridge", from: bridge[0] < 0 ? null : units[bridge[0]], to: bridge[1] < 0 ? null : units[bridge[1]],
       width: width(bridge[2]), label: `${bridge[2]}`,
     }));
@@ -231,12 +272,13 @@ interface Path {
   at: Point[];
 }
 
-function lineAt(path: Path, x: number, y: number, rest: Omit<Line, "key" | "d" | "at" | "ends" | "box">): Line {
+function lineAt(path: Path, x: number, y: number, columns: Columns | null, rest: Omit<Line, "key" | "d" | "at" | "ends" | "box">): Line[] {
   const points = path.parts.flatMap(([, ...all]) => all), [xs, ys] = [points.map(one => one[0] + x), points.map(one => one[1] + y)];
   const [west, north] = [Math.min(...xs), Math.min(...ys)];
   const d = path.parts.map(([command, ...all]) => command + all.map(one => `${round(one[0] + x)},${round(one[1] + y)}`).join(" ")).join("");
   const shifted = ([px, py]: Point): Point => [px + x, py + y];
-  return { ...rest, key: lineKey(rest.within, rest.side, rest.from, rest.to), d, at: path.at.map(shifted), ends: [shifted(points[0]), shifted(points[points.length - 1])], box: [west, north, Math.max(...xs) - west, Math.max(...ys) - north] };
+  const line: Line = { ...rest, key: lineKey(rest.within, rest.side, rest.from, rest.to), d, at: path.at.map(shifted), ends: [shifted(points[0]), shifted(points[points.length - 1])], box: [west, north, Math.max(...xs) - west, Math.max(...ys) - north] };
+  return columns ? lineInColumns(line, path.parts.map(([command, ...all]): Path["parts"][number] => [command, ...all.map(shifted)]), columns) : [line];
 }
 
 const round = (value: number) => Math.round(value * 10) / 10;
@@ -380,8 +422,8 @@ export interface Shown {
 
 export function shownAt(scene: Scene, least: number): Shown {
   const units = new Set<Unit>(), whole = new Set<Unit>();
-  for (const { unit, around, kind, w, h } of scene.boxes) {
-    const room = kind === "node" ? least <= LETTERS.step : kind === "folded" ? least <= LETTERS.folded : least * 1.25 <= h && least * 4 <= w;
+  for (const { unit, around, kind, w, h, parts } of scene.boxes) {
+    const room = kind === "node" ? least <= LETTERS.step : kind === "folded" ? least <= LETTERS.folded : least * 1.25 <= Math.max(h, ...(parts ?? []).map(part => part.h)) && least * 4 <= w;
     if (around !== null && !(room && units.has(around))) continue;
     units.add(unit);
     if (kind === "open") whole.add(unit);
@@ -394,7 +436,7 @@ export function shownAt(scene: Scene, least: number): Shown {
 /** Where the name of a frame has no room above what is in it: unless names in it fill it, its own stands for all. */
 function gather({ boxes }: Scene, units: Set<Unit>, whole: Set<Unit>): void {
   for (let at = boxes.length - 1; at > 0; at--) {
-    const { unit, kind, level, w, h } = boxes[at], inside: Box[] = [];
+    const { unit, kind, level, w } = boxes[at], h = partsOf(boxes[at]).reduce((sum, part) => sum + part.h, 0), inside: Box[] = [];
     if (kind !== "open" || !units.has(unit) || whole.has(unit)) continue;
     for (let next = at + 1; boxes[next]?.level > level; next++) inside.push(boxes[next]);
     const named = inside.filter(box => box.around === unit && units.has(box.unit));
@@ -476,9 +518,11 @@ function* boxAreas(model: Model, box: Box, size: number): Generator<Area> {
   const { x, y, w, h, unit } = box, mark = (unit < 0 ? model.marked.has(-unit - 1) : model.marks.has(unit)) ? 8 : 0;
   if (box.kind === "folded") yield [x - 8, y - 3 - mark, x + w + 8, y + h + 8];
   else if (box.kind === "open") {
-    yield [x, y - 3, x + w, y + Math.max(HEAD, size * 1.35) + 2];
-    for (const [left, right] of [[x, x], [x + w, x + w]]) yield [left - 1, y, right + 1, y + h];
-    yield [x, y + h - 1, x + w, y + h + 1];
+    for (const part of partsOf(box)) {
+      if (part.y === y || box.around === null) yield [part.x, part.y - 3, part.x + part.w, part.y + Math.max(HEAD, size * 1.35) + 2];
+      for (const side of [part.x, part.x + part.w]) yield [side - 1, part.y, side + 1, part.y + part.h];
+      yield [part.x, part.y + part.h - 1, part.x + part.w, part.y + part.h + 1];
+    }
   } else {
     const { left, right } = pillsOf(model, box.unit), wide = (pills: PillRow[]) => (pills.length ? Math.max(...pills.map(pill => pillWidth(pill.text))) + 6 : 0);
     yield [x - wide(left) - 1, y - 1 - mark, x + w + wide(right) + 4, y + h + 1];

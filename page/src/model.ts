@@ -119,7 +119,13 @@ export class Model {
   }
 
   nameOf(value: number): string {
-    return value < 0 ? "a constant" : this.strings[value < this.count ? this.data.nodes.name[value] : this.entering[value - this.count].name];
+    return value < 0 ? "a constant" : value < this.count ? this.strings[this.data.nodes.name[value]] : this.portName(this.entering[value - this.count]);
+  }
+
+  /** The name of a port: of a gradient, also that of an output (its tangent), `∂` and the name of what it is the gradient of. */
+  portName({ role, name }: Port, last = false): string {
+    const all = this.strings[name], said = last ? all.split(".").at(-1)! : all;
+    return role === "gradient" || role === "tangent" ? `∂${said}` : said;
   }
 
   specOf(value: number): string {
@@ -265,8 +271,7 @@ export class Model {
     const found = new Map<number, { outer: Pill[]; made: Pill[] }>();
     const at = (node: number) => found.get(node) ?? (found.set(node, { outer: [], made: [] }), found.get(node)!);
     const pill = (port: Port): Pill => {
-      const name = this.strings[port.name];
-      return { text: name.split(".").at(-1)!, title: `${port.role} ${name} ${this.strings[port.spec]}`, role: port.role };
+      return { text: this.portName(port, true), title: `${port.role} ${this.strings[port.name]} ${this.strings[port.spec]}`, role: port.role };
     };
     for (const port of this.entering)
       if (port.role === "parameter" || port.role === "buffer") for (const user of this.usersOf(port.value)) at(user).outer.push(pill(port));

@@ -4,7 +4,7 @@ import { Component, createRef, type VNode } from "preact";
 import { select } from "d3-selection";
 import { type D3ZoomEvent, type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
 import type { Model, Unit } from "./model";
-import { type Box, type Label, LabelPlaces, type Line, type Opened, type Scene, type Shown, LEGIBLE, beside, isDrawn, shownAt } from "./layout";
+import { type Box, type Label, LabelPlaces, type Line, type Opened, type Scene, type Shown, LEGIBLE, beside, isDrawn, partsOf, shownAt } from "./layout";
 import type { Lit } from "./links";
 import { BoxShape, type Detail, Drawn, LabelShape, type Marks, Tips, detailAt, labelSize, textOfLine } from "./shapes";
 
@@ -33,7 +33,7 @@ interface Window {
 }
 
 /** The margin above a picture that fits; what enters the program stands there. */
-const ROOM = 30;
+export const ROOM = 30;
 const STEP = 1.15, grade = (scale: number) => Math.floor(Math.log(scale) / Math.log(STEP) + 1e-6), scaleOf = (graded: number) => STEP ** graded;
 
 export class Picture extends Component<PictureProps, { window: Window | null }> {
@@ -106,6 +106,10 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     }
   }
 
+  shownSize(): [number, number] | null {
+    return this.measured[0] > 1 ? this.measured : null;
+  }
+
   /** The size of the window, which is asked for only when it changes: to ask lays the page out. */
   private size(): [number, number] {
     return this.measured;
@@ -165,7 +169,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
   static within(scene: Scene, window: Window): { boxes: Box[]; lines: Map<number, Line[]> } {
     const { x, y, w, h } = window;
     const touches = (left: number, top: number, wide: number, high: number) => left < x + w && top < y + h && left + wide > x && top + high > y;
-    const boxes = scene.boxes.filter(box => touches(box.x - 120, box.y, box.w + 240, box.h));
+    const boxes = scene.boxes.filter(box => partsOf(box).some(part => touches(part.x - 120, part.y, part.w + 240, part.h)));
     const lines = new Map<number, Line[]>();
     for (const line of scene.lines) {
       const [left, top, wide, high] = line.box;
@@ -223,7 +227,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     return (
       <g class="overlay">
         {[...boxes].map(([box, role]) => (box.kind === "open"
-          ? <rect key={box.unit} class="ring" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
+          ? partsOf(box).map(({ x, y, w, h }) => <rect key={`${box.unit} ${x}`} class="ring" x={x} y={y} width={w} height={h} rx={8} />)
           : <BoxShape key={box.unit} {...{ model, opened, box, detail, marks, role: `is-${role}` }} />))}
         {labels.map(label => <LabelShape key={label.line.key} {...{ label, size }} bright />)}
       </g>

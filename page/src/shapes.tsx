@@ -3,7 +3,7 @@
 import type { ComponentChildren, VNode } from "preact";
 import { type Change, CHANGES } from "./data";
 import type { Counts, Model } from "./model";
-import { type Box, type Label, type Line, type Opened, type Shown, ENTRY, GUTTER, HEAD, LETTERS, NEAR, PILL, TALL, VIEW_TALL, bandWidth, isDrawn, pillsOf, pillWidth, turnOf } from "./layout";
+import { type Box, type Label, type Line, type Opened, type Part, type Shown, ENTRY, GUTTER, HEAD, LETTERS, NEAR, PILL, TALL, VIEW_TALL, bandWidth, isDrawn, partsOf, pillsOf, pillWidth, turnOf } from "./layout";
 import { SIGNS, bytes, cut, inFlop, plural, widthOf } from "./words";
 
 /** What the scale lets a person read: as on a map, a name that is too small is not there, and what is around it has its own. */
@@ -29,7 +29,7 @@ const bold = ({ least }: Detail) => Math.max(1, least / NEAR);
 const DROP = 0.36;
 
 export function LineShape({ line, detail }: { line: Line; detail: Detail }): VNode {
-  const marker = line.side === "bridge" || !detail.near ? undefined : `url(#tip-${line.side})`;
+  const marker = line.side === "bridge" || line.goesOn || !detail.near ? undefined : `url(#tip-${line.side})`;
   return <g class={`line ${line.side}`} data-line={line.key}><path d={line.d} stroke-width={line.width * bold(detail)} marker-end={marker} /></g>;
 }
 
@@ -173,8 +173,11 @@ function Dots({ points, detail }: { points: [number, number][]; detail: Detail }
 function titleOf(model: Model, id: number): string {
   const frame = model.frame(id), title = model.title(id), label = model.text(frame.label);
   const turns = frame.kind === "loop" ? ` × ${frame.units.length}` : "";
-  return `${title}${turns}${label && label !== title ? `  ${label}` : ""}`;
+  return `${title}${turns}${label && label !== title ? `${frame.kind === "line" ? "  " : " · "}${label}` : ""}`;
 }
+
+/** The fewest letters of a class that is cut. */
+const LEAST = 4;
 
 /** What a frame is called: all there is to say where there is room, else the most telling part: of a path its end. Behind a number is its operator; before it, where the frame around has no name in the picture, that name. */
 function nameIn(model: Model, id: number, wide: number, size: number, alone = false): string {
@@ -182,8 +185,11 @@ function nameIn(model: Model, id: number, wide: number, size: number, alone = fa
   const more = label === own ? "" : label || (number ? opOf(model, id) : ""), line = frame.kind === "line" && more !== "", around = alone && number ? model.path(frame.parent) : "";
   const parts = (around ? `${around}.${own}` : own).split(/\.(?=[A-Za-z_])/), names = frame.kind === "line" ? [own] : parts.map((_, at) => (at ? "…" : "") + parts.slice(at).join(".")).concat(own);
   const ends = /\.\d[^.]*$/.test(own) ? [...own].map((_, at) => `…${own.slice(at + 1)}`) : [];
-  const all = [...(more ? names.map(name => `${name + turns}  ${more}`) : []), ...(line ? [] : [...names, ...ends].map(name => name + turns))];
-  const fits = (text: string) => widthOf(text, size, true) <= wide, at = own.replace(/^.*:/, "line ");
+  const apart = frame.kind === "line" ? "  " : " · ", fits = (text: string) => widthOf(text, size, true) <= wide;
+  // A class that has no room is cut before it is left out, as far as it still says something.
+  const short = label && more === label && !line ? cut(own + turns + apart + more, wide, size, true) : "", told = short.length > (own + turns + apart).length + LEAST ? [short] : [];
+  const all = [...(more ? names.map(name => name + turns + apart + more) : []), ...told, ...(line ? [] : [...names, ...ends].map(name => name + turns))];
+  const at = own.replace(/^.*:/, "line ");
   return cut(all.find(fits) ?? (!line ? own + turns : fits(`${at}  code`) ? `${at}  ${more}` : fits(at) ? at : own.replace(/^.*:/, ":")), wide, size, true);
 }
 
@@ -205,13 +211,36 @@ function halfOf(model: Model, { unit, x, w, mid }: Box): number {
   return Math.min(mid - x, model.frame(-unit - 1).counts[1] > 0 ? x + w - mid : Infinity) - GUTTER;
 }
 
-function OpenShape({ box, kind, whole, halved, back }: { box: Box; kind: string; whole: boolean; halved: boolean; back: boolean }): VNode {
-  const wide = box.mid - GUTTER - box.x;
+/** The parts of a frame of which nothing inside is drawn: those with room for its name, and the tallest. */
+function namedParts(box: Box, { least }: Detail): Part[] {
+  const parts = partsOf(box), tallest = Math.max(...parts.map(part => part.h));
+  return parts.filter(part => part.h === tallest || part.h > least * 1.7);
+}
+
+function OpenShape({ box, kind, detail, whole, halved, back }: { box: Box; kind: string; detail: Detail; whole: boolean; halved: boolean; back: boolean }): VNode {
   return (
     <g class={`frame open ${kind} ${box.level % 2 ? "odd" : ""}${whole ? " whole" : ""}`} data-unit={box.unit}>
-      <rect class="body" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
-      {halved && <rect class="tint forward" x={box.x} y={box.y} width={wide} height={box.h} rx={8} />}
-      {halved && back && <rect class="tint backward" x={box.mid + GUTTER} y={box.y} width={box.x + box.w - box.mid - GUTTER} height={box.h} rx={8} />}
+      {(whole ? namedParts(box, detail) : partsOf(box)).map(({ x, y, w, h, mid }) => [
+        <rect class="body" x={x} y={y} width={w} height={h} rx={8} />,
+        halved && <rect class="tint forward" x={x} y={y} width={mid - GUTTER - x} height={h} rx={8} />,
+        halved && back && <rect class="tint backward" x={mid + GUTTER} y={y} width={x + w - mid - GUTTER} height={h} rx={8} />,
+      ])}
+    </g>
+  );
+}
+
+const columnName = (name: string, column: number, columns: number, fits: (text: string) => boolean) =>
+  [`… ${name}, column ${column} of ${columns}`, `column ${column} of ${columns}`, `${column} of ${columns}`].find(fits) ?? "";
+
+/** What stands above each column but the first. */
+function ColumnHeads({ box, name, detail }: { box: Box; name: string; detail: Detail }): VNode {
+  const parts = partsOf(box), size = sized(12.5, detail), high = Math.max(HEAD, size * 1.35);
+  return (
+    <g class="column">
+      {parts.slice(1).map(({ x, y, w }, at) => [
+        <rect x={x + 0.6} y={y + 0.6} width={w - 1.2} height={high} rx={8} />,
+        <text x={x + 10} y={y + high / 2 + size * DROP} font-size={size}>{columnName(name, at + 2, parts.length, text => widthOf(text, size) <= w - 20)}</text>,
+      ])}
     </g>
   );
 }
@@ -221,7 +250,7 @@ function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean
   const id = -box.unit - 1, frame = model.frame(id), changes = model.marked.get(id), { near } = detail, small = sized(10.5, detail);
   const halved = whole && inHalf(model, box, detail), wide = halved ? halfOf(model, box) : box.w;
   const usual = sized(12.5, detail), full = nameIn(model, id, wide - 18, usual, whole), size = whole ? Math.max(usual, Math.min(box.h * 0.5, detail.least * 1.3, (wide - 20) / Math.max(1, widthOf(full, 1, true)))) : usual;
-  const loop = frame.kind === "loop", saved = near && frame.counts[2] > 0 ? `${bytes(frame.counts[2])} saved` : "", sign = near ? "− " : "";
+  const last = partsOf(box).at(-1)!, loop = frame.kind === "loop", saved = near && frame.counts[2] > 0 ? `${bytes(frame.counts[2])} saved` : "", sign = near ? "− " : "";
   const high = Math.max(HEAD, size * 1.35), end = whole ? box.x + wide - 4 : loop && near ? box.mid - 70 : box.x + box.w - 10 - (saved ? widthOf(saved, small) + 14 : 0);
   const right = loop && near ? box.mid + 70 + (changes ? widthOf(changesOf(changes), 11, true) + 34 : 0) : box.x + widthOf(sign, size) + 40;
   const room = end - box.x - 14 - widthOf(sign, size), title = whole ? full : size <= LETTERS.title ? nameIn(model, id, room, size) : "";
@@ -229,14 +258,18 @@ function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean
     <g class="frame" data-unit={box.unit}>
       <g data-fold={id} class="head" role="button" aria-expanded="true" aria-label={`close ${titleOf(model, id)}`}>
         {(title || near) && !whole && <rect x={box.x + 0.6} y={box.y + 0.6} width={box.w - 1.2} height={high} rx={8} />}
-        {title && <text class="title" x={box.x + 10} y={whole ? box.y + box.h / 2 + size * DROP : box.y + high / 2 + size * DROP} font-size={size} data-slack={whole ? undefined : room - widthOf(title, size, true)}>{sign && <tspan class="sign">{sign}</tspan>}{title}</text>}
-        {halved && frame.counts[1] > 0 && <text class="title" x={box.mid + GUTTER + 10} y={box.y + box.h / 2 + size * DROP} font-size={size}>{full}</text>}
+        {title && !whole && <text class="title" x={box.x + 10} y={box.y + high / 2 + size * DROP} font-size={size} data-slack={room - widthOf(title, size, true)}>{sign && <tspan class="sign">{sign}</tspan>}{title}</text>}
+        {whole && namedParts(box, detail).map(part => [
+          <text class="title" x={part.x + 10} y={part.y + part.h / 2 + size * DROP} font-size={size}>{title}</text>,
+          halved && frame.counts[1] > 0 && <text class="title" x={part.mid + GUTTER + 10} y={part.y + part.h / 2 + size * DROP} font-size={size}>{full}</text>,
+        ])}
         {saved && !whole && right + widthOf(saved, small) < box.x + box.w - 10 && <text class="soft" x={box.x + box.w - 10} y={box.y + high / 2 + small * DROP} text-anchor="end" font-size={small}>{saved}</text>}
       </g>
       {loop && near && !whole && <Stepper {...{ model, opened, id, detail }} x={box.mid} y={box.y} />}
       {loop && changes && near && <ChangeMark x={box.mid + 72} y={box.y + 12} text={changesOf(changes)} detail={detail} />}
       {id === 0 && near && <Entries model={model} role="input" middle={box.mid - ENTRY} y={box.y - 23} detail={detail} />}
-      {id === 0 && near && <Entries model={model} role="tangent" middle={box.mid + ENTRY} y={box.y + box.h + 7} detail={detail} />}
+      {id === 0 && near && <Entries model={model} role="tangent" middle={last.mid + ENTRY} y={last.y + last.h + 7} detail={detail} />}
+      {id === 0 && !whole && size <= LETTERS.title && <ColumnHeads box={box} name={model.title(0)} detail={detail} />}
     </g>
   );
 }
@@ -244,7 +277,7 @@ function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean
 /** What enters the program, above its forward; the gradients that enter its backward, below that. */
 function Entries({ model, role, middle, y, detail }: { model: Model; role: string; middle: number; y: number; detail: Detail }): VNode {
   const ports = model.entering.filter(port => port.role === role), shown = ports.slice(0, ports.length > 3 ? 2 : 3);
-  const texts = shown.map(port => ({ text: model.text(port.name), title: `${role} ${model.text(port.name)} ${model.text(port.spec)}` }));
+  const texts = shown.map(port => ({ text: model.portName(port), title: `${role} ${model.text(port.name)} ${model.text(port.spec)}` }));
   if (ports.length > 3) texts.push({ text: `+${ports.length - 2}`, title: ports.slice(2).map(port => model.text(port.name)).join("\n") });
   let x = middle - texts.reduce((sum, one) => sum + pillWidth(one.text) + 4, -4) / 2;
   return <g>{texts.map(one => {
@@ -301,7 +334,7 @@ export function Drawn({ model, opened, boxes, lines, detail, marks, shown, label
       all.push(<BoxShape key={`b${box.unit}`} {...{ model, opened, box, detail, marks }} />);
       continue;
     }
-    all.push(<OpenShape key={`b${box.unit}`} box={box} kind={model.frame(-box.unit - 1).kind} whole={whole} halved={!whole || inHalf(model, box, detail)} back={!whole || model.frame(-box.unit - 1).counts[1] > 0} />);
+    all.push(<OpenShape key={`b${box.unit}`} {...{ box, detail }} kind={model.frame(-box.unit - 1).kind} whole={whole} halved={!whole || inHalf(model, box, detail)} back={!whole || model.frame(-box.unit - 1).counts[1] > 0} />);
     const own = (lines.get(-box.unit - 1) ?? []).filter(line => isDrawn(line, shown));
     for (const line of own) if (line.side === "bridge") for (const end of line.ends) dots.set(String(end), end);
     all.push(<g key={`l${box.unit}`} class="lines">{[...own].sort((a, b) => Number(a.side !== "bridge") - Number(b.side !== "bridge")).map(line => <LineShape key={line.d} {...{ line, detail }} />)}</g>);

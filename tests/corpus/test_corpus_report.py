@@ -77,7 +77,7 @@ def test_duplicates_have_the_same_graphs_or_without_graphs_the_same_source(tmp_p
     made = report(ledger(tmp_path / "out", [*rows, {"id": "e0", **none}, {"id": "e1", **none}]))
     found = {row["id"]: row["duplicate_of"] for row in table(made, "All samples")}
     assert found == {"a": "", "b": "a", "c": "", "e0": "", "e1": "e0"}
-    assert made.answer.startswith("5 of 5 samples are done, 3 of them distinct.")
+    assert "3 of the 5 that are done are distinct." in made.answer
 
 
 def test_parquet_has_lists_of_names_and_values(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_run_without_samples_has_a_report_too(tmp_path: Path) -> None:
     for ending in ("html", "csv", "jsonl"):
         done = CliRunner().invoke(main, ["corpus", "report", str(out), "-o", str(tmp_path / f"r.{ending}")])
         assert (done.exit_code, (tmp_path / f"r.{ending}").exists()) == (3, True)
-        assert done.stdout == "0 of 0 samples are done, 0 of them distinct.\n"
+        assert done.stdout == "0 of 0 samples are good.\n"
 
 
 ODD = "javascript:alert(1)\"'><b>/[x](y) #?%25&"

@@ -9,8 +9,10 @@ tensors that autograd saves, from its hooks.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,28 @@ class Stack(torch.nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.head(x)
+
+
+class Chain(torch.nn.Module):
+    """Sixty layers of which none is like its neighbors: no loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = [4 + 7 * place % 5 for place in range(61)]
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(*ends) for ends in itertools.pairwise(sizes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        start = x = self.layers[0](x)
+        for place, layer in enumerate(self.layers[1:], 1):
+            x = (torch.tanh, torch.exp, torch.sin)[place * place % 7 % 3](layer(x))
+        return x.sum() * start.sum()
+
+
+def chain() -> dict[str, Any]:
+    """Of a sample, which has a verdict."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = bp.capture(Chain(), torch.randn(3, 4)).save(Path(folder) / "chain")
+        return plain(page_data(bp.load(place)))
 
 
 def counted(model: torch.nn.Module, x: torch.Tensor) -> dict[str, int]:
@@ -123,6 +147,7 @@ def hostile(data: dict[str, Any]) -> dict[str, Any]:
         pair["strings"] = ["", *(f"{text}{HOSTILE}" for text in pair["strings"][1:])]
         pair["code"]["forward"] = [HOSTILE]
     data["facts"], data["notes"] = [[HOSTILE, HOSTILE]], [HOSTILE]
+    data["verdict"] |= {"word": HOSTILE, "meaning": HOSTILE}
     return {**data, "title": HOSTILE}
 
 
@@ -157,6 +182,7 @@ DAMAGE: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "memory.spans[0]": lambda page, pair: pair["memory"]["spans"].__setitem__(0, [0, 0, 1, -5, 0]),
     "ports[0].value": lambda page, pair: pair["ports"][0].update(value=0),
     "strings": lambda page, pair: pair["strings"].__setitem__(0, "x"),
+    "verdict.tone": lambda page, pair: page["verdict"].update(tone="fine"),
     "stats": lambda page, pair: pair.update(stats={"value": [0], "rows": []}),
     "code.ends": lambda page, pair: pair["code"].update(ends=[]),
     "on the side of the": lambda page, pair: pair.update(forward=pair["forward"] + 1),
@@ -208,6 +234,7 @@ def main(folder: Path) -> None:
         "stats": with_stats(data),
         "hostile": hostile(with_stats(data)),
         "one": one_direction(),
+        "chain": chain(),
         "two": two_pairs(data),
         "diff": (changed := difference()),
         "hostile_diff": hostile_difference(changed),

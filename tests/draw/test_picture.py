@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from subjects.drawn import drawn_loop, drawn_net
 from torch import Tensor
 
@@ -38,6 +39,7 @@ from face import (
     frame_unit,
     frames_to_open,
     labels_of,
+    main,
     picture_of,
     point_on,
     svg_of,
@@ -167,9 +169,37 @@ class Branches(torch.nn.Module):
         return torch.stack([way(x) for way in self.ways]).sum(0) * x.sin()
 
 
-def test_no_line_passes_behind_a_step_where_frames_stand_side_by_side() -> None:
+class TwoEmbeddings(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(5, 4), torch.nn.Embedding(6, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return (self.words(ids) + self.places(torch.arange(ids.shape[1]))).tanh()
+
+
+TWO_SIDES = {
+    "embeddings": (TwoEmbeddings, torch.ones(2, 3, dtype=torch.int64)),
+    "branches": (Branches, torch.ones(2, 4)),
+}
+
+
+@pytest.mark.parametrize("name", TWO_SIDES)
+def test_the_backward_stands_on_its_own_side(name: str) -> None:
+    make, x = TWO_SIDES[name]
+    picture = whole(bp.capture(make(), x))
+    [program] = [box for box in picture.boxes if box.unit == frame_unit(0)]
+    sides: dict[int, list[bool]] = {0: [], 1: []}
+    for box in picture.boxes:
+        if box.unit >= 0:
+            sides[picture.drawn.scene.nodes[box.unit].side].append(box.x > program.gutter)
+    assert all(sides.values())
+    assert not any(sides[0])
+    assert all(sides[1])
+
+
+def test_no_line_passes_behind_a_step_of_branches() -> None:
     picture = whole(bp.capture(Branches(), torch.randn(2, 4)))
-    assert max(len(row.frames) for layout in picture.drawn.layouts for row in layout.rows) > 1
     steps = [box for box in picture.boxes if box.unit >= 0]
     for line in picture.lines:
         points = [point_on(curve, share / 20) for curve in curves_of(line) for share in range(21)]
@@ -253,7 +283,7 @@ def test_an_svg_has_every_step_that_is_seen_and_its_type(tmp_path: Path) -> None
     titles = [title.text or "" for title in tree.iter(f"{SVG}title")]
     [addmm] = [title for title in titles if title.startswith("addmm\n")]
     assert "aten.addmm.default\nf32[6, 16]" in addmm
-    assert any(text.text == "layers.0…3 × 4" for text in tree.iter(f"{SVG}text"))
+    assert any(text.text == "layers.0…3 × 4 · DrawnLayer" for text in tree.iter(f"{SVG}text"))
     assert not list(tree.iter(f"{SVG}script"))
     assert "var(" not in place.read_text()  # many programs that read SVG know no variables
 
@@ -347,7 +377,7 @@ def test_dot_has_the_flows_of_turns_that_are_not_shown(tmp_path: Path) -> None:
         str(place) for place, node in enumerate(nodes) if "calls.add_" in (node.source.code if node.source else "")
     ]
     assert shown - {update} <= neighbours
-    assert {"grad weight", "weight", "ids"} <= set(re.findall(r'p\d+_\d+ \[label="([^"]*)"', text))
+    assert {"∂weight", "weight", "ids"} <= set(re.findall(r'p\d+_\d+ \[label="([^"]*)"', text))
 
 
 def test_a_png_is_as_large_as_the_picture_times_the_scale(tmp_path: Path) -> None:
@@ -410,22 +440,75 @@ def test_a_notebook_shows_the_ports_of_a_verdict() -> None:
     assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]  # bound by the face
 
 
-class WideBranches(torch.nn.Module):
-    """Branches side by side, which have branches side by side."""
+class Wide(torch.nn.Module):
+    """Modules in one another, each with a value beside the next that is needed below it."""
 
-    def __init__(self, depth: int = 2) -> None:
+    def __init__(self, depth: int = 40) -> None:
         super().__init__()
-        self.parts = torch.nn.ModuleList(WideBranches(depth - 1) if depth else torch.nn.Linear(8, 8) for _ in range(4))
+        self.inner = Wide(depth - 1) if depth else torch.nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.stack([part(x) for part in self.parts]).tanh().mean(0)
+        return self.inner(x.sin()) * x.cos()
 
 
 def test_a_wide_net_is_folded_until_its_picture_can_be_read(tmp_path: Path) -> None:
-    cap = bp.capture(WideBranches(), torch.randn(2, 8), engine="eager")
+    cap = bp.capture(Wide(), torch.randn(2, 8), engine="eager")
 
     def width(nodes: int) -> float:
         svg = cap.draw(tmp_path / "wide.svg", nodes=nodes).read_text()
         return float(svg.split('width="')[1].split('"')[0])
 
     assert width(300) <= WIDEST < width(2000), (width(300), width(2000))
+
+
+def test_a_box_of_a_module_has_its_class_also_in_a_sample(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.GRU(4, 4), torch.nn.Linear(4, 4))
+    cap = bp.capture(lambda x: net[1](net[0](x)[0]).sum(), torch.ones(3, 2, 4))
+    assert dict(cap.modules) == {"net": "Sequential", "net.0": "GRU", "net.1": "Linear"}
+    cap.save(tmp_path / "sample")
+    loaded = bp.load(tmp_path / "sample")
+    assert loaded.modules == cap.modules
+    for nodes, title in ((4, "net · Sequential"), (1000, "0 · GRU")):  # folded, and open
+        assert title in loaded.draw(tmp_path / "net.svg", nodes=nodes).read_text()
+    frames = drawn_pair(cap.pairs[0], dict(cap.modules)).frames
+    assert ("0", "GRU") in [(frame.name, frame.label) for frame in frames if frame.kind == "module"]
+
+
+def test_a_loop_has_the_class_of_its_turns(tmp_path: Path) -> None:
+    assert "layers.0…3 × 4 · DrawnLayer" in drawn_net(4).draw(tmp_path / "net.svg").read_text()
+
+
+def test_a_gradient_of_an_output_is_named_after_it(tmp_path: Path) -> None:
+    cap = bp.capture(torch.nn.Linear(3, 3), torch.ones(2, 3))
+    for name in ("net.svg", "net.dot"):
+        text = cap.draw(tmp_path / name).read_text()
+        assert "∂output" in text
+        assert "grad output" not in text
+
+
+def test_a_picture_is_as_wide_as_its_title_and_what_stands_beside_it() -> None:
+    with bp.region(gradients="stats") as region:
+        torch.ones(2, requires_grad=True).sin().sum().backward()
+    svg = region.passes[0]._repr_html_()
+    text = base64.b64decode(svg.partition("base64,")[2].partition('"')[0]).decode()
+    assert "1 neighbor</text>" in text, "the words beside the title are cut off"
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "words"),
+    [
+        ("draw", "x.pdf", "ends with .svg, .dot, .png, not with '.pdf'"),
+        ("draw", "x.html", "a page is written by `backprint view`"),
+        ("draw", "x", "ends with .svg, .dot, .png, and this has no ending"),
+        ("view", "x.svg", "ends with .html or .htm; a picture is written by `backprint draw`"),
+        ("view", "x.pdf", "ends with .html or .htm"),
+        ("export", "x.txt", "is not the name of a Python file"),
+    ],
+)
+def test_another_format_is_refused_with_those_that_there_are(
+    tmp_path: Path, command: str, name: str, words: str
+) -> None:
+    place = bp.capture(torch.sin, torch.ones(2)).save(tmp_path / "sample")
+    done = CliRunner().invoke(main, [command, str(place), "-o", str(tmp_path / name)])
+    assert (done.exit_code, (tmp_path / name).exists()) == (2, False)
+    assert words in done.output

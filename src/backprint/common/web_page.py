@@ -49,9 +49,20 @@ class WebPage:
         return f'<iframe title="{html.escape(self.title, quote=True)}" style="{look}" srcdoc="{inside}"></iframe>'
 
 
+HTML = (".html", ".htm")
+"""How the name of a page ends."""
+
+PICTURES = dict.fromkeys((".svg", ".png", ".dot"), "; a picture is written by `backprint draw`")
+"""Endings that are asked of a page by who means a picture, and what to do then."""
+
+
 def check_html(path: str | os.PathLike[str]) -> Path:
     """Return the path of a page, whose name says that it is HTML."""
     place = Path(path)
-    if place.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{str(path)!r}: a page is HTML: give it a name such as page.html")
+    if place.suffix.lower() not in HTML:
+        elsewhere = PICTURES.get(place.suffix.lower(), "")
+        raise UsageError(
+            f"{str(path)!r}: a page is HTML: give it a name such as page.html, which ends with {' or '.join(HTML)}"
+            f"{elsewhere}"
+        )
     return place

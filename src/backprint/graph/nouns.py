@@ -567,6 +567,12 @@ def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
         yield from custom_operators(sub)
 
 
+def paths_of_modules(pairs: Iterable[Pair]) -> set[str]:
+    """Return the paths of the modules that the steps of Pairs are in."""
+    steps = (step for pair in pairs for graph in pair.graphs for step in graph.steps)
+    return {step.source.module for step in steps if step.source is not None and step.source.module}
+
+
 def refuse_collectives(capture: Capture, what: str) -> None:
     """Raise if a graph of a Capture has collectives, which `what` cannot run: they need what the other ranks send."""
     for step in (step for pair in capture.pairs for graph in pair.graphs for step in graph.steps):
@@ -969,7 +975,8 @@ class Capture:
     used, and why a custom operator stays whole. `requires` are the custom operators that its graphs call. `pins` are
     digests of states that a replay must find as they were, by name. `claims` is what the capture.json of a sample says
     of each Pair's graphs, `witness` what the program returned, by the port's key, and `verdict` the verdict of the last
-    check, each as JSON.
+    check, each as JSON. `modules` are the classes of the modules that its steps are in, by the modules' paths, for
+    pictures.
     """
 
     name: str
@@ -988,6 +995,7 @@ class Capture:
     pins: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     meant: tuple[str, ...] = ()
+    modules: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     rank: Rank | None = None
     peers: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     claims: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False, repr=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,8 +88,22 @@ def describe(capture: Capture) -> dict[str, Any]:
             for edge in capture.opaque
         ],
         **({"meant": list(capture.meant)} if capture.meant else {}),
+        **({"modules": _modules_json(capture.modules)} if capture.modules else {}),
         **({"rank": _rank_json(capture.rank)} if capture.rank is not None else {}),
     }
+
+
+def _modules_json(modules: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the classes of modules as JSON: the paths of each class, whose name is so written once."""
+    paths: dict[str, list[str]] = {}
+    for path, kind in modules:
+        paths.setdefault(kind, []).append(path)
+    return paths
+
+
+def _read_modules(field: Field) -> tuple[tuple[str, str], ...]:
+    """Return the classes of modules by path."""
+    return tuple(sorted((path, kind) for kind, paths in field.rows().items() for path in paths.texts()))
 
 
 def _rank_json(rank: Rank) -> dict[str, Any]:
@@ -382,6 +396,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "notes": tuple(item.free_text() for item in root.get("notes", []).items()),
             "opaque": tuple(map(_read_edge, root.get("opaque", []).items())),
             "meant": root.get("meant", []).texts(),
+            "modules": _read_modules(root.get("modules", {})),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),

@@ -8,6 +8,7 @@ strangers': every writer escapes them.
 
 - `nouns`: Table and Report; the kinds of cells, and each as text.
 - `terminal`: columns that fit a terminal, and lines with tabs for a pipe.
-- `page`: one HTML file, which sorts and filters. `pictures`: its pictures, by matplotlib.
+- `page`: one HTML file, which sorts and filters. `pictures`: its pictures, by matplotlib. `shared`: without
+  the paths of this machine.
 - `files`: CSV, JSON lines and Parquet.
 """

@@ -15,6 +15,7 @@ from backprint.common.text import spreadsheet_cell
 from backprint.errors import UsageError
 from backprint.table.nouns import KINDS, Report, Table
 from backprint.table.page import page_of
+from backprint.table.shared import shared
 
 # ------------------------------------------------------------------ texts
 
@@ -133,7 +134,9 @@ def format_of(path: Path) -> str:
 
 def write_report(report: Report, format: str, path: Path) -> None:
     """Write the rows of a report to a file, or the whole report as a page. A file that is there is replaced only once
-    the new one is whole (`whole_file`)."""
+    the new one is whole (`whole_file`). A page names no path of this machine, so that it can be shared."""
+    if format == "html":
+        report = shared(report, path.parent)
     with whole_file(path) as file:
         if format == "parquet":
             write_parquet(report.rows.columns, report.rows.rows, file)

@@ -19,11 +19,21 @@ from backprint._torch.distributed import own_rank
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Origin, Pair, Rank, Signature, custom_operators
+from backprint.graph.nouns import (
+    NO_FUNCTIONS,
+    Capture,
+    Guard,
+    Origin,
+    Pair,
+    Rank,
+    Signature,
+    custom_operators,
+    paths_of_modules,
+)
 from backprint.graph.verdicts import PortVerdict
 from backprint.trace.hooks_after import hooks_of_leaves, left_out, note_on_nodes
 from backprint.trace.program import A_TENSOR, CalledProgram, ObservedProgram, Outcome, TensorSlot
-from backprint.trace.reach import names_of_outside
+from backprint.trace.reach import classes_of_modules, names_of_outside
 from backprint.trace.refusals import real_own_tensors
 from backprint.trace.request import EngineResult
 from backprint.trace.running import (
@@ -85,6 +95,7 @@ def capture_of(
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
         opaque=result.opaque,
         meant=_check_meant(options.meant, result),
+        modules=classes_of_modules(program.target(), paths_of_modules(result.pairs)),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,

@@ -14,7 +14,7 @@ import itertools
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -202,6 +202,30 @@ def module_paths(target: Any) -> dict[int, str]:
             for path, module in value.named_modules():
                 paths.setdefault(id(module), ".".join(part for part in (root, path) if part))
     return paths
+
+
+def classes_of_modules(target: Any, paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the classes of the modules at `paths` and of those around them, with the paths of `module_paths`. A path
+    that names none of the callable's modules is left out."""
+    return classes_around({path: type(module).__name__ for path, module in _modules_by_path(target).items()}, paths)
+
+
+def classes_around(classes: Mapping[str, str], paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return those of `classes` by path that are at `paths`, and those of the modules around them."""
+    parts = [path.split(".") for path in paths]
+    wanted = {".".join(part[: end + 1]) for part in parts for end in range(len(part))}
+    return tuple(sorted((path, kind) for path, kind in classes.items() if path in wanted))
+
+
+def _modules_by_path(target: Any) -> dict[str, nn.Module]:
+    """Return the modules among a callable's roots, and their submodules, by path; of two modules the first that
+    has it."""
+    modules: dict[str, nn.Module] = {}
+    for root, value in roots(target):
+        if isinstance(value, nn.Module):
+            for path, module in value.named_modules(remove_duplicate=False):
+                modules.setdefault(".".join(part for part in (root, path) if part), module)
+    return modules
 
 
 def compiled_parts(target: Any, title: str) -> Iterator[str]:

@@ -117,16 +117,19 @@ def report(place: Path, where: tuple[str, ...] = (), base: Path = Path()) -> Rep
 
 
 def _answer(samples: Sequence[_Sample], distinct: int) -> str:
-    """Return, in a line, how many samples are proved, and why the others are not."""
+    """Return how many samples are good and what the others are, then what is proved of those that are done."""
     done = [sample for sample in samples if sample.done]
     counts = proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in done)
     part = f"{share(counts.proved / counts.differentiable)} proved" if counts.differentiable else "proved"
     causes = Counter(sample.cause or sample.fault[0] for sample in done if sample.fault)
+    if len(done) < len(samples):
+        causes["not done"] = len(samples) - len(done)
     faults = "; ".join(f"{count:,} {cause}" for cause, count in causes.most_common())
     texts = (
-        f"{len(done):,} of {len(samples):,} samples are done, {distinct:,} of them distinct.",
+        f"{sum(not sample.fault for sample in done):,} of {len(samples):,} samples are good"
+        f"{f'. Not good: {faults}' if faults else ''}.",
         f"{part}: {counts.in_one_line()}." if done else "",
-        f"Not good: {faults}." if faults else "",
+        f"{distinct:,} of the {len(done):,} that are done are distinct." if done else "",
     )
     return " ".join(filter(None, texts))
 

@@ -11,7 +11,7 @@ from backprint.graph.nouns import Capture, Graph
 from backprint.graph.text import show_step
 from backprint.tools.diff.nouns import Diff, PairDiff, StepChange
 from backprint.tools.diff.words import diff_lines, graphs_of
-from backprint.tools.draw.page import FORMAT, page_html, pair_data
+from backprint.tools.draw.page import FORMAT, page_html, pair_data, verdict_row
 
 SIDES = ("after", "before")
 
@@ -23,6 +23,10 @@ def diff_data(diff: Diff) -> dict[str, Any]:
         "title": f"{diff.before.name} → {diff.after.name}",
         "facts": [["graphs", "the same" if diff.same else "differ"]],
         "notes": [],
+        "verdict": verdict_row(
+            "the same" if diff.same else "the graphs differ",
+            "steps were compared, numbers were not",
+        ),
         "changes": list(map(printable, diff_lines(diff, everything=True))),
         "pairs": [pair for side in SIDES for pair in _pairs_of_side(diff, side)],
     }
@@ -47,7 +51,7 @@ def _pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
             columns = enumerate(("node", "kind", "text", "other"))
             marks: dict[str, Any] = {name: [row[at] for row in rows] for at, name in columns}
             marks["pair"] = pages.get((other, place), -1)
-            yield pair_data(pair) | {"name": f"{side}: {pair.name}", "marks": marks}
+            yield pair_data(pair, capture.modules) | {"name": f"{side}: {pair.name}", "marks": marks}
 
 
 def _numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,19 +78,23 @@ def observed_rows(capture: Capture) -> StatsRows:
 # ---- Notebooks
 
 
-def html_of_pair(pair: Pair, title: str = "") -> str:
-    """Return what a notebook shows of a Pair: its picture."""
+def html_of_pair(pair: Pair, title: str = "", modules: Iterable[tuple[str, str]] = ()) -> str:
+    """Return what a notebook shows of a Pair: its picture. `modules` are the classes of its modules, by path."""
     from backprint.tools.draw.layout import drawn_pair
     from backprint.tools.draw.svg import as_image
     from backprint.tools.draw.write import as_svg
 
-    return as_image(as_svg(drawn_pair(pair), title or pair.name, IN_NOTEBOOK).decode(), title or pair.name)
+    return as_image(
+        as_svg(drawn_pair(pair, dict(modules)), title or pair.name, IN_NOTEBOOK).decode(), title or pair.name
+    )
 
 
 def html_of_capture(capture: Capture) -> str:
     """Return what a notebook shows of a Capture: the picture of each Pair."""
     alone = len(capture.pairs) == 1
-    return "\n".join(html_of_pair(pair, capture.name if alone else pair.name) for pair in capture.pairs)
+    names = (capture.name if alone else pair.name for pair in capture.pairs)
+    rows = zip(capture.pairs, names, strict=True)
+    return "\n".join(html_of_pair(pair, name, capture.modules) for pair, name in rows)
 
 
 def html_of_graph(graph: Graph) -> str:

@@ -42,7 +42,8 @@ from backprint.tools.draw.scene import (
 
 
 WIDE = 4
-"""The most steps of one side, and the most frames, that stand side by side."""
+"""The most steps of one side that stand side by side. Frames have a row each: side by side, the backward of one would
+stand among the forward of the next."""
 
 LEFT, MIDDLE, RIGHT = 0, 1, 2
 """The columns of a row: steps of the forward, frames, steps of the backward."""
@@ -165,7 +166,7 @@ class _RowOccupancy:
         for needed_row, column, count in block.needs(row, self.units):
             count_here = self.counts[needed_row, column]
             other_columns = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
-            if (count_here and count_here + count > WIDE) or any(
+            if (count_here and count_here + count > (1 if column == MIDDLE else WIDE)) or any(
                 self.counts[needed_row, other] for other in other_columns
             ):
                 return False
@@ -420,9 +421,9 @@ class DrawnPair:
     """The same by the step that makes a value and the step that takes it."""
 
 
-def drawn_pair(pair: Pair) -> DrawnPair:
-    """Return a Pair as it is drawn."""
-    scene = scene_of(pair)
+def drawn_pair(pair: Pair, classes: Mapping[str, str] | None = None) -> DrawnPair:
+    """Return a Pair as it is drawn; `classes` are those of its modules, by path (`Capture.modules`)."""
+    scene = scene_of(pair, classes)
     costs = step_costs(pair.forward) + (step_costs(pair.backward) if pair.backward is not None else ())
     return drawn_scene(scene, costs, tuple(_saved_tensors_sized(pair.forward, scene)))
 

@@ -23,7 +23,14 @@ from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import specs_of
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.together import guard_texts
-from backprint.graph.verdicts import nonfinite_of, reasons_of_derivative, verdict_text
+from backprint.graph.verdicts import (
+    NOT_THE_DERIVATIVE,
+    nonfinite_of,
+    proof_arguments,
+    reasons_of_derivative,
+    verdict_text,
+    why_no_proof,
+)
 from backprint.tools.cost.costs import LiveSpan, is_view, memory_line, storages_of
 from backprint.tools.cost.fits import needs_of
 from backprint.tools.cost.traffic import traffic_texts
@@ -185,8 +192,44 @@ def page_data(capture: Capture) -> dict[str, Any]:
         "title": capture.name,
         "facts": [[name, text] for name, text in page_facts(capture) if text],
         "notes": [*capture.notes, *capture.breaks],
-        "pairs": [pair_data(pair) for pair in (*capture.pairs, *_bodies_of(capture.pairs))],
+        "verdict": _verdict_data(capture.verdict),
+        "pairs": [pair_data(pair, capture.modules) for pair in (*capture.pairs, *_bodies_of(capture.pairs))],
     }
+
+
+MEANINGS: Mapping[str, tuple[str, str]] = {
+    "bitwise": ("good", "outputs and gradients equal PyTorch's own, bit for bit"),
+    "close": ("good", "outputs and gradients equal PyTorch's own, but for rounding"),
+    "undifferentiable": ("good", "no output requires grad: the forward alone was compared, and is equal"),
+    "unproven": ("none", "not compared with the program"),
+    "wrong": ("bad", "an output or a gradient differs from PyTorch's own"),
+    "failed": ("bad", "it did not run"),
+}
+"""How good each verdict is, and what it means in plain words, for who has not read what a verdict is."""
+
+NOT_COMPARED = "not compared"
+"""What a page says in the place of a verdict where there is none."""
+
+
+def verdict_row(word: str, meaning: str, tone: str = "none") -> dict[str, str]:
+    """Return what a page says above its picture, as its field `verdict`."""
+    return {"word": printable(word), "meaning": printable(meaning), "tone": tone}
+
+
+def _verdict_data(stored: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the verdict of a Capture with what it means. Results that cannot move are named: nothing is known of
+    them. So is a backward that is not the derivative."""
+    word, power, powerless = proof_arguments(stored)
+    if stored is None or word not in MEANINGS:
+        return verdict_row(NOT_COMPARED, "verify was not run")
+    tone, meaning = MEANINGS[word]
+    if why_no_proof(word, power, powerless):
+        count, tone = len(stored.get("ports") or powerless), "none"
+        unmoved = f"{len(powerless)} of {count} do not move, and prove nothing"
+        meaning += f"; {unmoved}" if powerless else "; power not measured"
+    if (stored.get("derivative") or {}).get("word") == NOT_THE_DERIVATIVE:
+        meaning, tone = f"{meaning}; but the backward is not the derivative of the forward", "bad"
+    return verdict_row(word, meaning, tone)
 
 
 def _bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -262,9 +305,9 @@ def _memory_text(capture: Capture) -> str:
     )
 
 
-def pair_data(pair: Pair) -> dict[str, Any]:
-    """Return the data of a Pair."""
-    drawn, strings = drawn_pair(pair), Strings()
+def pair_data(pair: Pair, modules: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """Return the data of a Pair; `modules` are the classes of its modules, by path."""
+    drawn, strings = drawn_pair(pair, dict(modules)), Strings()
     line = _memory_data(pair, drawn.scene, strings)
     return scene_data(drawn, strings, Measured(_views_of(pair), _memory_of_steps(pair), line, _code_data(pair)))
 

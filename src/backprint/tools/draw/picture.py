@@ -180,7 +180,7 @@ def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
 def pill_text(port: ScenePort) -> str:
     """Return what stands beside a step for a port."""
     name = short_name(port.port.name)
-    return f"grad {name}" if port.port.role in ("gradient", "tangent") else name
+    return f"∂{name}" if port.port.role in ("gradient", "tangent") else name
 
 
 def _pill_width(port: ScenePort) -> float:
@@ -213,10 +213,21 @@ def contents_of(drawn: DrawnPair) -> str:
 
 
 def frame_title(drawn: DrawnPair, number: int) -> str:
-    """Return what stands above a frame: its name, and of a loop how many turns it has, `0…11 × 12`."""
+    """Return what stands above a frame: its name, of a loop how many turns it has, and of a module its class:
+    `r · LSTM`, `0…11 × 12 · Block`."""
     frame = drawn.frames[number]
     count_text = f" × {len(frame.units)}" if frame.kind == "loop" else ""
-    return shortened(frame.name, 48) + count_text
+    class_text = f" · {shortened(frame.label, 32)}" if frame.kind in ("module", "loop") and frame.label else ""
+    return shortened(frame.name, 48) + count_text + class_text
+
+
+TITLE_MARGIN = 18.0
+"""From the border of a frame to its title, and from that to the text beside it."""
+
+
+def title_text(drawn: DrawnPair, number: int, title: str = "") -> str:
+    """Return the title above an open frame: of the whole picture `title`, as far as 60 letters."""
+    return frame_title(drawn, number) if number or not title else shortened(title, 60)
 
 
 # ---- Curves: a line as straight pieces and smooth ones, and as the path of an SVG
@@ -647,9 +658,10 @@ class PairPicture:
     lines: tuple[DrawnLine, ...]
 
 
-def picture_of(drawn: DrawnPair, opened: Collection[int]) -> PairPicture:
-    """Return the picture of a Pair in which the frames `opened` are open, and all others folded."""
-    builder = _PictureBuilder(drawn, frozenset(opened))
+def picture_of(drawn: DrawnPair, opened: Collection[int], title: str = "") -> PairPicture:
+    """Return the picture of a Pair in which the frames `opened` are open, and all others folded. It is as wide as its
+    title, which stands above it, needs."""
+    builder = _PictureBuilder(drawn, frozenset(opened), title)
     extent = builder.extent_of(frame_unit(0))
     builder.place(frame_unit(0), PAD + extent.left, PAD)
     width, height = extent.left + extent.right + 2 * PAD, extent.height + 2 * PAD
@@ -690,6 +702,7 @@ class _PictureBuilder:
 
     drawn: DrawnPair
     opened: frozenset[int]
+    title: str = ""
     boxes: list[DrawnBox] = field(default_factory=list)
     lines: list[DrawnLine] = field(default_factory=list)
     extents: dict[int, _Extent] = field(default_factory=dict)
@@ -730,9 +743,9 @@ class _PictureBuilder:
             names = folded_texts(self.drawn, number)
             left, right = (half + max(48.0, 16 + LETTER * max(map(len, side))) for side in names)
             return _Extent(left, right, FOLDED)
-        title = 16 + LETTER * len(frame_title(self.drawn, number))
+        title = TITLE_MARGIN + BOLD * len(title_text(self.drawn, number, self.title))
         # Beside the title of the outermost frame stands what the picture shows.
-        title += 0 if number else 10 + SMALL * len(contents_of(self.drawn))
+        title += 0 if number else PAD + SMALL * (len(contents_of(self.drawn)) + 1)
         if self.drawn.layout_of_frame[number] < 0:
             inner = self.extent_of(units_shown(self.drawn, number)[0])
             left, right, height = inner.left + PAD, inner.right + PAD, inner.height + PAD

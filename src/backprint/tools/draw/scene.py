@@ -83,6 +83,8 @@ class Scene:
     """How many of the nodes are of the forward; they come first."""
     ports: tuple[ScenePort, ...]
     bridges: tuple[SceneBridge, ...]
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """The classes of modules, by the paths that steps name, as far as they are known."""
 
     @property
     def neighbors(self) -> int | None:
@@ -95,8 +97,8 @@ class Scene:
         return {bridge.taken: bridge.made for bridge in self.bridges}
 
 
-def scene_of(pair: Pair) -> Scene:
-    """Return the scene of a Pair.
+def scene_of(pair: Pair, classes: Mapping[str, str] | None = None) -> Scene:
+    """Return the scene of a Pair; `classes` are those of its modules, by path.
 
     Graphs name values by text; here they become numbers. A step in place is the maker of all values in the memory that
     it writes: those that read them later take from it. Such changes are in `writers`, while `makers` keeps who made a
@@ -128,7 +130,7 @@ def scene_of(pair: Pair) -> Scene:
     for side, graph in enumerate(graphs):
         ports += _ports_out(side, graph, writers_by_graph[side])
     bridges = tuple(_bridges_of(pair, writers_by_graph)) if len(graphs) == 2 else ()
-    return Scene(pair.name, tuple(nodes), len(pair.forward.steps), tuple(ports), bridges)
+    return Scene(pair.name, tuple(nodes), len(pair.forward.steps), tuple(ports), bridges, classes or {})
 
 
 def _updated_names(step: Step) -> list[str]:
@@ -334,8 +336,11 @@ def _calls_in(scene: Scene) -> Box:
         while depth < min(len(path), len(stack) - 1) and stack[depth + 1][0] == path[depth]:
             depth += 1
         del stack[depth + 1 :]
-        for part in path[depth:]:
-            inner = Box(part, "region" if node.region and len(stack) == 1 else "module")
+        inside_region = bool(node.region)
+        for place_in_path, part in enumerate(path[depth:], depth):
+            kind = "region" if inside_region and len(stack) == 1 else "module"
+            label = scene.classes.get(".".join(path[inside_region : place_in_path + 1]), "")
+            inner = Box(part, kind, label=label if kind == "module" else "")
             stack[-1][1].units.append(inner)
             stack.append((part, inner))
         last[path] = stack[-1][1]
@@ -448,7 +453,9 @@ def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
             first_unit if len(turn) == 1 and isinstance(first_unit, Box) else Box(f"turn {count}", "turn", list(turn))
         )
     ends = [box.name for box in (boxes[0], boxes[-1]) if isinstance(box, Box) and box.kind != "turn"]
-    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
+    labels = {box.label for box in boxes if isinstance(box, Box)}
+    label = labels.pop() if len(labels) == 1 else ""
+    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes, label)
 
 
 # ---- Long ones

@@ -20,18 +20,19 @@ from backprint.tools.draw.picture import (
     PAD,
     PILL,
     SMALL,
+    TITLE_MARGIN,
     DrawnBox,
     DrawnLine,
     LineLabel,
     PairPicture,
     contents_of,
     folded_texts,
-    frame_title,
     is_thin,
     labels_of,
     path_of,
     shortened,
     step_text,
+    title_text,
 )
 from backprint.tools.draw.scene import frame_unit
 
@@ -232,11 +233,13 @@ def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
     tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
     tip = f"<title>{_escaped_lines(tooltip)}</title>"
     if box.is_open:
-        title_text = frame_title(drawn, number) if number else shortened(title, 60)
-        heading = _text_svg(box.x + 8, box.y + 15, title_text, "bold", "start")
-        label_x = box.x + 18 + BOLD * len(title_text)
+        heading_text = title_text(drawn, number, title)
+        heading = _text_svg(box.x + 8, box.y + 15, heading_text, "bold", "start")
+        label_x = box.x + TITLE_MARGIN + BOLD * len(heading_text)
         letters = int((box.x + box.width - label_x - PAD) / SMALL)
-        label_text = contents_of(picture.drawn) if not number else frame.label
+        # The class of a module is in its title.
+        label = "" if frame.kind in ("module", "loop") else frame.label
+        label_text = label if number else contents_of(picture.drawn)
         if label_text and letters > MINIMUM:
             heading += _text_svg(label_x, box.y + 15, shortened(label_text, letters), "small", "start")
         # Frames in one another alternate between two grounds.
@@ -344,7 +347,7 @@ ENTRIES = (
     ("flow-backward flow-bad", "NaN or Inf", "flow-bad"),
     ("pill pill-input", "input, output", "pill-(input|output|tangent)"),
     ("pill pill-parameter", "parameter, buffer", "pill-(parameter|buffer)"),
-    ("pill pill-gradient", "gradient", "pill-gradient"),
+    ("pill pill-gradient", "∂w: the gradient of w", "pill-(gradient|tangent)"),
     ("pill pill-mutation", "updated in place", "pill-mutation"),
     ("forward guard", "guard", 'class="forward guard'),
 )

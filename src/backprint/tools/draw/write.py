@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from backprint.common.files import write_file
+from backprint.common.web_page import HTML
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.tools.draw.dot import dot_of
@@ -34,7 +35,7 @@ def draw_capture(
         pairs = "1 pair" if count == 1 else f"{count} pairs"
         raise UsageError(f"{capture.name} has {pairs}, numbered from 0: there is no pair {pair}")
     title = capture.name if len(capture.pairs) == 1 else f"{capture.name}, {capture.pairs[pair].name}"
-    return write_file(Path(path), [draw(drawn_pair(capture.pairs[pair]), title, nodes, scale)])
+    return write_file(Path(path), [draw(drawn_pair(capture.pairs[pair], dict(capture.modules)), title, nodes, scale)])
 
 
 def write_picture(drawn: DrawnPair, path: str | os.PathLike[str], nodes: int = READABLE, scale: float = 2.0) -> Path:
@@ -48,7 +49,8 @@ def _format_of_picture(path: str | os.PathLike[str]) -> Callable[[DrawnPair, str
     draw = FORMATS.get(suffix.lower())
     if draw is None:
         ending = f"not with {suffix!r}" if suffix else "and this has no ending"
-        raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}")
+        page = "; a page is written by `backprint view`" if suffix.lower() in HTML else ""
+        raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}{page}")
     return draw
 
 
@@ -63,13 +65,13 @@ def check_numbers(pair: int, nodes: int, scale: float) -> None:
 
 def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
     """Return a picture as SVG. `scale` is for PNG; all functions of FORMATS take it."""
-    return svg_of(_readable_picture(drawn, nodes), title).encode()
+    return svg_of(_readable_picture(drawn, nodes, title), title).encode()
 
 
-def _readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
+def _readable_picture(drawn: DrawnPair, nodes: int, title: str) -> PairPicture:
     """Return a picture of at most `nodes` steps and folded frames, and no wider than WIDEST; whoever asks for more than
     READABLE nodes gets any width."""
-    return picture_of(drawn, frames_to_open(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
+    return picture_of(drawn, frames_to_open(drawn, nodes, WIDEST if nodes <= READABLE else math.inf), title)
 
 
 def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
@@ -87,7 +89,7 @@ def _as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
             "a PNG is made with the package resvg-py: pip install '.[png]' in Backprint's folder; .svg and .dot need "
             "no package"
         ) from None
-    picture = _readable_picture(drawn, nodes)
+    picture = _readable_picture(drawn, nodes, title)
     fits = min(scale, EDGE / max(picture.width, picture.height))
     return bytes(resvg_py.svg_to_bytes(svg_string=svg_of(picture, title), zoom=fits))
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -414,5 +415,8 @@ def report_of_logs(path: Path) -> Report:
     kinds = {"name": "name", "t": "digits", "S": "number", "ES_default": "number", "ES_extended": "number"}
     table = Table("GraphNet's scores", kinds, scores, "At each tolerance level t; higher is better.")
     columns = {"log": "name", "sample": "name", "outcome": "word", "speedup": "times", "reason": "detail"}
-    answer = f"{len(rows):,} samples of {', '.join(logs)}; {sum(row[2] == 'correct' for row in rows):,} are correct."
+    others = Counter(row[2] for row in rows if row[2] != "correct")
+    rest = f"; the others: {', '.join(f'{count:,} {word}' for word, count in others.most_common())}" if others else ""
+    right = sum(row[2] == "correct" for row in rows)
+    answer = f"{right:,} of {len(rows):,} samples of {', '.join(logs)} are correct{rest}."
     return Report("Bench logs", answer, (table,), Table("All samples", columns, rows))

@@ -322,6 +322,7 @@ def _capture_of_part(part_of_whole: _PartOfWhole, pair: Pair, why: str) -> Captu
         notes=whole.notes,
         guards=guards_of(pair, whole.name),
         opaque=part_of_whole.opaque,
+        modules=whole.modules,
         environment=whole.environment,
         requires=required(pair),
         seed=whole.seed,

@@ -47,7 +47,21 @@ from backprint._torch.operators import is_wait
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
 from backprint.graph.keys import PortKey, tangent_name
-from backprint.graph.nouns import Capture, Guard, Link, Origin, Pair, Port, Rank, Ref, Signature, Spec, Step, refs
+from backprint.graph.nouns import (
+    Capture,
+    Guard,
+    Link,
+    Origin,
+    Pair,
+    Port,
+    Rank,
+    Ref,
+    Signature,
+    Spec,
+    Step,
+    paths_of_modules,
+    refs,
+)
 from backprint.graph.steps import used
 from backprint.tools.record.messages import Messages, empty_result
 from backprint.trace import frames
@@ -69,7 +83,7 @@ from backprint.trace.edges import OpaqueEdges
 from backprint.trace.external import ExternalTensors
 from backprint.trace.observe import Call
 from backprint.trace.program import Outcome
-from backprint.trace.reach import objects_held_by, state_of_optimizer
+from backprint.trace.reach import classes_around, objects_held_by, state_of_optimizer
 from backprint.trace.watch import Observations, facts_of, is_number_read, storages
 from backprint.values import settings
 from backprint.values.exchanges import call_of
@@ -102,6 +116,16 @@ def _paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
             for name, module in value.named_modules(prefix=re.sub(UNNAMED, "_", prefix)):
                 paths.setdefault(id(module), name)
     return paths
+
+
+def _classes_by_path(reachable: Sequence[tuple[str, Any]]) -> dict[str, str]:
+    """Return the names of the classes of all modules by the paths that `_paths_of_modules` gives them."""
+    classes: dict[str, str] = {}
+    for prefix, value in reachable:
+        if isinstance(value, nn.Module):
+            for name, module in value.named_modules(prefix=re.sub(UNNAMED, "_", prefix)):
+                classes.setdefault(name, type(module).__name__)
+    return classes
 
 
 UNNAMED = r"[^\w.]+"
@@ -234,6 +258,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
         Recorder.__init__(self, {})
+        self.classes: dict[str, str] = {}
         self._forget_outside()
         self.lost, self.twice = "", ""
         self.pid, self.thread = os.getpid(), threading.get_ident()
@@ -504,7 +529,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         for _, value in reachable:
             if isinstance(value, nn.Module) and (why := why_not_recorded(value)):
                 raise CaptureError(why)
-        self.paths = _paths_of_modules(reachable)
+        self.paths, self.classes = _paths_of_modules(reachable), _classes_by_path(reachable)
         self._forget_outside()  # the messages of what is noted have these paths too
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
@@ -944,6 +969,7 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
         links=links,
         guards=(*linked.guards, *own_tangents(linked.tangents)),
         opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
+        modules=classes_around(recorder.classes, paths_of_modules(pairs)),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
         rank=_rank_of_step(recorder),

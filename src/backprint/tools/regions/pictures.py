@@ -10,7 +10,16 @@ from backprint.common.web_page import WebPage
 from backprint.graph.nouns import Source
 from backprint.tools.cost.costs import FREE
 from backprint.tools.draw.layout import DrawnPair, FlowMark, drawn_scene
-from backprint.tools.draw.page import FORMAT, Measured, Strings, page_html, scene_data, stats_row
+from backprint.tools.draw.page import (
+    FORMAT,
+    NOT_COMPARED,
+    Measured,
+    Strings,
+    page_html,
+    scene_data,
+    stats_row,
+    verdict_row,
+)
 from backprint.tools.draw.picture import READABLE, contents_of
 from backprint.tools.draw.scene import BACKWARD, FORWARD, Scene, SceneNode
 from backprint.tools.draw.svg import as_image
@@ -114,7 +123,7 @@ def _scene_node(
     shown_at = node
     if leaf_neighbor is not None:
         shown_at, name = leaf_neighbor[0], leaf_neighbor[1].rpartition(".")[2]
-        label = name if side == FORWARD else f"grad {name}"
+        label = name if side == FORWARD else f"∂{name}"
     line = node.line or shown_at.line
     # A neighbor stands around the region, and a parameter of a module in it beside the operator that takes it.
     region_of_node = region if node.inside or (leaf_neighbor is not None and shown_at.module) else ""
@@ -189,6 +198,7 @@ def page_of_pass(region_pass: Pass) -> WebPage:
         "title": drawn.scene.name,
         "facts": [[name, text] for name, text in known.items() if text],
         "notes": [],
+        "verdict": verdict_row(NOT_COMPARED, "these are the gradients of one run, without a reference"),
         "pairs": [data | {"stats": {"value": list(rows), "rows": [stats_row(row) for row in rows.values()]}}],
     }
     return WebPage(drawn.scene.name, "".join(page_html(content)))
