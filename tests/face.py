@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from backprint.cli.bench import write_page
     from backprint.cli.doctor import CHECKS
     from backprint.cli.verify import rows_of_sample
-    from backprint.common import at_work, memory
+    from backprint.common import at_work, memory, words
     from backprint.common import tried as common_tried
     from backprint.common.collector import collector_paused
     from backprint.common.files import from_plain, read_bytes
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from backprint.common.formats import has_graphnet
     from backprint.common.memory import GIB
     from backprint.common.names import free_name
-    from backprint.common.text import CHOICES, amount, parse_json, printable
+    from backprint.common.text import amount, parse_json, printable
+    from backprint.common.words import CHOICES
     from backprint.derive import beside, duals
     from backprint.derive.check import LIMIT, check_pair
     from backprint.derive.forms import OWN, lstm_layer, lstm_layer_backward
@@ -73,11 +74,12 @@ if TYPE_CHECKING:
         RefusedError,
         ReplayError,
         SampleError,
+        SeveralError,
         UsageError,
         is_defect,
     )
     from backprint.graph import text
-    from backprint.graph.capture_options import DEFAULTS, OF_SOME_ENGINES, CaptureOptions
+    from backprint.graph.capture_options import DEFAULTS, GRAD_ROLES, OF_SOME_ENGINES, CaptureOptions
     from backprint.graph.depends import dependence
     from backprint.graph.folding.find import DEEPEST
     from backprint.graph.folding.listing import MOST, in_braces
@@ -188,6 +190,7 @@ if TYPE_CHECKING:
     from backprint.judge.closeness import same_bits as closeness_same_bits
     from backprint.judge.timing import STAGES, TimingChange, compare_in_stages, compare_timings
     from backprint.prove.capturing import OTHER_ENGINE, Candidate, choose, other_engine
+    from backprint.prove.draws import DRAWS as DRAWS_OF_PROOFS
     from backprint.prove.draws import Draw, draw_from_recipes
     from backprint.prove.observed import observed_values
     from backprint.prove.power import power_of
@@ -208,6 +211,7 @@ if TYPE_CHECKING:
     from backprint.sample.redraws import disturb, nudge_floats, other_values_of_unit, units
     from backprint.table import pictures
     from backprint.table.files import BATCH, GROUP, batches, csv_lines, format_of, json_lines, write_report
+    from backprint.table.notebook import html_of
     from backprint.table.nouns import KINDS as KINDS_OF_CELLS
     from backprint.table.nouns import Picture, Report, Table, cell_text
     from backprint.table.page import page_of
@@ -377,7 +381,7 @@ if TYPE_CHECKING:
     from backprint.tools.kernels.inductor import lower_with_inductor, lowering_for
     from backprint.tools.kernels.loops import limits
     from backprint.tools.kernels.loops import lower as loops_lower
-    from backprint.tools.kernels.loops.lower import lower_loop
+    from backprint.tools.kernels.loops.lower import SUMS, lower_loop
     from backprint.tools.kernels.loops.words import CALLS, FORMULAS, NEEDS
     from backprint.tools.kernels.lowered_check import Case, case_of_function, compare_port
     from backprint.tools.kernels.nouns import (
@@ -432,6 +436,7 @@ if TYPE_CHECKING:
         read_passes,
         runs_of,
     )
+    from backprint.tools.regions.nouns import LEVELS as LEVELS_OF_GRADIENTS
     from backprint.tools.regions.nouns import Edge, Node, NonfiniteOrigin, Pass
     from backprint.tools.regions.pictures import drawn_pass
     from backprint.tools.target import capture_target, read_target
@@ -451,7 +456,8 @@ if TYPE_CHECKING:
     from backprint.trace.dynamo import frontend
     from backprint.trace.eager import tape
     from backprint.trace.eager.writer import Writer
-    from backprint.trace.entry import ENGINES, Engine
+    from backprint.trace.entry import ENGINES, LOSSES, Engine
+    from backprint.trace.partition import PARTITIONS
     from backprint.trace.program import A_TENSOR, CalledProgram
     from backprint.trace.request import Doubt, EngineResult
     from backprint.trace.stamping import stamp

@@ -345,7 +345,11 @@ def addresses() -> Iterator[str]:
 
 def test_the_project_has_one_address() -> None:
     source = PROJECT["project"]["urls"]["Source"]
-    assert [address for address in addresses() if not (address == source or address.startswith(f"{source}/"))] == []
+    assert [
+        address
+        for address in addresses()
+        if not (address.startswith((f"{source}/", f"{source}@")) or address == source)
+    ] == []
     for address in addresses():
         _, found, path = address.partition("/blob/main/")
         assert not found or (ROOT / path).is_file()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from backprint.common.tried import warn_with_this_torch
 from backprint.errors import with_frames_of_program
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from torch import Tensor, dtype, fx
 
     from backprint._torch.operators import OpOverload, OpOverloadPacket
+    from backprint.common.words import (
+        DataWord,
+        DirectionWord,
+        DrawWord,
+        EngineWord,
+        GradWord,
+        LayoutWord,
+        LossWord,
+        MeasuredPowerWord,
+        ModeWord,
+        PartitionWord,
+        PowerWord,
+    )
     from backprint.derive.checked import CheckReport
     from backprint.graph.verdicts import Derivative, Power, Verdict
     from backprint.prove.observed import ValueStats
@@ -25,7 +38,7 @@ if TYPE_CHECKING:
     from backprint.tools.ranks.world import World
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
-    RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
+    RequiresGrad: TypeAlias = bool | GradWord | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
     Dimensions: TypeAlias = int | Iterable[int] | Mapping[int, str | None]
 
 
@@ -44,18 +57,18 @@ def capture(
 def capture(
     target: Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
-    engine: str = "auto",
-    partition: str | Callable[..., tuple[fx.GraphModule, fx.GraphModule]] | None = None,
+    engine: EngineWord = "auto",
+    partition: PartitionWord | Callable[..., tuple[fx.GraphModule, fx.GraphModule]] | None = None,
     decompose: Mapping[Operator, Callable[..., Any]] | Sequence[str] | None = None,
-    mode: str | None = None,
-    loss: Callable[[Any], Tensor] | str | None = None,
+    mode: ModeWord | None = None,
+    loss: Callable[[Any], Tensor] | LossWord | str | None = None,
     requires_grad: RequiresGrad = None,
     specialize: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
     fake: bool = False,
     stamp: bool = True,
-    order: int = 1,
+    order: Literal[1, 2] = 1,
     allow: Sequence[str] = (),
     meant: Sequence[str] = (),
     world: None = None,
@@ -70,18 +83,18 @@ def capture(
 def capture(
     target: Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
-    engine: str = "auto",
-    partition: str | Callable[..., tuple[fx.GraphModule, fx.GraphModule]] | None = None,
+    engine: EngineWord = "auto",
+    partition: PartitionWord | Callable[..., tuple[fx.GraphModule, fx.GraphModule]] | None = None,
     decompose: Mapping[Operator, Callable[..., Any]] | Sequence[str] | None = None,
-    mode: str | None = None,
-    loss: Callable[[Any], Tensor] | str | None = None,
+    mode: ModeWord | None = None,
+    loss: Callable[[Any], Tensor] | LossWord | str | None = None,
     requires_grad: RequiresGrad = None,
     specialize: bool | None = None,
     functional: bool = True,
     dynamic: bool | Mapping[str, Dimensions] = False,
     fake: bool = False,
     stamp: bool = True,
-    order: int = 1,
+    order: Literal[1, 2] = 1,
     allow: Sequence[str] = (),
     meant: Sequence[str] = (),
     world: int | None = None,
@@ -221,7 +234,7 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
 @with_frames_of_program
 def verify(
     capture: Capture,
-    draws: Sequence[str] | None = None,
+    draws: Sequence[DrawWord] | None = None,
     *,
     trace: Capture | bool = False,
     derivative: bool | None = None,
@@ -230,6 +243,9 @@ def verify(
     from backprint.common.text import check_sequence
     from backprint.derive.beside import with_derivatives
     from backprint.graph.calls import check_capture
+    from backprint.graph.nouns import keep_verdict
+    from backprint.graph.verdicts import Verdicts
+    from backprint.prove.attest import verdict_json
     from backprint.prove.draws import DRAWS
     from backprint.prove.verify import verify_capture as prove
 
@@ -239,8 +255,11 @@ def verify(
     if trace is not False:
         from backprint.prove.stamped import verify_stamped
 
-        return [verify_stamped(capture, trace)]
-    return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
+        verdicts = Verdicts([verify_stamped(capture, trace)])
+    else:
+        verdicts = Verdicts(with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative))
+    keep_verdict(capture, verdict_json(verdicts[-1]))
+    return verdicts
 
 
 def _capture_of_one(target: Any, *args: Any, **kwargs: Any) -> Capture:
@@ -265,13 +284,14 @@ def derivative(
     from backprint.common.text import check_sequence
     from backprint.derive.check import derivatives_of
     from backprint.errors import UsageError
+    from backprint.graph.verdicts import Derivatives
 
     check_sequence("meant", meant)
     if not isinstance(target, Capture):
         target = _capture_of_one(target, *args, **kwargs)
     elif args or kwargs:
         raise UsageError("bp.derivative takes a Capture alone: its inputs are those that it was captured on")
-    return derivatives_of(target, meant, hostile)
+    return Derivatives(derivatives_of(target, meant, hostile))
 
 
 @with_frames_of_program
@@ -281,7 +301,7 @@ def check(
     like: Callable[..., Any] | None = None,
     dtypes: Sequence[dtype] = (),
     requires_grad: RequiresGrad = None,
-    order: int = 1,
+    order: Literal[1, 2] = 1,
     meant: Sequence[str] = (),
     times: float = 2.0,
     seed: int = 0,
@@ -327,7 +347,9 @@ def check(
 
 
 @with_frames_of_program
-def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:
+def power(
+    capture: Capture, power: MeasuredPowerWord = "own", *, seconds: float | None = None, count: int | None = None
+) -> Power:
     """Measure in this process how far results move when inputs are redrawn: see `bp.power`."""
     from backprint.graph.calls import check_capture
     from backprint.prove.power import power_of
@@ -352,13 +374,13 @@ def fake() -> AbstractContextManager[None]:
 def save(
     capture: Capture,
     path: str | os.PathLike[str],
-    data: str = "seed",
+    data: DataWord = "seed",
     *,
     allow: Sequence[str] = (),
     overwrite: bool = False,
-    layout: str = "backprint",
+    layout: LayoutWord = "backprint",
     evaluation: Capture | None = None,
-    power: str = "quick",
+    power: PowerWord = "quick",
 ) -> Path:
     """Write a Capture as a sample: readable, self-contained, with its verdict. Returns the path.
 
@@ -392,8 +414,8 @@ def export(
     path: str | os.PathLike[str],
     *,
     backend: str | None = None,
-    direction: str = "both",
-    data: str | None = None,
+    direction: DirectionWord = "both",
+    data: DataWord | None = None,
     allow: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Path:

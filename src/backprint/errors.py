@@ -2,6 +2,7 @@
 
     BackprintError
     ├── UsageError       the call itself is wrong                    (also a ValueError)
+    │   ├── SeveralError         one program is needed, and the text names a dict or a list of them
     │   └── NothingFoundError    no sample is where the call looks   (exit code 3)
     ├── PlaceError       a run's own folder is gone, full or not writable, and what to do
     ├── CaptureError     this program cannot be captured, and why
@@ -26,7 +27,7 @@ import functools
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -50,6 +51,14 @@ class UsageError(BackprintError, ValueError):
 
 class NothingFoundError(UsageError):
     """There is nothing to look at: no sample is in the folder, or none is chosen."""
+
+
+class SeveralError(UsageError):
+    """The text names several programs, where one is needed; `several` has them by their keys."""
+
+    def __init__(self, message: str, several: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.several = several
 
 
 class PlaceError(BackprintError):

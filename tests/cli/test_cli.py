@@ -276,7 +276,7 @@ def test_a_loss_of_the_users(place: Path) -> None:
     good("capture", "program.py:factory", "-o", "out", "--loss", "program.py:squares")
     assert {"aten.pow.Tensor_Scalar", "aten.sum.default"} <= targets(place / "out")
     assert "no function 'cubes'" in refused("capture", "program.py:factory", "-o", "o", "--loss", "program.py:cubes")
-    assert "is not a TARGET" in refused("capture", "program.py:factory", "-o", "o", "--loss", "max")
+    assert "loss='max' is no loss" in refused("capture", "program.py:factory", "-o", "o", "--loss", "max")
 
 
 def test_a_loss_of_what_has_no_floats_is_wrong_usage(place: Path) -> None:

@@ -68,6 +68,9 @@ def ranked():
 
 def shifted(module, inputs):
     return lambda *values: tuple(result + 0.1 for result in module(*values))
+
+
+ALL = {"good": good, "absent": lambda: {}["absent"]}
 """
 
 CALLS = """
@@ -78,6 +81,7 @@ CALLS = """
 0 capture programs.py:broken -o {out}/broken --engine dynamo
 0 capture programs.py:good -o {out}/fake --fake
 0 capture programs.py:good -o {out}/trees --layout graphnet
+1 capture programs.py:ALL -o {out}/all
 0 capture graphnet/train_forward/Sequential -o {out}/again
 0 capture programs.py:ranked -o {out}/world --world 2
 0 show samples/good

@@ -420,7 +420,8 @@ def test_one_direction_one_step_and_none(tmp_path: Path) -> None:
 def test_notebooks_show_pictures() -> None:
     capture = drawn_net(4)
     for value in (capture, capture.pairs[0], capture.pairs[0].forward, capture.pairs[0].backward):
-        image = ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]  # bound by the face; there is a backward
+        shown = ElementTree.fromstring(value._repr_html_())  # type: ignore[union-attr]  # there is a backward
+        [image] = shown.iter("img")
         kind, content = image.attrib["src"].split(",")
         assert kind == "data:image/svg+xml;base64"
         assert ElementTree.fromstring(base64.b64decode(content)).tag == f"{SVG}svg"
@@ -430,14 +431,21 @@ def test_notebooks_show_pictures() -> None:
     assert "<img" in region.passes[0]._repr_html_()
 
 
-def test_a_notebook_shows_the_ports_of_a_verdict() -> None:
-    [verdict] = bp.capture(lambda x: x.sin(), torch.ones(2, requires_grad=True)).verify()
-    table = ElementTree.fromstring(verdict._repr_html_())  # type: ignore[attr-defined]  # bound by the face
-    rows = [[cell.text for cell in row] for row in table.iter("tr")]
-    assert rows[1][1] == "bitwise"
-    assert ["output output", "bitwise"] in [row[:2] for row in rows]
-    hostile = replace(verdict, name=HOSTILE, detail=HOSTILE)
-    assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]  # bound by the face
+def test_a_picture_in_a_notebook_says_what_it_is_of() -> None:
+    def captions(value: object) -> list[str]:
+        shown = ElementTree.fromstring(value._repr_html_())  # type: ignore[attr-defined]
+        return ["".join(part.itertext()) for part in shown.iter() if part.tag in ("p", "figcaption")]
+
+    capture = bp.capture(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()), torch.ones(2, 3))
+    pair = "forward, 3 steps, down the left; backward, 5 steps, up the right"
+    assert captions(capture) == ["Sequential, engine eager, not verified", f"Sequential: {pair}"]
+    capture.verify()
+    assert captions(capture)[0] == "Sequential, engine eager, bitwise, derivative"
+    assert captions(capture.pairs[0]) == [f"pair_0: {pair}"]
+    assert captions(capture.backward) == ["backward: 5 steps, 3 inputs, 2 outputs"]
+    hostile = replace(capture, name=HOSTILE)
+    assert "<script>alert(1)</script>" in captions(hostile)[0], "as text"
+    assert "<script" not in hostile._repr_html_()
 
 
 class Wide(torch.nn.Module):

@@ -17,6 +17,7 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,13 @@ COMMANDS = {name: module for commands in QUESTIONS.values() for name, module in 
 
 UNCHANGED = "nothing was changed"
 """The message at Ctrl-C, if a command has no other."""
+
+WARNINGS_OF_TORCH = (
+    (r"Failed to initialize NumPy: No module named 'numpy'", ""),
+    (r"`torch\.jit\.script(_method)?` is (deprecated|not supported in Python)", r"torch\."),
+)
+"""What torch warns of because of its own modules, which a user cannot change: the text, and the module that warns. A
+NumPy that is there and broken is no such warning."""
 
 NEWLINE, INDENTED = "\n", "\n  "
 """Continuation lines of a message are indented, so that they cannot look like another message of ours."""
@@ -91,7 +99,10 @@ class Main(Commands):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().main(*args, **kwargs)
+            with warnings.catch_warnings():  # here and not on import: a program that imports us has filters of its own
+                for text, module in WARNINGS_OF_TORCH:
+                    warnings.filterwarnings("ignore", message=text, module=module)
+                return super().main(*args, **kwargs)
         except Ended as ended:
             error = ended.error
         raise error  # outside click, which would handle it as its own

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -31,6 +31,7 @@ from backprint.cli.options import (
     split_names,
 )
 from backprint.cli.say import NOTHING, echo, width, write_or_print
+from backprint.common.words import BenchDirectionWord
 from backprint.errors import UsageError
 from backprint.table.nouns import count_rows
 
@@ -74,7 +75,7 @@ JOBS = option(
 def run(
     samples: tuple[Path, ...],
     compilers: tuple[str, ...],
-    direction: str,
+    direction: Literal["both"] | BenchDirectionWord,
     no_timing: bool,
     allow_refused: bool,
     as_json: bool,
@@ -90,7 +91,7 @@ def run(
     With --derivative, each step is compiled once more in float64: is the compiled backward the derivative of the
     compiled forward? If not, the exit code is 1.
     """
-    from backprint.common.text import BENCH_DIRECTIONS
+    from backprint.common.words import BENCH_DIRECTIONS
     from backprint.table.terminal import print_report
     from backprint.tools import bench
     from backprint.tools.bench.cells import STOPPED

@@ -7,9 +7,11 @@ import contextlib
 import gc
 import json
 import os
+import re
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -44,9 +46,20 @@ from backprint.cli.options import (
 )
 from backprint.cli.say import echo, ending, working
 from backprint.cli.show import why_text
+from backprint.common.factories import factory_of
 from backprint.common.formats import CAPTURE, WORLD
 from backprint.common.text import printable
-from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
+from backprint.common.words import DataWord
+from backprint.errors import (
+    BackprintError,
+    CaptureError,
+    PlaceError,
+    SeveralError,
+    UsageError,
+    describe_error,
+    is_defect,
+    is_of_user,
+)
 from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import (
     NOT_THE_DERIVATIVE,
@@ -120,11 +133,15 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
     of a Backprint sample, whose forward is captured again. A sample is captured in a process of its own, within
     `--timeout` and `--memory`: if it crashes or hangs, one line says so, and nothing is written.
 
+    `zoo.py:MODELS`, a dict or a list of factories or of models' names, becomes a folder of samples, each named by its
+    key. One that fails is named, and the others go on; then the exit code is 1. `zoo.py:MODELS[KEY]` is one of them.
+
     The exit code is 1 if the sample is wrong or failed, or if its backward is not the derivative of its forward; a
     surrogate gradient that is meant is named with --meant.
     """
     with ending(lambda: what_exists(output)), working(f"{target}: reading") as show_status:
-        if options["layout"] == "backprint":
+        # A folder of samples may be that of a dict of factories: then each of their places is checked.
+        if options["layout"] == "backprint" and not any(output.glob("*/capture.json")):
             check_place(output, options["overwrite"], WORLD if options["world"] else CAPTURE)
         if options["ranks"] and not options["world"]:
             raise UsageError("--rank chooses ranks of a World: say how many ranks there are with --world")
@@ -135,9 +152,12 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
         elif Path(target).is_dir():
             report = capture_sample_apart(Path(target), output, options, (timeout, memory), show_status)
         else:
-            report = capture_and_save(
-                target, output, output, options, lambda stage: show_status(f"{target}: {STAGES[stage]}")
-            )
+            try:
+                report = capture_and_save(
+                    target, output, output, options, lambda stage: show_status(f"{target}: {STAGES[stage]}")
+                )
+            except SeveralError as error:
+                report = capture_several(target, error.several, output, options, show_status)
         for line in report.lines:
             echo(line)
     if report.code:
@@ -146,8 +166,12 @@ def capture_command(target: str, output: Path, timeout: float, memory: float | N
 
 def what_exists(output: Path) -> str:
     """Return what exists after Ctrl-C, in words."""
-    there = (output / "capture.json").exists()
-    return f"{output} is a complete sample" if there else "nothing was written: a sample is never partial"
+    if (output / "capture.json").exists():
+        return f"{output} is a complete sample"
+    several = sum(1 for _ in output.glob("*/capture.json"))
+    if several:
+        return f"{several} complete samples are in {output}"
+    return "nothing was written: a sample is never partial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +277,15 @@ STAGES = {"read": "reading", "capture": "capturing", "save": "proving and saving
 
 
 def capture_and_save(
-    target: str, place: Path, output: Path, options: Mapping[str, Any], on_stage: Callable[[str], Any]
+    target: str,
+    place: Path,
+    output: Path,
+    options: Mapping[str, Any],
+    on_stage: Callable[[str], Any],
+    factory: Callable[..., Any] | None = None,
 ) -> CaptureReport:
-    """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
+    """Read a target, capture it, and save it to `place`, which is or becomes `output`. The factory of the target is
+    found by its text, unless it is given."""
     from backprint.tools.target import capture_target, read_target, with_grad
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
@@ -263,7 +293,7 @@ def capture_and_save(
     capture_options = {key: option for key, option in options.items() if key not in ("world", "ranks")}
     as_json, overwrite, data, layout = (capture_options.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read_options = {key: capture_options.pop(key) for key in ("device", "mode", "trust")}
-    program = read_target(target, fake=capture_options["fake"], **read_options)
+    program = read_target(target, fake=capture_options["fake"], factory=factory, **read_options)
     import backprint as bp
 
     on_stage("capture")
@@ -291,6 +321,82 @@ def capture_and_save(
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))
     not_the_derivative = (answer.get("derivative") or {}).get("word") == NOT_THE_DERIVATIVE
     return CaptureReport(lines, 1 if answer["verdict"] in REFUTED or not_the_derivative else 0)
+
+
+# ---- A dict or a list of factories: a sample of each
+
+
+def capture_several(
+    target: str,
+    several: Mapping[str, Any],
+    output: Path,
+    options: Mapping[str, Any],
+    show_status: Callable[[str], None],
+) -> CaptureReport:
+    """Capture each of several factories, or of several models by their names, to a sample in `output` that has the name
+    of its key, and print a line for each as it is done. One that fails is named, and the others go on."""
+    from backprint.values.settings import preserving_random_states
+
+    if options["name"]:
+        raise UsageError(f"{target} has {len(several)} programs, each named by its key: leave --name out")
+    places = places_of_keys(target, several, output)
+    trees = options["layout"] == "graphnet"
+    for place in () if trees else places.values():
+        check_place(place, options["overwrite"], CAPTURE)
+    failed, not_good = list[str](), list[str]()
+    for number, (key, value) in enumerate(several.items(), 1):
+        place = output if trees else places[key]
+        one = f"{target}[{key}]"
+        text, factory = (value, None) if isinstance(value, str) else (one, value)
+
+        def on_stage(stage: str, at: str = f"{one} ({number} of {len(several)})") -> None:
+            show_status(f"{at}: {STAGES[stage]}")
+
+        row: dict[str, Any]
+        try:
+            factory = None if factory is None else factory_of(one, factory)
+            named = {**options, "as_json": True, "name": places[key].name}
+            with preserving_random_states():  # so that each draws what it draws alone, whatever the others draw
+                report = capture_and_save(text, place, place, named, on_stage, factory)
+            row = json.loads(report.lines[0])
+            not_good += [key] if report.code else []
+        except Exception as error:  # whatever one raises, the others are captured
+            row = {"sample": str(place), "name": key, "verdict": "failed", "detail": where_it_failed(error)}
+            failed.append(key)
+        gc.collect()  # its model and its tape, before the next
+        echo(json.dumps(row) if options["as_json"] else line_of_one(place, row), lines=True)
+    done = len(several) - len(failed)
+    told = [f"{done} of {len(several)} captured, in {output}"]
+    told += [f"{what}: {', '.join(keys)}" for what, keys in (("failed", failed), ("not good", not_good)) if keys]
+    lines = () if options["as_json"] else ("; ".join(told),)
+    return CaptureReport(lines, 1 if failed or not_good else 0)
+
+
+def places_of_keys(target: str, several: Mapping[str, Any], output: Path) -> dict[str, Path]:
+    """Return the folder of each key's sample; refuse keys of which two would share a folder, or one would have none."""
+    places: dict[str, Path] = {}
+    for key in several:
+        place = output / re.sub(r"[^\w.+=,-]", "_", key)
+        if place.name.strip(".") == "" or place in places.values():
+            raise UsageError(f"{target}: the key {key!r:.80} is no name of a folder of its own: rename it")
+        places[key] = place
+    return places
+
+
+def where_it_failed(error: Exception) -> str:
+    """Return an error in a line, with the line of the user's program that raised it; a defect of ours with its
+    traceback."""
+    text = describe_error(error)
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [f"{os.path.basename(code.co_filename)}:{line}" for code, line in frames if is_of_user(code)]
+    return f"{text} (at {own[-1]})" if own and not isinstance(error, BackprintError) and not is_defect(error) else text
+
+
+def line_of_one(place: Path, row: Mapping[str, Any]) -> str:
+    """Return what became of one of several: its folder, its verdict, and why that is not good."""
+    word = row["verdict"] if "engine" not in row else verdict_text(row) if "judge" in row else row["verdict"]
+    said = [row["detail"]] if row["verdict"] in REFUTED else reasons_of_derivative(row.get("derivative"))
+    return f"{place}: {'; '.join(filter(None, (word, nonfinite_of(row), *said)))}"
 
 
 def capture_and_save_world(
@@ -406,7 +512,7 @@ def in_eval(program: Any, options: dict[str, Any]) -> Any:
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def record_command(
-    output: Path, steps: str, data: str, overwrite: bool, module: bool, script: str, arguments: tuple[str, ...]
+    output: Path, steps: str, data: DataWord, overwrite: bool, module: bool, script: str, arguments: tuple[str, ...]
 ) -> None:
     """Run a training script unmodified, and keep its steps: forward, backward and optimizer, linked.
 

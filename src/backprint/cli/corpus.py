@@ -43,6 +43,7 @@ from backprint.cli.options import (
     run_options,
 )
 from backprint.cli.say import NOTHING, echo, ending, print_table, working, write_or_print
+from backprint.common.words import FilesWord
 from backprint.errors import UsageError
 from backprint.table.nouns import Table, count_rows
 
@@ -403,7 +404,7 @@ def report(out: Path, output: Path | None, where: tuple[str, ...], as_json: bool
     OUTPUT, "files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link"
 )
 @json_lines("sample: id, kept, duplicate_of, why")
-def dedup(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: bool) -> None:
+def dedup(source: Path, output: Path, ignore_sizes: bool, files: FilesWord, as_json: bool) -> None:
     """Keep one of each group of samples that are the same program, and list the others.
 
     SRC_OR_OUT is the folder of a corpus run, whose ledger has the hashes, or any folder of samples, which are read and

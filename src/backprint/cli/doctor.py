@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from backprint.cli import show, verify
 from backprint.cli.options import JSON, OUTPUT, PATH, command, option
@@ -134,8 +135,9 @@ def engines() -> str:
 
     outcomes: dict[str, str] = {}
     for engine in ENGINES:
+        options: dict[str, Any] = {"engine": engine}
         try:
-            capture = bp.capture(lambda x: x.sin() * x, torch.ones(3), engine=engine)
+            capture = bp.capture(lambda x: x.sin() * x, torch.ones(3), **options)
             outcomes[engine] = bp.verify(capture)[-1].verdict
         except Exception as error:  # whatever it raises, the other engines may work
             outcomes[engine] = f"not good: {type(error).__name__}: {error}"

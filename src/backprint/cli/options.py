@@ -3,7 +3,7 @@
 The help of a command has a section for each question that its options answer. An option says which one where it is
 declared, and cannot be declared without: `option(HOW, "--fake", ...)`.
 
-The words that an option may take are `common/text`'s CHOICES; what a command prints is in `say`.
+The words that an option may take are CHOICES of `common/words`; what a command prints is in `say`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 from click.types import FloatParamType
 
-from backprint.common.text import CHOICES
+from backprint.common.words import CHOICES
 from backprint.errors import UsageError
 from backprint.graph.capture_options import GRAD_ROLES
 

@@ -25,7 +25,7 @@ from backprint.cli.options import (
     option,
 )
 from backprint.cli.say import echo, echo_styled, ending, print_table, working
-from backprint.common.text import CHOICES
+from backprint.common.words import CHOICES, PowerWord
 from backprint.graph.verdicts import (
     GOOD,
     NOT_THE_DERIVATIVE,
@@ -155,7 +155,7 @@ def rows_of_sample(
     mode: str | None = None,
     trust: bool = False,
     derivative: bool | None = None,
-    power: str = "none",
+    power: PowerWord = "none",
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each Pair of a sample; a sample that cannot be read has a row too. The last is of the whole, and
     has the redraws of its inputs, if they are asked for."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from backprint.errors import UsageError
+from backprint.errors import SeveralError, UsageError
+
+TARGET = re.compile(r"(?P<place>.+):(?P<name>[^:\[\]]+)(?:\[(?P<key>.+)\])?", re.DOTALL)
 
 MOST_NAMED = 8
 """So many functions of a file are named."""
@@ -27,21 +30,70 @@ def functions_of(file: Path) -> list[str]:
 
 
 def find_factory(text: str) -> Callable[..., Any]:
-    """Find the function that `file.py:name` or `package.module:name` names. The file is imported, and so executed."""
-    place, colon, name = text.rpartition(":")
-    if not colon and text.endswith(".py") and Path(text).is_file():
+    """Find the function that `file.py:name`, `package.module:name` or `file.py:DICT[key]` names. The file is imported,
+    and so executed. SeveralError if the name is that of a dict or a list of functions."""
+    if text.endswith(".py") and Path(text).is_file():
         names = ", ".join(f"{text}:{name}" for name in functions_of(Path(text))) or "it has none at its top level"
         raise UsageError(f"{text}: name the function that returns the model and its inputs: {names}")
-    if not colon or not name.isidentifier():
+    parts = TARGET.fullmatch(text)
+    if parts is None or not parts["name"].isidentifier():
         raise UsageError(
             f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample, "
             "or name a model: hf:gpt2, timm:resnet18"
         )
+    place, name, key = parts["place"], parts["name"], parts["key"]
     module = _import_file(Path(place)) if place.endswith(".py") else _import_by_name(place)
-    factory = getattr(module, name, None)
-    if not callable(factory):
+    value = getattr(module, name, None)
+    several = _by_key(value)
+    if key is not None:
+        return _one_of(f"{place}:{name}", several, key)
+    if several:
+        first = next(iter(several))
+        raise SeveralError(
+            f"{text} is a {type(value).__name__} of {len(several)}: name one, {text}[{first}]; "
+            f"`backprint capture {text} -o DIR` captures all",
+            several,
+        )
+    if not callable(value):
         names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise UsageError(f"{place} has no function {name!r}; it has {names[:300] or 'none'}")
+    return value
+
+
+def _by_key(value: Any) -> dict[str, Any]:
+    """Return the items of a dict or a list by their keys, as texts; empty for another value. An item of a list has its
+    own name, if no other has it, or its index."""
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    if not isinstance(value, (list, tuple)):
+        return {}
+    names = [item if isinstance(item, str) else getattr(item, "__name__", "") for item in value]
+    return {
+        name if name.strip("<>").isidentifier() and name[0] != "<" and names.count(name) == 1 else str(index): item
+        for index, (name, item) in enumerate(zip(names, value, strict=True))
+    }
+
+
+def _one_of(text: str, several: Mapping[str, Any], key: str) -> Callable[..., Any]:
+    """Return the function of a key, which may stand in quotation marks."""
+    key = key[1:-1] if len(key) > 2 and key[0] == key[-1] and key[0] in "'\"" else key
+    if key not in several:
+        has = ", ".join(several) or "no items: it is no dict and no list of functions"
+        raise UsageError(f"{text} has no key {key!r}; it has {has[:300]}")
+    return factory_of(f"{text}[{key}]", several[key])
+
+
+def factory_of(text: str, value: Any) -> Callable[..., Any]:
+    """Return the function that an item of a dict or a list is; an item (model, args) as the function that returns it.
+    `text` names the item in an error."""
+    if isinstance(value, tuple):
+        return lambda: value
+    if isinstance(value, str):
+        raise UsageError(f"{text} is the text {value!r:.80}: if it names a model, capture {value!r:.80}")
+    if not callable(value) or hasattr(value, "named_parameters"):
+        what = f"the module {type(value).__name__}" if callable(value) else f"a {type(value).__name__}"
+        raise UsageError(f"{text} is {what}, not a function: write lambda: (model, args)")
+    factory: Callable[..., Any] = value
     return factory
 
 

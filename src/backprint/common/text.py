@@ -1,4 +1,5 @@
-"""Text: a stranger's made printable, as a cell of a table and as JSON; large numbers; the words that options accept.
+"""Text: a stranger's made printable, as a cell of a table and as JSON; large numbers; whether an option is one of its
+words.
 
 Characters that move a cursor, hide or reorder letters are escaped. Texts that a spreadsheet would compute are quoted,
 and JSON that its readers understand in different ways is refused. A page allows its own script by its digest.
@@ -10,9 +11,9 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
+from backprint.common.words import CHOICES
 from backprint.errors import UsageError
 
 # ---- Text of strangers
@@ -117,23 +118,7 @@ def short(count: int) -> str:
     return ""
 
 
-# ---- Words that options accept, the same in Python and on the command line
-
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "engine": ("auto", "aot", "dynamo", "eager"),
-    "mode": ("train", "eval"),
-    "data": ("seed", "exact", "none"),
-    "direction": ("both", "forward", "backward"),
-    "layout": ("backprint", "graphnet"),
-    "partition": ("min-cut", "default"),
-    "power": ("none", "quick", "own", "all"),
-    "files": ("link", "copy", "none"),
-    "format": ("text", "markdown"),
-    "configurations": ("first", "all"),
-}
-
-BENCH_DIRECTIONS = ("forward", "backward", "step")
-"""What a bench runs compilers on. A step is the forward and then the backward of one Pair."""
+# ---- Options of a call (`words` has what they accept)
 
 
 def check_choice(option: str, value: object, optional: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +88,9 @@ class CheckReport:
     def __repr__(self) -> str:
         return f"CheckReport({in_a_line(summary(self))})"
 
+    def _repr_html_(self) -> str:
+        return html_of_rows(summary(self), self.rows, _explanation(self))
+
     def raise_if_wrong(self) -> None:
         """Raise CheckError, an AssertionError, with the table if something is wrong or no gradient was compared."""
         if not self.good:
@@ -170,6 +173,18 @@ def _cells_of(row: CheckRow) -> tuple[str, ...]:
     names = row.name if len(row.name) <= MAX_NAME_LENGTH else row.name[: MAX_NAME_LENGTH - 2] + " …"
     verdict = row.verdict if row.tried else NOT_TRIED
     return row.check, row.dtype, names, error_number_text(row.error), error_number_text(row.allowed), verdict
+
+
+def html_of_rows(summary: str, rows: Sequence[CheckRow], explanation: Iterable[str]) -> str:
+    """Return what a notebook shows of comparisons: their summary, `NAME: good (…)`, the table, and what stands below
+    it."""
+    from backprint.table.notebook import html_of
+    from backprint.table.nouns import Report, Table
+
+    kinds = ("name", "text", "text", "digits", "digits", "word")
+    table = Table("", dict(zip(HEADS, kinds, strict=True)), [_cells_of(row) for row in shown_rows(rows)])
+    name, _, answer = summary.rpartition(": ")
+    return html_of(Report(name, answer, (), table), list(explanation)[1:])  # [1:]: an empty line parts it in a text
 
 
 def error_number_text(value: float | None) -> str:

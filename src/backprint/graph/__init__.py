@@ -52,7 +52,8 @@ nothing downstream checks again. Text with any other form is refused with its li
 Begin with `nouns`, then `text`:
 
 - `nouns`: Port, Step, Graph, Pair, Link, Capture and their parts, valid by construction.
-- `keys`: how a port is identified, and its text. `verdicts`: the words of a Verdict, and when a check was a proof.
+- `keys`: how a port is identified, and its text. `verdicts`: the words of a Verdict, and when a check was a proof;
+  `notebook`: what a notebook shows of them.
 - `capture_options`: the options of `bp.capture`, with their defaults. `calls`: calls of the public functions that
   cannot be right, with what to write instead.
 - `text`: a Graph as straight-line Python, and back; the parser runs nothing.

@@ -12,7 +12,7 @@ from typing import Any
 
 from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
-from backprint.graph.capture_options import roles_with_grad
+from backprint.graph.capture_options import DEFAULTS, roles_with_grad
 from backprint.graph.nouns import Capture
 
 MAX_SHOWN = 60
@@ -207,6 +207,10 @@ def _check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return what to write instead of a call of `bp.capture` whose program raised `error`; '' if the arguments do not
     seem to be the cause."""
+    if batch := _batch_of_keywords(target, args, kwargs):
+        # What a program does with a mapping in the place of a tensor may raise any of these, `batch[:, 0]` a KeyError.
+        is_cause = isinstance(error, (TypeError, AttributeError, RuntimeError, LookupError, ValueError))
+        return batch if is_cause else ""
     if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return ""
     message = str(error)
@@ -222,6 +226,81 @@ def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwa
                 "bp.capture(model, args=inputs)"
             )
     return ""
+
+
+def _batch_of_keywords(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return how to write a call whose only argument is a mapping from the names of the target's parameters to tensors,
+    such as a batch of a tokenizer; '' for another call."""
+    if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
+        return ""
+    batch = dict(args[0])
+    parameters = parameters_of(target) or {}
+    if not batch or not batch.keys() <= parameters.keys() or not _has_tensors(batch) or not _binds(target, **batch):
+        return ""
+    # A keyword that is also an option of bp.capture has to be spelled.
+    how = "args=(), kwargs=batch" if batch.keys() & {*DEFAULTS, "args", "kwargs"} else "**batch"
+    return (
+        f"its only argument is a {type(args[0]).__name__} with the names of its parameters "
+        f"({', '.join(map(str, batch))}): pass it as **batch, bp.capture(model, {how})"
+    )
+
+
+def check_loss(loss: Any) -> None:
+    """Raise unless a loss is None or a function of the output alone."""
+    if loss is None:
+        return
+    if isinstance(loss, type) or not callable(loss):
+        what = f"the class {loss.__name__}" if isinstance(loss, type) else kind(loss)
+        raise UsageError(f"loss is {what}: {LOSS_TAKES}, {_example_of_loss(loss)}")
+    if not _binds(loss, None):
+        needed = [
+            name
+            for name, parameter in (parameters_of(loss) or {}).items()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        raise UsageError(
+            f"loss is called with the output alone, and {name_of(loss)} takes {', '.join(needed) or 'nothing'}: pass a "
+            f"function of the output that has the rest, {_example_of_loss(loss)}"
+        )
+
+
+def unknown_loss(text: str) -> UsageError:
+    """Return the error for a text that is no loss: what a loss may be, and how the nearest loss of PyTorch is
+    written."""
+    return UsageError(f"loss={text!r:.80} is no loss: {LOSS_TAKES}, {_example_of_loss(text)}; {ON_COMMAND_LINE}")
+
+
+LOSS_TAKES = "write 'sum' or 'mean' (of the first output), or a function of the output"
+ON_COMMAND_LINE = "on the command line, --loss FILE.py:NAME of such a function"
+
+SHORT_LOSSES = {
+    "bce": "binary_cross_entropy",
+    "bcewithlogits": "binary_cross_entropy_with_logits",
+    "ce": "cross_entropy",
+    "kl": "kl_div",
+    "l2": "mse_loss",
+    "mae": "l1_loss",
+}
+"""What losses are called for short, where the name in torch.nn.functional does not begin so."""
+
+
+def _example_of_loss(loss: Any) -> str:
+    """Return a loss as a call writes it: the one of torch.nn.functional whose name is nearest to a text, or to the name
+    of a loss of PyTorch; else, for a program's own, the mean squared error."""
+    from torch.nn import functional
+
+    of_torch = (getattr(loss, "__module__", None) or "").startswith("torch.nn.")
+    named = loss if isinstance(loss, str) else name_of(loss) if of_torch else ""
+    wanted = named.lower().replace("_", "").removesuffix("loss")
+    names = {
+        name.replace("_", "").removesuffix("loss"): name
+        for name in dir(functional)
+        if name.endswith(("_loss", "cross_entropy", "kl_div", "cross_entropy_with_logits"))
+    }
+    near = difflib.get_close_matches(wanted, names, 1)
+    name = SHORT_LOSSES.get(wanted) or (names[near[0]] if near else "mse_loss")
+    return f"loss=lambda output: torch.nn.functional.{name}(output, target)"
 
 
 def check_capture(value: Any, verb: str) -> None:
@@ -345,10 +424,10 @@ def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
         return None
 
 
-def _binds(target: Any, *args: Any) -> bool:
-    """Whether a callable accepts these positional arguments, as far as its signature is known."""
+def _binds(target: Any, *args: Any, **kwargs: Any) -> bool:
+    """Whether a callable accepts these arguments, as far as its signature is known."""
     try:
-        inspect.signature(getattr(target, "forward", target)).bind(*args)
+        inspect.signature(getattr(target, "forward", target)).bind(*args, **kwargs)
     except TypeError:
         return False
     except ValueError:

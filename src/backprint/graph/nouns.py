@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from backprint.common.web_page import WebPage
+    from backprint.common.words import DataWord, DrawWord, LayoutWord, PowerWord
     from backprint.graph.canonical import Canonical
     from backprint.graph.folding.nouns import FoldedGraph
     from backprint.graph.verdicts import Verdict
@@ -961,6 +962,26 @@ GONE = _Gone()
 # ---- Captures
 
 
+class _LastVerdict:
+    """The verdict of the last proof of a Capture in this process, as JSON; None before the first. It is no part of the
+    value: a Capture that is made of another one begins without."""
+
+    __slots__ = ("row",)
+
+    def __init__(self) -> None:
+        self.row: Mapping[str, Any] | None = None
+
+
+def keep_verdict(capture: Capture, row: Mapping[str, Any]) -> None:
+    """Let a Capture say from now on what a proof of it came to. `row` is the verdict as a sample keeps it."""
+    capture._last.row = row
+
+
+def known_verdict(capture: Capture) -> Mapping[str, Any] | None:
+    """Return the last verdict of a Capture: of its last proof in this process, else that of its sample, else None."""
+    return capture._last.row or capture.verdict
+
+
 @dataclass(frozen=True, slots=True)
 class Capture:
     """The result of one capture call: Pairs in the order they ran, the engine, and the environment they were traced
@@ -974,9 +995,9 @@ class Capture:
     `breaks` describe the graph breaks of engine `dynamo`, and `why` says why engines that `auto` tried before were not
     used, and why a custom operator stays whole. `requires` are the custom operators that its graphs call. `pins` are
     digests of states that a replay must find as they were, by name. `claims` is what the capture.json of a sample says
-    of each Pair's graphs, `witness` what the program returned, by the port's key, and `verdict` the verdict of the last
-    check, each as JSON. `modules` are the classes of the modules that its steps are in, by the modules' paths, for
-    pictures.
+    of each Pair's graphs, `witness` what the program returned, by the port's key, and `verdict` the verdict that its
+    sample keeps, each as JSON. `modules` are the classes of the modules that its steps are in, by the modules' paths,
+    for pictures. `forward` and `backward` are the Graphs of a Capture of one Pair.
     """
 
     name: str
@@ -1003,16 +1024,45 @@ class Capture:
     witness: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     verdict: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     origin: Origin = field(default=GONE, compare=False, repr=False)
+    _last: _LastVerdict = field(default_factory=_LastVerdict, init=False, compare=False, repr=False)
+
+    def __dir__(self) -> list[str]:
+        # What completes after a dot. The other fields are for the rooms that write, run and prove a Capture.
+        return [name for name in object.__dir__(self) if name.startswith("__") or name in CAPTURE_FACE]
 
     def __deepcopy__(self, memo: object) -> Capture:
         return self  # it is never edited
+
+    @property
+    def forward(self) -> Graph:
+        """The forward Graph of the only Pair."""
+        return self._only_pair("forward").forward
+
+    @property
+    def backward(self) -> Graph | None:
+        """The backward Graph of the only Pair; None where no output requires grad."""
+        return self._only_pair("backward").backward
+
+    def _only_pair(self, direction: str) -> Pair:
+        """Return the Pair of a Capture that has one; raise with the names of all if it has several."""
+        if len(self.pairs) == 1:
+            return self.pairs[0]
+        names = ", ".join(f"{index} {in_a_line(pair.name)}" for index, pair in enumerate(self.pairs[:MOST_NAMED]))
+        more = f", … {len(self.pairs) - 1}" if len(self.pairs) > MOST_NAMED else ""
+        has = f"{number_of(len(self.pairs), 'pair')} ({names}{more})" if self.pairs else "no pairs"
+        # An AttributeError, so that `hasattr`, and whatever walks over the attributes of an object, goes on.
+        raise AttributeError(
+            f"Capture {in_a_line(self.name)} has {has}, so no one {direction}"
+            + (f": take that of a pair, capture.pairs[0].{direction}" if self.pairs else "")
+        )
 
     def __str__(self) -> str:
         return "\n\n".join(str(graph) for pair in self.pairs for graph in pair.graphs)
 
     def __repr__(self) -> str:
         engine = f"{self.engine}{', fake' if self.fake else ''}"
-        proof = verdict_text(self.verdict) if self.verdict else "not verified"
+        verdict = known_verdict(self)
+        proof = in_a_line(verdict_text(verdict), 160) if verdict else "not verified"
         return f"Capture({in_a_line(self.name)}: {number_of(len(self.pairs), 'pair')}, engine {engine}, {proof})"
 
     # The verbs of the face, as methods: each is `bp.NAME(capture, …)`, where its options are described.
@@ -1020,13 +1070,13 @@ class Capture:
     def save(
         self,
         path: str | os.PathLike[str],
-        data: str = "seed",
+        data: DataWord = "seed",
         *,
         allow: Sequence[str] = (),
         overwrite: bool = False,
-        layout: str = "backprint",
+        layout: LayoutWord = "backprint",
         evaluation: Capture | None = None,
-        power: str = "quick",
+        power: PowerWord = "quick",
     ) -> Path:
         """Write the Capture as a sample, and return its path, as `bp.save` does."""
         options: dict[str, Any] = dict(
@@ -1041,7 +1091,7 @@ class Capture:
 
     def verify(
         self,
-        draws: Sequence[str] | None = None,
+        draws: Sequence[DrawWord] | None = None,
         *,
         trace: Capture | bool = False,
         derivative: bool | None = None,
@@ -1076,6 +1126,16 @@ class Capture:
     def _repr_html_(self) -> str:
         html: str = _above("tools.draw").html_of_capture(self)
         return html
+
+
+MOST_NAMED = 6
+"""The most Pairs that a message names."""
+
+CAPTURE_FACE = frozenset(
+    "name engine pairs forward backward signature links breaks why guards opaque environment requires fake notes meant "
+    "rank save verify inputs observed draw view release".split()
+)
+"""The attributes of a Capture that are for users."""
 
 
 def _above(module: str) -> Any:

@@ -6,7 +6,6 @@ the progress, status and report of a run all call it, so they cannot disagree.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -232,6 +231,22 @@ class Derivative:
         detail = f", {in_a_line(self.detail)}" if self.detail else ""
         return f"Derivative({self.word}: {in_a_line(self.name)}{detail})"
 
+    def _repr_html_(self) -> str:
+        from backprint.graph.notebook import html_of_derivatives
+
+        return html_of_derivatives([self])
+
+
+class Derivatives(list[Derivative]):
+    """The Derivatives of the Pairs of a Capture: a list, which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from backprint.graph.notebook import html_of_derivatives
+
+        return html_of_derivatives(self)
+
 
 def worst_derivative(derivatives: Iterable[Derivative]) -> Derivative | None:
     """Return the worst Derivative of several Pairs; None if there are none.
@@ -309,8 +324,9 @@ class Verdict:
         return f"Verdict({word}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
 
     def _repr_html_(self) -> str:
-        html: str = importlib.import_module("backprint.tools.draw").html_of_verdict(self)  # a room above
-        return html
+        from backprint.graph.notebook import html_of_verdict
+
+        return html_of_verdict(self)
 
     @property
     def good(self) -> bool:
@@ -322,6 +338,17 @@ class Verdict:
         """Whether all ports compared equal and every port has power. A check of a port that no redraw moves proves
         nothing."""
         return has_proof(self.verdict, self.power, self.vacuous)
+
+
+class Verdicts(list[Verdict]):
+    """The Verdicts of the Pairs of a Capture: a list, which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from backprint.graph.notebook import html_of_verdicts
+
+        return html_of_verdicts(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +486,11 @@ class Power:
     most: Moved = ()
     parts: tuple[Moved, ...] = ()
     why: tuple[tuple[str, str], ...] = ()
+
+    def _repr_html_(self) -> str:
+        from backprint.graph.notebook import html_of_power
+
+        return html_of_power(self)
 
     @property
     def value(self) -> float | None:

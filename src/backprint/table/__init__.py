@@ -10,5 +10,6 @@ strangers': every writer escapes them.
 - `terminal`: columns that fit a terminal, and lines with tabs for a pipe.
 - `page`: one HTML file, which sorts and filters. `pictures`: its pictures, by matplotlib. `shared`: without
   the paths of this machine.
+- `notebook`: a piece of HTML, as a notebook shows what a function returns.
 - `files`: CSV, JSON lines and Parquet.
 """

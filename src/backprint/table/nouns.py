@@ -78,9 +78,10 @@ KINDS: Mapping[str, Kind] = {
 
 TONES: Mapping[str, str] = {
     **dict.fromkeys(("bitwise", "faster", "right now", "the derivative now"), "good"),
+    **dict.fromkeys(("good", "ok", "right", "derivative"), "good"),
     **dict.fromkeys(("close", "same", "unsure", "untimed"), "fair"),
     **dict.fromkeys(("undifferentiable", "random", "nondeterministic", "eager failed", "skipped"), "quiet"),
-    **dict.fromkeys(("unproven", "unjudged", "not done"), "warn"),
+    **dict.fromkeys(("unproven", "unjudged", "not done", "cannot tell"), "warn"),
     **dict.fromkeys(("wrong", "failed", "refused", "crashed", "timeout", "out of memory"), "bad"),
     **dict.fromkeys(("wrong now", "stopped now", "not the derivative", "not the derivative now"), "bad"),
     "slower": "warn",

@@ -113,14 +113,15 @@ def _section(table: Table) -> Iterator[str]:
     if count_rows(table) > FILTERED:
         yield f'<input type="search" placeholder="filter" aria-label="filter {text(table.title)}"><output></output>\n'
     # A text times a bool: the class is there for numbers only.
-    heads = (f"<th{' class=n' * KINDS[kinds[place]].number}>{text(_heading(names[place]))}</th>" for place in places)
+    heads = (f"<th{' class=n' * KINDS[kinds[place]].number}>{text(heading(names[place]))}</th>" for place in places)
     yield f"<div><table>\n<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n"
     for row in table.rows:
         yield f"<tr>{''.join(_cell(row[place], kinds[place]) for place in places)}</tr>\n"
     yield "</tbody>\n</table></div>\n</section>\n"
 
 
-def _heading(name: str) -> str:
+def heading(name: str) -> str:
+    """Return the name of a column as people read it."""
     return name.replace("_", " ")
 
 

@@ -50,10 +50,19 @@ class Target:
 
 
 def read_target(
-    text: Any, *, fake: bool = False, device: str | None = None, mode: str | None = None, trust: bool = False
+    text: Any,
+    *,
+    fake: bool = False,
+    device: str | None = None,
+    mode: str | None = None,
+    trust: bool = False,
+    factory: Callable[..., Any] | None = None,
 ) -> Target:
     """Read the Target that a text names. A factory is imported and called, a model that is named is made by its
-    library; a sample is parsed, and executed only if it is refused and trusted."""
+    library; a sample is parsed, and executed only if it is refused and trusted. A `factory` that is known already is
+    called alone: `text` names it in errors."""
+    if factory is not None:
+        return target_of_factory(str(text), fake, device, mode, factory)
     if is_named(text):
         return _target_of_name(text, fake, device, mode)
     place = Path(text)
@@ -262,9 +271,11 @@ def _target_of_name(text: Any, fake: bool, device: str | None, mode: str | None)
 
 
 @with_advice_on_ranks()
-def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
+def target_of_factory(
+    text: str, fake: bool, device: str | None, mode: str | None, factory: Callable[..., Any] | None = None
+) -> Target:
     """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
-    factory = find_factory(text)
+    factory = factory or find_factory(text)
     with _unallocated_if(fake):
         result = factory()
     if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):

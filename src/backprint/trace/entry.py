@@ -19,6 +19,7 @@ from backprint._torch.pytree import tree_leaves
 from backprint.common.factories import find_factory
 from backprint.common.text import check_sequence, printable
 from backprint.errors import CaptureError, UsageError
+from backprint.graph.calls import check_loss, unknown_loss
 from backprint.graph.capture_options import CaptureOptions
 from backprint.trace.custom import decompositions_of
 from backprint.trace.eager.engine import by_eager
@@ -217,6 +218,7 @@ def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
     resolved = dict(options)
     if isinstance(resolved.get("loss"), str):
         resolved["loss"] = loss_of(resolved["loss"])
+    check_loss(resolved.get("loss"))
     if isinstance(resolved.get("decompose"), (tuple, list)):
         resolved["decompose"] = decompositions_of(resolved["decompose"]) or None
     return CaptureOptions(**resolved)
@@ -228,6 +230,8 @@ def loss_of(text: str | None) -> Any:
         return None
     if text in LOSSES:
         return lambda output: getattr(_first_tensor(output), text)()
+    if ":" not in text:
+        raise unknown_loss(text)
     return find_factory(text)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.common.text import BENCH_DIRECTIONS
+from backprint.common.words import BENCH_DIRECTIONS, BenchDirectionWord
 
 if TYPE_CHECKING:
     from backprint.tools.bench.minify_sample import MinifiedSample
@@ -37,7 +37,7 @@ def run(
     compilers: str | Sequence[str],
     out: str | os.PathLike[str],
     *,
-    directions: Sequence[str] = BENCH_DIRECTIONS,
+    directions: Sequence[BenchDirectionWord] = BENCH_DIRECTIONS,
     timed: bool = True,
     derivative: bool = False,
     threads: int = 1,

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.child.limits import cores
-from backprint.common.text import BENCH_DIRECTIONS, check_sequence
+from backprint.common.text import check_sequence
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.errors import UsageError
 from backprint.tools.bench.compilers.table import (
     Compiler,

@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from backprint.common.text import BENCH_DIRECTIONS, one_line
+from backprint.common.text import one_line
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 from backprint.table.nouns import Picture, Report, Table, date_text, share
 from backprint.tools.bench.cells import NOT_JUDGED, OUTCOMES, STOPPED, BenchCell, BenchOutput, BenchTiming

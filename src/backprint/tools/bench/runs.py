@@ -15,7 +15,8 @@ from typing import Any
 
 from backprint.common import files
 from backprint.common.files import read_json
-from backprint.common.text import BENCH_DIRECTIONS, check_values
+from backprint.common.text import check_values
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS
 from backprint.tools.bench.cells import STOPPED, BenchCell, cell_from_json
@@ -71,6 +72,12 @@ class BenchRun:
     cells: tuple[BenchCell, ...]
     unfinished: int = 0
     """How many samples are not done, counted for each compiler."""
+
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.tools.bench.reports import bench_report
+
+        return html_of(bench_report(self))
 
     def of(self, compiler: str) -> tuple[BenchCell, ...]:
         """Return the cells of one compiler; UsageError if it is not in this run."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from backprint.child import processes
 from backprint.child.ends import NO_MEMORY, TIMEOUT
-from backprint.common.text import BENCH_DIRECTIONS
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.derive.called import run_forward
 from backprint.derive.checked import DERIVATIVE, OK, WRONG, CheckRow
 from backprint.derive.compared import expected_of, reference_gradients

@@ -29,7 +29,7 @@ from backprint.child import processes
 from backprint.child.child import in_child
 from backprint.child.ends import ChildEnd
 from backprint.child.strangers import CompilerFailed, compiler_errors
-from backprint.common.text import BENCH_DIRECTIONS
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.errors import SampleError
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph

@@ -18,6 +18,7 @@ from backprint.errors import UsageError
 from backprint.tools.jobs import run_corpus
 
 if TYPE_CHECKING:
+    from backprint.common.words import FilesWord
     from backprint.tools.corpus.duplicates import Dedup
     from backprint.tools.corpus.graphs_file import Exported
     from backprint.tools.jobs.merge import MergedRun
@@ -46,7 +47,7 @@ def dedup(
     out: str | os.PathLike[str],
     *,
     ignore_sizes: bool = False,
-    files: str = "link",
+    files: FilesWord = "link",
 ) -> Dedup:
     """Keep one of each group of samples that are the same program, and list the others, as `backprint corpus dedup`
     does.

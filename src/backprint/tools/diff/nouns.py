@@ -6,7 +6,7 @@ Steps and ports are numbers of the graphs' own tuples.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from backprint.graph.nouns import Capture
@@ -159,6 +159,17 @@ class Diff:
         from backprint.tools.diff.words import diff_text
 
         return diff_text(self)
+
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.table.nouns import Report, Table
+        from backprint.tools.diff.words import answer_line, diff_lines
+
+        facts = [(fact.name, "; ".join(fact.before), "; ".join(fact.after)) for fact in self.facts]
+        table = Table("Beside the graphs", {"what": "name", "before": "text", "after": "text"}, facts)
+        title = f"{self.before.name} → {self.after.name}"
+        lines = [] if self.same else list(diff_lines(replace(self, facts=())))[1:]  # the first is the answer
+        return html_of(Report(title, answer_line(self), (), table), lines)
 
     def view(self, path: str | os.PathLike[str] | None = None) -> WebPage:
         """Make the page of the Diff, with marks on the steps that changed; written and shown as that of a Capture."""

@@ -9,15 +9,15 @@ Nothing here needs torch. This module is the face: `draw`, `view`, and what note
 
 from __future__ import annotations
 
-import html
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backprint.common.text import printable
-from backprint.graph.nouns import Capture, Graph, Pair
-from backprint.graph.verdicts import Verdict
+from backprint.graph.keys import number_of
+from backprint.graph.nouns import Capture, Graph, Pair, graph_in_words, known_verdict
+from backprint.graph.verdicts import verdict_text
+from backprint.table.page import text
 
 if TYPE_CHECKING:
     from backprint.common.web_page import WebPage
@@ -79,42 +79,38 @@ def observed_rows(capture: Capture) -> StatsRows:
 
 
 def html_of_pair(pair: Pair, title: str = "", modules: Iterable[tuple[str, str]] = ()) -> str:
-    """Return what a notebook shows of a Pair: its picture. `modules` are the classes of its modules, by path."""
-    from backprint.tools.draw.layout import drawn_pair
-    from backprint.tools.draw.svg import as_image
-    from backprint.tools.draw.write import as_svg
-
-    return as_image(
-        as_svg(drawn_pair(pair, dict(modules)), title or pair.name, IN_NOTEBOOK).decode(), title or pair.name
-    )
+    """Return what a notebook shows of a Pair: its picture, and above it what is in it and where. `modules` are the
+    classes of its modules, by path."""
+    name = title or pair.name
+    forward = f"forward, {number_of(len(pair.forward.steps), 'step')}"
+    if pair.backward is None:
+        caption = f"{forward}; no backward"
+    else:
+        caption = f"{forward}, down the left; backward, {number_of(len(pair.backward.steps), 'step')}, up the right"
+    return _figure(pair, name, f"<b>{text(name)}</b>: {caption}", dict(modules))
 
 
 def html_of_capture(capture: Capture) -> str:
-    """Return what a notebook shows of a Capture: the picture of each Pair."""
+    """Return what a notebook shows of a Capture: what it is, and the picture of each Pair."""
     alone = len(capture.pairs) == 1
-    names = (capture.name if alone else pair.name for pair in capture.pairs)
-    rows = zip(capture.pairs, names, strict=True)
-    return "\n".join(html_of_pair(pair, name, capture.modules) for pair, name in rows)
+    verdict = known_verdict(capture)
+    facts = f"engine {capture.engine}, {verdict_text(verdict) if verdict else 'not verified'}"
+    named = ((pair, capture.name if alone else pair.name) for pair in capture.pairs)
+    pictures = (html_of_pair(pair, name, capture.modules) for pair, name in named)
+    return f"<div><p><b>{text(capture.name)}</b>, {text(facts)}</p>{''.join(pictures)}</div>"
 
 
 def html_of_graph(graph: Graph) -> str:
     """Return what a notebook shows of a Graph: its picture, as that of a forward."""
-    return html_of_pair(Pair(graph.title or "graph", graph))
+    name = graph.title or "graph"
+    return _figure(Pair(name, graph), name, text(graph_in_words(graph, len(graph.steps))))
 
 
-def html_of_verdict(verdict: Verdict) -> str:
-    """Return what a notebook shows of a Verdict: a row for each port."""
-    heads = ("port", "verdict", "detail", "power", "compared with")
-    rows = [
-        (str(port.key), port.verdict, port.detail, "" if port.power is None else f"{port.power:.3g}", port.witness)
-        for port in verdict.ports
-    ]
-    detail = "; ".join(filter(None, (verdict.nonfinite, verdict.detail)))
-    cells = _table_cells("td", (verdict.name, verdict.verdict, detail, "", ""))
-    body = "".join(f"<tr>{_table_cells('td', row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{_table_cells('th', heads)}</tr></thead><tbody><tr>{cells}</tr>{body}</tbody></table>"
+def _figure(pair: Pair, name: str, caption: str, modules: Mapping[str, str] = {}) -> str:
+    """Return a picture under its caption, which is HTML."""
+    from backprint.tools.draw.layout import drawn_pair
+    from backprint.tools.draw.svg import as_image
+    from backprint.tools.draw.write import as_svg
 
-
-def _table_cells(kind: str, texts: Sequence[str]) -> str:
-    """Return the cells of a row of a table."""
-    return "".join(f'<{kind} style="text-align:left">{html.escape(printable(text))}</{kind}>' for text in texts)
+    image = as_image(as_svg(drawn_pair(pair, modules), name, IN_NOTEBOOK).decode(), name)
+    return f'<figure style="margin:0 0 1em"><figcaption>{caption}</figcaption>{image}</figure>'

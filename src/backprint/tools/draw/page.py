@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from backprint.common.text import amount, policy_digest, printable
-from backprint.graph.nouns import Capture, Graph, Pair, Source
+from backprint.graph.nouns import Capture, Graph, Pair, Source, known_verdict
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import specs_of
 from backprint.graph.text import emit_class, show, show_spec
@@ -276,10 +276,11 @@ def _values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
 
 def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
     """Yield what the page says about the whole Capture, as name and text; `page_data` leaves out what has no text."""
-    yield "not finite", nonfinite_of(capture.verdict)
+    verdict = known_verdict(capture)
+    yield "not finite", nonfinite_of(verdict)
     yield "engine", capture.engine
-    yield "verdict", verdict_text(capture.verdict)
-    yield "derivative", "; ".join(reasons_of_derivative((capture.verdict or {}).get("derivative")))
+    yield "verdict", verdict_text(verdict)
+    yield "derivative", "; ".join(reasons_of_derivative((verdict or {}).get("derivative")))
     environment = dict(capture.environment)
     yield "torch", environment.get("torch", "")
     yield "inputs", "fake: shapes without values" if capture.fake else ""

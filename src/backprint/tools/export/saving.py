@@ -19,7 +19,7 @@ from backprint.derive.kept import digest_of_graphs
 from backprint.errors import SampleError, UsageError, is_defect
 from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import free_ports
-from backprint.graph.nouns import Capture, Graph, InputRecipes
+from backprint.graph.nouns import Capture, Graph, InputRecipes, keep_verdict
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Power, Verdict
 from backprint.prove.annotations import with_found_annotations
 from backprint.prove.attest import Attested, attest, port_values, verdict_json
@@ -53,14 +53,17 @@ def write_sample(
     check_place(path, overwrite)
     check_custom(capture, allow)
     no_values: tuple[PortValues, ...] = ({},) * len(capture.pairs)
+    proof_json: dict[str, Any]
     if capture.fake:
         proof_json = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
+        keep_verdict(capture, proof_json["verdict"])
         return write_staged(
             capture, path, _recipes_of_fake(capture, data), proof_json, no_values, graphnet_writer(None)
         )
     if data == "none":
         verdict = with_worst_derivative(capture, verify_capture(capture, ("captured",))[-1])
         proof_json = {"witness": None, "verdict": _verdict_row(verdict, capture)}
+        keep_verdict(capture, proof_json["verdict"])
         return write_staged(
             capture, path, _recipes_for_data(capture, data), proof_json, no_values, graphnet_writer(None)
         )
@@ -71,9 +74,12 @@ def write_sample(
         on_own_values = with_worst_derivative(capture, proof.verdict)
         verdict = on_own_values if is_wrong(on_own_values) and not is_wrong(verdict) else verdict
     if capture.origin.traced_here and proof.notes is not None:
-        capture = with_found_annotations(capture, proof.notes)
-    proof_json = {"witness": proof.witness, "verdict": _verdict_row(verdict, capture, measured_power)}
-    return write_staged(capture, path, inputs, proof_json, proof.values, graphnet_writer(_graph_runner(capture)))
+        written = with_found_annotations(capture, proof.notes)
+    else:
+        written = capture
+    proof_json = {"witness": proof.witness, "verdict": _verdict_row(verdict, written, measured_power)}
+    keep_verdict(capture, proof_json["verdict"])
+    return write_staged(written, path, inputs, proof_json, proof.values, graphnet_writer(_graph_runner(written)))
 
 
 def is_wrong(verdict: Verdict) -> bool:

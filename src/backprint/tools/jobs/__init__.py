@@ -42,6 +42,13 @@ class CorpusRun:
         """Whether every sample is `bitwise`, `close` or `undifferentiable`."""
         return set(self.verdicts) <= GOOD
 
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.table.nouns import Report, Table
+
+        table = Table("", {"verdict": "word", "samples": "count"}, list(self.verdicts.items()))
+        return html_of(Report("", f"{sum(self.verdicts.values()):,} samples, in {self.out}", (), table))
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each sample's row in the ledger: `id`, `verdict`, `cause`, `detail`, `seconds`, …."""
         from backprint.tools.jobs.ledger import NAME, Ledger

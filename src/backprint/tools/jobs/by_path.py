@@ -16,10 +16,11 @@ from backprint import api
 from backprint.common.files import from_plain
 from backprint.common.formats import BACKPRINT, format_of
 from backprint.common.text import check_sequence
+from backprint.common.words import DrawWord, MeasuredPowerWord
 from backprint.errors import ReplayError, UsageError, with_frames_of_program
 from backprint.graph import calls
 from backprint.graph.nouns import Capture
-from backprint.graph.verdicts import CANNOT_TELL, Derivative, Power, Verdict
+from backprint.graph.verdicts import CANNOT_TELL, Derivative, Derivatives, Power, Verdict, Verdicts
 from backprint.tools.jobs.apart import Answer, ask, write_result
 from backprint.tools.jobs.task import Task
 from backprint.tools.jobs.verbs import load_only
@@ -29,7 +30,7 @@ Place: TypeAlias = str | os.PathLike[str]
 
 def verify(
     capture: Capture | Place,
-    draws: Sequence[str] | None = None,
+    draws: Sequence[DrawWord] | None = None,
     *,
     trace: Capture | bool = False,
     derivative: bool | None = None,
@@ -56,13 +57,13 @@ def verify(
     options = {"draws": None if draws is None else list(draws), "derivative": derivative}
     answer = answer_of("verify", capture, options, allow, timeout)
     if answer.content is None:
-        return [Verdict("failed", answer.place.name, answer.ended)]
-    return [from_plain(Verdict, row) for row in answer.content["result"]]
+        return Verdicts([Verdict("failed", answer.place.name, answer.ended)])
+    return Verdicts(from_plain(Verdict, row) for row in answer.content["result"])
 
 
 def power(
     capture: Capture | Place,
-    power: str = "own",
+    power: MeasuredPowerWord = "own",
     *,
     seconds: float | None = None,
     count: int | None = None,
@@ -116,8 +117,8 @@ def derivative(
         raise UsageError(f"{target}: a sample brings its own inputs: pass none to bp.derivative")
     answer = answer_of("derivative", target, {"meant": list(meant), "hostile": hostile}, allow, timeout)
     if answer.content is None:
-        return [Derivative(CANNOT_TELL, answer.place.name, answer.ended)]
-    return [from_plain(Derivative, row) for row in answer.content["result"]]
+        return Derivatives([Derivative(CANNOT_TELL, answer.place.name, answer.ended)])
+    return Derivatives(from_plain(Derivative, row) for row in answer.content["result"])
 
 
 # ---- The process of the sample

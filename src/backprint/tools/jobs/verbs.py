@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from backprint.common.formats import FORMATS
-from backprint.common.text import CHOICES, check_choice, check_sequence
+from backprint.common.text import check_choice, check_sequence
+from backprint.common.words import CHOICES
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
 from backprint.graph.capture_options import roles_with_grad
 from backprint.graph.verdicts import REFUTED, rank, reasons_of_derivative

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backprint.common.words import DirectionWord, SumsWord
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.tools.jobs.task import Task
@@ -33,7 +34,7 @@ def extract(
     program: Any,
     *args: Any,
     target: str = "cpu",
-    direction: str = "both",
+    direction: DirectionWord = "both",
     threads: int = 1,
     compiler: str = "inductor",
     **kwargs: Any,
@@ -74,7 +75,7 @@ def lower(
     inputs: Any = None,
     lengths: Sequence[int] | None = None,
     *,
-    sums: str = "stages",
+    sums: SumsWord = "stages",
     name: str | None = None,
     target: str = "cuda:90",
 ) -> Lowered:

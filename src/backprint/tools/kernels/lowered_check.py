@@ -73,6 +73,15 @@ class LoweredCheck:
         lines += [f"  {row.size}: {row.port}: {row.difference:.2e}, allowed {row.allowed:.2e}" for row in shown[:8]]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.table.nouns import Report, Table
+
+        columns = {"size": "name", "of": "name", "difference": "number", "allowed": "number", "verdict": "word"}
+        rows = [(r.size, r.port, r.difference, r.allowed, "ok" if r.ok else "wrong") for r in self.rows]
+        answer = f"{len(rows)} outputs and gradients compared with eager: {sum(not row.ok for row in self.rows)} wrong"
+        return html_of(Report("", answer, (), Table("", columns, rows)))
+
 
 @dataclass(frozen=True, slots=True)
 class Case:

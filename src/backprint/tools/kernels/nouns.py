@@ -12,6 +12,7 @@ from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
+    from backprint.common.words import ConfigurationsWord
     from backprint.graph.verdicts import Verdict
 
 ISAS: Mapping[str, str] = MappingProxyType({"avx2": "VecAVX2", "avx512": "VecAVX512", "neon": "VecNEON"})
@@ -273,7 +274,7 @@ class CaptureKernels:
         """Yield the kernels of all graphs."""
         return (kernel for graph in self.graphs for kernel in graph.kernels)
 
-    def check(self, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+    def check(self, configurations: ConfigurationsWord = "first", timeout: float = 600.0) -> list[Verdict]:
         """Run the kernels on the Capture's inputs, and compare the results with those of its graphs in eager.
 
         Triton's run in its interpreter, C++ is compiled; both in a process of their own, for `timeout` seconds at

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.operators import schema_if_any
-from backprint.common.text import BENCH_DIRECTIONS
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.derive.forms import OWN
 from backprint.errors import RefusedError
 from backprint.graph.fx.to_fx import to_fx

@@ -48,6 +48,14 @@ class Split:
     parts: tuple[SplitPart, ...]
     joined: Capture
 
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.table.nouns import Report, Table
+
+        columns = {"pair": "count", "part": "name", "times": "count", "verdict": "word", "detail": "text"}
+        rows = [(part.pair, part.label, part.count, part.verdict.verdict, part.verdict.detail) for part in self.parts]
+        return html_of(Report(self.joined.name, f"{len(rows)} parts", (), Table("", columns, rows)))
+
 
 # ---- Sequences of operators: those that take each other's results, and those that repeat
 

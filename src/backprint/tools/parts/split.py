@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.common.text import check_choice
+from backprint.common.words import DataWord
 from backprint.errors import BackprintError, GraphError, RefusedError
 from backprint.graph.calls import check_capture
 from backprint.graph.capture_options import CaptureOptions
@@ -601,7 +602,7 @@ SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"
 
 
-def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
+def split(capture: Capture, by: str, *, data: DataWord = "seed") -> Split:
     """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
 
     `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"`, `"fold"` or `"saved[:N]"`,

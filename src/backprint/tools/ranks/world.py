@@ -95,6 +95,10 @@ class World:
             raise UsageError(f"rank {number} was not captured: there are {ranks_in_words(self.numbers)}")
         return self.ranks[self.numbers.index(number)]
 
+    def __dir__(self) -> list[str]:
+        # What completes after a dot; the rest is what `verify` compares with.
+        return [name for name in object.__dir__(self) if name not in ("outcomes", "witnesses", "whole")]
+
     def __deepcopy__(self, memo: object) -> World:
         return self  # it is never edited
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from backprint.common.tried import warn_with_this_torch
 
 if TYPE_CHECKING:
+    from backprint.common.words import GradientsWord
     from backprint.tools.regions.comparing import DumpComparison
     from backprint.tools.regions.context import Region
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def region(
     path: str | os.PathLike[str] | None = None,
     *,
-    gradients: str = "none",
+    gradients: GradientsWord = "none",
     stacks: bool = True,
     name: str | None = None,
     every: int = 1,

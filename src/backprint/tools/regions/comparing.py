@@ -50,6 +50,15 @@ class DumpComparison:
         whole = self.passes == (self.pairs, self.pairs)
         return bool(self.rows) and whole and all(row.verdict in GOOD for row in self.rows)
 
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.table.nouns import Report, Table
+
+        columns = {"gradient": "name", "verdict": "word", "error": "number", "line": "text", "detail": "text"}
+        rows = [(str(row.key), row.verdict, row.error, row.line, row.detail) for row in self.rows]
+        answer = f"{len(rows)} gradients of {self.pairs} passes compared"
+        return html_of(Report("", answer, (), Table("", columns, rows)), self.notes)
+
     @property
     def first(self) -> GradientVerdict | None:
         """The first row in which the two differ."""

@@ -13,6 +13,7 @@ from backprint.derive.checked import (
     CheckRow,
     checks_by_text,
     error_number_text,
+    html_of_rows,
     shown_rows,
     table_lines,
 )
@@ -70,6 +71,9 @@ class SwapProof:
 
     def __repr__(self) -> str:
         return f"SwapProof({in_a_line(summary(self))})"
+
+    def _repr_html_(self) -> str:
+        return html_of_rows(summary(self), self.rows, explanation(self))
 
     def raise_if_wrong(self) -> None:
         """Raise CheckError, an AssertionError, with the table unless the proof is good."""

@@ -151,6 +151,17 @@ class TaskReport:
     def __str__(self) -> str:
         return "\n".join(_six_lines(self))
 
+    def _repr_html_(self) -> str:
+        from backprint.table.notebook import html_of
+        from backprint.table.nouns import Report, Table
+
+        first, *lines = _six_lines(self)
+        name, _, answer = first.partition(": ")
+        columns = {"timed": "name", "seconds": "seconds", "eager": "seconds", "faster": "times", "from": "times"}
+        rows = [(time.what, time.seconds, time.eager, time.faster, time.low, time.high) for time in self.times]
+        told = [line.strip() for line in lines if line not in map(_time_line, self.times)]
+        return html_of(Report(name, answer, (), Table("", {**columns, "to": "times"}, rows)), told)
+
 
 def _six_lines(report: TaskReport) -> list[str]:
     """Return the report for people: six lines at most."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.common.text import BENCH_DIRECTIONS
+from backprint.common.words import BENCH_DIRECTIONS
 from backprint.errors import UsageError, is_defect
 
 if TYPE_CHECKING:
