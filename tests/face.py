@@ -444,9 +444,11 @@ if TYPE_CHECKING:
     from backprint.tools.tasks.judge import judge_together
     from backprint.tools.tasks.nouns import Task as TaskFacts
     from backprint.tools.tasks.nouns import TaskReport
+    from backprint.tools.tasks.program import program_of
     from backprint.tools.tasks.solver import solution_of_text
     from backprint.tools.tasks.solving import digest as solving_digest
     from backprint.tools.tasks.solving import same_bits as solving_same_bits
+    from backprint.tools.tasks.timing import Rounds
     from backprint.tools.torch_backend import backend as torch_backend_function
     from backprint.trace import custom, non_operator_effects, observe
     from backprint.trace.aot import trace

@@ -79,7 +79,11 @@ def test_the_call_at_work_is_kept_by_its_own_process_alone(tmp_path: Path, monke
     assert at_work.last(tmp_path) == "aten.mm"
 
 
-def test_what_a_child_started_ends_with_it() -> None:
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_what_a_child_started_ends_with_it(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its parent is slow: a child that has answered stays until it is ended, so that all below it is found."""
+    end_tree = processes.end_tree
+    monkeypatch.setattr(processes, "end_tree", lambda pid: (time.sleep(seconds), end_tree(pid))[1])
     end = in_child(sleeper, 30.0)
     deadline = time.monotonic() + 10
     while processes.resident_bytes(end.value) and time.monotonic() < deadline:

@@ -307,8 +307,21 @@ def test_a_step_recorded_from_python_is_proved_and_saved_like_any_capture(place:
 
 
 @pytest.mark.slow
-def test_an_interrupt_while_a_step_is_kept_ends_the_thread_that_keeps_it(place: Path) -> None:
+@pytest.mark.parametrize("where", ["while it is kept", "while its thread starts"])
+def test_an_interrupt_while_a_step_is_kept_ends_the_thread_that_keeps_it(
+    where: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thread that goes on while the process ends aborts it, and leaves a folder half written."""
+    start = threading.Thread.start
+
+    def start_and_wait(thread: threading.Thread) -> None:
+        """Start a thread as a busy machine does: whoever starts it goes on only when it is far."""
+        start(thread)
+        while thread.name == "backprint" and not ended:
+            time.sleep(0.01)
+
+    if where == "while its thread starts":
+        monkeypatch.setattr(threading.Thread, "start", start_and_wait)
     (place / "script.py").write_text(SMALL)
     begun, told = [], list[str]()
     ended: list[int] = []

@@ -751,3 +751,8 @@ def test_a_backward_that_shipped_is_wrong_and_the_mended_one_is_good(row: Row) -
     assert any(other.check.startswith("gradient") for other in wrong.wrong)
     assert mended.good, f"{mended}"
     assert all(math.isfinite(other.error) for other in mended.rows if other.error is not None)
+
+
+@pytest.mark.parametrize("seed", [7, 2**40])
+def test_a_seed_may_be_any_number(seed: int) -> None:
+    assert bp.check(torch.sin, torch.randn(8, requires_grad=True), like=torch.sin, seed=seed).good

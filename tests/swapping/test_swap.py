@@ -272,6 +272,21 @@ def test_autocast_and_gradients_that_a_solution_is_not_for() -> None:
     assert ran(swapped) == [1]
 
 
+def test_a_part_captured_in_autocast_is_for_the_dtype_that_autocast_had_there() -> None:
+    net, x = net_and_x()
+    with torch.autocast("cpu", torch.float16):
+        part = bp.capture(net.blocks[1], x)
+    with bp.swap(net, "blocks.1", FusedForward, for_=part) as swapped:
+        with torch.autocast("cpu", torch.float16):
+            net(x)
+        with (
+            pytest.warns(UserWarning, match=r"autocast to torch\.bfloat16, and .* to torch\.float16"),
+            torch.autocast("cpu", torch.bfloat16),
+        ):
+            net(x)
+    assert ran(swapped) == [1]
+
+
 def test_a_transform_of_torch_func_runs_the_original() -> None:
     net, x = net_and_x()
     with bp.swap(net, "blocks.*", Fused, like=x), pytest.warns(UserWarning, match="inside a transform of torch.func"):

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from face import RefusedError, ReplayError, SampleError, UsageError, judge_together, read_task, solution_of_text
+from face import (
+    RefusedError,
+    ReplayError,
+    Rounds,
+    SampleError,
+    UsageError,
+    judge_together,
+    program_of,
+    read_task,
+    solution_of_text,
+)
 from face import solving_digest as digest
 from face import solving_same_bits as same_bits
 
@@ -301,3 +311,44 @@ def test_a_sample_that_ends_its_process_is_no_task_and_is_left_out_of_a_set(
     [(name, why)] = task_set.skipped
     assert (name, why[:17]) == ("bad", "killed by SIGSEGV")
     assert bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="whole") == task_set
+
+
+class NoProcess:
+    """What a process shows of itself before the first batch is sent."""
+
+    schedule = ""
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_timed_call_may_add_up_in_another_order_and_be_nothing_else() -> None:
+    """The gradient of a bias in front of a normalization is 0 but for rounding, and another order of its sum leaves
+    another rounding."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.GroupNorm(4, 4))
+    program = program_of(bp.capture(model, torch.randn(2, 3, 12, 12)))
+    names = [port.name for port in program.inputs]
+
+    def results_of(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        *values, tangent = [tensor.to(dtype) for tensor in tensors]
+        leaves = {name: value.requires_grad_(name in program.wanted) for name, value in zip(names, values, strict=True)}
+        copy = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.GroupNorm(4, 4)).to(dtype)
+        state = {name: value for name, value in leaves.items() if name in dict(copy.named_parameters())}
+        (x,) = (value for name, value in leaves.items() if name not in state)
+        output = torch.func.functional_call(copy, state, (x,))
+        gradients = torch.autograd.grad(output, [leaves[name] for name in names if name in program.wanted], tangent)
+        return [output.detach().float(), *(gradient.float() for gradient in gradients)]
+
+    rounds = Rounds(program, [NoProcess()] * 3, 0, True, {})
+    batch = rounds.batch()
+    (tensors,) = batch.sets
+    eager, other = results_of(tensors, torch.float32), results_of(tensors, torch.float64)
+    bias = 1 + [name for name in names if name in program.wanted].index("0.bias")
+    assert (eager[bias] - other[bias]).abs().max() > 10 * other[bias].abs().max()
+    assert rounds.fault_of_results(batch, other, eager) == ""
+    wrong = [*other]
+    wrong[bias] = other[bias] + 0.01
+    assert "0.bias of a timed call is off by 0.01, where" in rounds.fault_of_results(batch, wrong, eager)
+    wrong = [other[0] * 1.001, *other[1:]]
+    assert "of a timed call is off by" in rounds.fault_of_results(batch, wrong, eager)

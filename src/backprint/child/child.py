@@ -427,6 +427,11 @@ def _send_outcome(function: Callable[[], Any], line: Line) -> None:
         traceback.print_exc()
         answer = {"cause": RAISED, "detail": f"{type(error).__name__}: {error}"}
     line.send(answer)
+    # The parent finds what was started here below this process, so it must be there until the parent ends it: the
+    # parent closes the line only after that.
+    if processes.children(os.getpid()):
+        for _ in line:
+            pass
 
 
 def run_command(words: Sequence[str], timeout: float, folder: Path | None = None) -> ChildEnd:

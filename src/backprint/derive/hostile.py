@@ -10,7 +10,7 @@ may be any subgradient, a number between the derivatives to both sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -278,32 +278,36 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], program_seed: int) -> I
         if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
         if value.layout is torch.strided
     }
-    kinds = {AS_CAPTURED: floats}
-    for kind in INPUTS:
-        changed_by_name = {name: OCCASIONS[kind].make(value) for name, value in floats.items()}
-        kinds[kind] = {
-            name: value if (other := changed_by_name[name]) is None else in_memory_like(other, value)
-            for name, value in floats.items()
-        }
-    for name, number in _thresholds_of(forward, backward):
-        if name in floats:
-            kinds[f"{number:g} in {name}"] = {name: with_edge(floats[name], number)}
-    for kind, changed in kinds.items():
+    for kind, changed in _kinds_of_floats(floats, _thresholds_of(forward, backward)):
+        invented = kind != AS_CAPTURED
         try:
             # The inputs as they are: a nudge would move them off the zeros and ties.
             setting = run_setting(
                 forward, backward, inputs | changed, own_source(0), program_seed, nudge=0.0, ones=False
             )
         except NotFinite as error:
-            fault = _not_finite_fault(kind, error.setting, invented=kind != AS_CAPTURED)
+            fault = _not_finite_fault(kind, error.setting, invented)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
         else:
-            # Equal values move together, so a maximum of them has a derivative along the direction.
             setting = replace(setting, direction=_direction_equal_for_equals(setting))
-            fault = _fault_at_kinks(kind, setting, invented=kind != AS_CAPTURED)
+            fault = _fault_at_kinks(kind, setting, invented)
         if fault is not None:
             yield fault
+
+
+def _kinds_of_floats(
+    floats: Mapping[str, Tensor], thresholds: Sequence[tuple[str, float]]
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield the kinds of floats to be tried, each with the inputs that are changed for it: none of them, zeros and ties
+    in all of them, and each number that one of them is compared with, as `0.5 in x`."""
+    yield AS_CAPTURED, {}
+    for kind in INPUTS:
+        unusual = {name: OCCASIONS[kind].make(value) for name, value in floats.items()}
+        yield kind, {name: in_memory_like(value, floats[name]) for name, value in unusual.items() if value is not None}
+    for name, number in thresholds:
+        if name in floats:
+            yield f"{number:g} in {name}", {name: with_edge(floats[name], number)}
 
 
 def _fault_at_kinks(kind: str, setting: Setting, invented: bool) -> InputFault | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from backprint.derive.called import Forward, error_text, run_forward
+from backprint.derive.called import error_text, run_forward
 from backprint.derive.compared import Difference, Expected, Result, Subject, result_not_tried, row_of_difference
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, own_source
@@ -73,6 +74,13 @@ def _independent_of_hidden(subject: Subject, name: str, hidden: Tensor) -> dict[
     return seen
 
 
+class _RunWithGradients(NamedTuple):
+    """The outputs of a run, and the gradients of its inputs, by name."""
+
+    outputs: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor | None]
+
+
 def _rows_with_nan(
     subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]
 ) -> Iterator[Result]:
@@ -82,7 +90,7 @@ def _rows_with_nan(
     call = subject.call
     values = subject.values | {name: subject.values[name].detach().masked_fill(hidden, math.nan)}
     source = own_source(subject.ours.seed)
-    runs: dict[str, tuple[Forward, dict[str, Tensor | None]]] = {}
+    runs: dict[str, _RunWithGradients] = {}
     tangents: dict[str, Tensor] = {}
     for which, program, run_values in (  # for a message: what runs, and on which values
         ("ours", subject.ours, subject.values),
@@ -93,48 +101,49 @@ def _rows_with_nan(
             forward = run_forward(program, call, run_values)
             if not tangents:
                 tangents = {
-                    n: torch.where(seen[n], drawn_like(forward.outputs[n].detach(), source), 0.0)
-                    for n in forward.differentiable
+                    output: torch.where(seen[output], drawn_like(forward.outputs[output].detach(), source), 0.0)
+                    for output in forward.differentiable
                 }
-            runs[which] = forward, forward.gradients({n: t.to(forward.outputs[n].dtype) for n, t in tangents.items()})
+            tangents_in_dtype = {
+                output: tangent.to(forward.outputs[output].dtype) for output, tangent in tangents.items()
+            }
+            runs[which] = _RunWithGradients(forward.outputs, forward.gradients(tangents_in_dtype))
         except Exception as error:
             yield result_not_tried(subject, check, "all", f"{which} raised {error_text(error)}")
             return
-    (base, base_gradients), (ours, gradients), (reference, reference_gradients) = runs.values()
+    without_nan, ours, reference = runs.values()
     for output, value in ours.outputs.items():
+        title = f"{subject.output_check}, {check}"
         places = seen[output]
         if bool((reference.outputs[output].isnan() & places).any()):
-            yield result_not_tried(
-                subject, f"{subject.output_check}, {check}", output, "the reference passes NaN on too"
-            )
+            yield result_not_tried(subject, title, output, "the reference passes NaN on too")
             return
-        right = base.outputs[output].detach()
+        right = without_nan.outputs[output].detach()
         difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
-        fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
-        yield row_of_difference(subject, f"{subject.output_check}, {check}", output, difference, random=False), fault
+        fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(without_nan.outputs), {})
+        yield row_of_difference(subject, title, output, difference, random=False), fault
     for wanted in call.wanted:
-        gradient, right, reference_gradient = gradients[wanted], base_gradients[wanted], reference_gradients[wanted]
+        title = f"{subject.gradient_check}, {check}"
+        gradient, right = ours.gradients[wanted], without_nan.gradients[wanted]
         if right is None and gradient is None:
             continue
         # None is a gradient of 0: a function may not lose a gradient because of what is hidden.
         gradient = torch.zeros_like(right) if gradient is None else gradient
         right = torch.zeros_like(gradient) if right is None else right
-        places = torch.ones_like(right, dtype=torch.bool) if reference_gradient is None else ~reference_gradient.isnan()
+        expected = reference.gradients[wanted]
+        places = torch.ones_like(right, dtype=torch.bool) if expected is None else ~expected.isnan()
         if not bool(places.any()):
-            yield result_not_tried(
-                subject, f"{subject.gradient_check}, {check}", wanted, "the reference passes NaN on too"
-            )
+            yield result_not_tried(subject, title, wanted, "the reference passes NaN on too")
             continue
         compared = places & ~hidden if wanted == name else places
         distance, detail = largest_difference(gradient[compared], right[compared]), ""
         if (
             wanted == name
-            and reference_gradient is not None
-            and bool((hidden & reference_gradient.isfinite() & ~gradient.isfinite()).any())
+            and expected is not None
+            and bool((hidden & expected.isfinite() & ~gradient.isfinite()).any())
         ):
             distance = math.inf
             detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"
         difference = Difference(distance, 8 * subject.tiny * size_of(right))
-        fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
-        title = f"{subject.gradient_check}, {check}"
+        fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(without_nan.outputs), {})
         yield row_of_difference(subject, title, wanted, difference, random=False, detail=detail), fault

@@ -261,7 +261,8 @@ def rounded_again(value: Tensor, dtype: torch.dtype, seed: int, units: float = 0
     if value.is_complex():
         parts = torch.view_as_real(value.resolve_conj())
         return torch.view_as_complex(rounded_again(parts, REAL.get(dtype, dtype), seed, units).contiguous())
-    mixed = value.double().contiguous().view(torch.int64) + (seed + 1) * 0x1E3779B97F4A7C15
+    by_seed = ((seed + 1) * 0x1E3779B97F4A7C15 + 2**63) % 2**64 - 2**63  # as int64 wraps: a seed may be any number
+    mixed = value.double().contiguous().view(torch.int64) + by_seed
     for factor in (0x3F58476D1CE4E5B9, 0x14D049BB133111EB):  # as splitmix64 mixes bits
         mixed = (mixed ^ (mixed >> 29)) * factor
     fraction = ((mixed ^ (mixed >> 32)) & 0xFFFFFF).to(torch.float64) / 0x800000 - 1  # from -1 to 1

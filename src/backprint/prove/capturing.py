@@ -193,39 +193,67 @@ def _proof_of(request: _Request, capture: Capture) -> Proof | None:
 
 
 def _judge_candidate(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = ()) -> Candidate:
-    """Return a Candidate whose Capture has the guards and pins that follow from its proof. The doubts are those that
-    follow from the proof, then the engine's own. Raise if no engine's capture could be right."""
-    live, engine = capture.origin, capture.engine  # the origin is the live program
+    """Return the Candidate of a Capture: it is wrong, or pinned to the captured inputs because it is right on these
+    alone, or proved. Its doubts are those that follow from the proof, then the engine's own, `doubts`. Raise if no
+    engine's capture could be right."""
+    live = capture.origin
     if proof is None or not isinstance(live, LiveProgram):
-        return Candidate(engine, capture, proof, doubts)
+        return Candidate(capture.engine, capture, proof, doubts)
+    _refuse_program_without_right_capture(capture.name, live, proof)
+    by_proof: tuple[Doubt, ...] = ()
+    if proof.captured:
+        by_proof = _doubts_about_wrong_capture(capture.name, live, proof.captured)
+    elif live.unguarded or proof.redrawn:
+        by_proof = (_doubt_about_other_inputs(capture.engine, live, proof),)
+        capture = _pinned_to_captured_inputs(capture, live, proof)
+    else:
+        capture = _proved_capture(capture, live, proof)
+    return Candidate(capture.engine, capture, proof, (*by_proof, *doubts))
+
+
+def _refuse_program_without_right_capture(title: str, live: LiveProgram, proof: Proof) -> None:
+    """Raise for a program that tells apart equal tensors, or that returned something else in its first run."""
     if proof.identity:
         raise CaptureError(
-            f"{capture.name} tells arguments apart by identity (id(), `is`, a table of tensors), as no graph can. With "
+            f"{title} tells arguments apart by identity (id(), `is`, a table of tensors), as no graph can. With "
             f"other tensors of the same values it returns another result ({proof.identity}): tell arguments apart by "
             "their values",
             every_engine=True,
         )
     if proof.moved:
-        raise _refusal_of_changing_results(live.program, capture.name, proof.moved)
-    if proof.captured:
-        write = silent_write(live.program)
-        reason = f"{write} ({proof.captured}). {ADVICE}" if write else proof.captured
-        if hasattr(live.program.target(), INLINED):
-            doubts = (*doubts, Doubt(COMPILED, f"{capture.name} is compiled, and was recorded as it runs uncompiled"))
-        return Candidate(engine, capture, proof, (Doubt(WRONG, f"{DIFFERS}{reason}"), *doubts))
-    # `unguarded` has the reads of values for which the engine could write no guard.
-    if live.unguarded or proof.redrawn:
-        reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
-        if live.unguarded:
-            advice = f"engine {engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
-            reason = f"{live.unguarded[0]}: {advice}"
-        pinned = _pinned_to_captured_inputs(capture, live, proof)
-        return Candidate(engine, pinned, proof, (Doubt(OTHER_INPUTS, reason), *doubts))
-    # The program does not repeat itself: what a run may have left behind is named in the notes.
-    if any(UNSTEADY in port.detail for port in proof.ports) and live.program.target.snapshot is not None:
-        live.program.target.snapshot.note_suspects_as_lost()
+        raise _refusal_of_changing_results(live.program, title, proof.moved)
+
+
+def _doubts_about_wrong_capture(title: str, live: LiveProgram, difference: str) -> tuple[Doubt, ...]:
+    """Return the doubt about a Capture that differs on the captured inputs, and that the program is compiled, if it
+    is. A write that no operator shows is named as the cause, if there is one."""
+    write = silent_write(live.program)
+    wrong = Doubt(WRONG, f"{DIFFERS}{write} ({difference}). {ADVICE}" if write else f"{DIFFERS}{difference}")
+    if not hasattr(live.program.target(), INLINED):
+        return (wrong,)
+    return wrong, Doubt(COMPILED, f"{title} is compiled, and was recorded as it runs uncompiled")
+
+
+def _doubt_about_other_inputs(engine: str, live: LiveProgram, proof: Proof) -> Doubt:
+    """Return the doubt about a Capture that is right on the captured inputs and may be wrong on others: an unguarded
+    read of a value, or a difference on redrawn inputs."""
+    if live.unguarded:
+        advice = f"engine {engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
+        return Doubt(OTHER_INPUTS, f"{live.unguarded[0]}: {advice}")
+    return Doubt(
+        OTHER_INPUTS,
+        f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}",
+    )
+
+
+def _proved_capture(capture: Capture, live: LiveProgram, proof: Proof) -> Capture:
+    """Return a Capture without a difference, with the guards that follow from its proof and the ports that are not
+    bitwise. If the program does not repeat itself, what a run may have left behind is named in the notes."""
+    snapshot = live.program.target.snapshot
+    if snapshot is not None and any(UNSTEADY in port.detail for port in proof.ports):
+        snapshot.note_suspects_as_lost()
     guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_not_bitwise_ports(proof.ports))
-    return Candidate(engine, _with_pinned_generators(guarded, proof), proof, doubts)
+    return _with_pinned_generators(guarded, proof)
 
 
 DIFFERS = "the captured graph does not compute what the program computes: "

@@ -362,11 +362,8 @@ def noting_threads(seen: Observations, paths: Mapping[int, str]) -> Iterator[Non
             seen.threads.append(frames.here(paths))
         original(self)
 
-    threading.Thread.start = start  # type: ignore[method-assign]  # put back below
-    try:
+    with _replaced(threading.Thread, start=start):
         yield
-    finally:
-        threading.Thread.start = original  # type: ignore[method-assign]  # as it was
 
 
 @contextlib.contextmanager
@@ -389,24 +386,20 @@ def _noting_saved_tensor_hooks(seen: Observations, paths: Mapping[int, str]) -> 
         seen.checkpoints = True
         return original(self)
 
-    hooks_class.__enter__ = entered
-    try:
+    with _replaced(hooks_class, __enter__=entered):
         yield
-    finally:
-        hooks_class.__enter__ = original
 
 
 @contextlib.contextmanager
 def refuse_seeding(program: CalledProgram) -> Iterator[None]:
     """Refuse a program that sets or reads the seed: a graph draws from its caller's seed."""
 
-    originals = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
+    set_seed, read_seed = torch.manual_seed, torch.initial_seed
     thread_id = threading.get_ident()
 
-    # Other threads of the process are not the program's.
     def refuse_seed(seed: int) -> Any:
-        if threading.get_ident() != thread_id:
-            return originals[0](seed)
+        if threading.get_ident() != thread_id:  # another thread of the process, which is not the program's
+            return set_seed(seed)
         raise CaptureError(
             f"{program.title} calls torch.manual_seed({seed}) while it runs: a graph draws from its caller's seed. "
             "Seed outside of the captured call"
@@ -414,15 +407,25 @@ def refuse_seeding(program: CalledProgram) -> Iterator[None]:
 
     def refuse_read() -> int:
         if threading.get_ident() != thread_id:
-            return originals[2]()
+            return read_seed()
         raise CaptureError(
             f"{program.title} reads torch.initial_seed() while it runs: a graph draws from its caller's seed, and "
             "does not know it. Pass the number as an argument"
         )
 
-    torch.manual_seed = torch.random.manual_seed = refuse_seed
-    torch.initial_seed = torch.random.initial_seed = refuse_read
+    refusals = dict(manual_seed=refuse_seed, initial_seed=refuse_read)
+    with _replaced(torch, **refusals), _replaced(torch.random, **refusals):  # both modules have both functions
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, **replacements: Any) -> Iterator[None]:
+    """Have other values for attributes of a module or a class, and put back its own at the end."""
+    originals = {name: getattr(owner, name) for name in replacements}
+    for name, value in replacements.items():
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed = originals
+        for name, value in originals.items():
+            setattr(owner, name, value)

@@ -140,8 +140,19 @@ FACTS: Mapping[str, Callable[[], object]] = {
     "machine": platform.machine,
     "cpu_capability": torch.backends.cpu.get_cpu_capability,
     "autocast": lambda: torch.is_autocast_enabled("cpu"),
+    "autocast_dtypes": lambda: " ".join(f"{kind}:{dtype}" for kind, dtype in _dtypes_of_autocast().items()),
 }
 """Facts that a result depends on, which are recorded and cannot be set."""
+
+
+def _dtypes_of_autocast() -> dict[str, str]:
+    """Return the dtype of autocast for each kind of device for which it is on: `{"cuda": "float16"}`."""
+    on = [kind for kind in AUTOCAST_DEVICES if torch.is_autocast_enabled(kind)]
+    return {kind: str(torch.get_autocast_dtype(kind)).removeprefix("torch.") for kind in on}
+
+
+AUTOCAST_DEVICES = ("cpu", "cuda")
+"""The kinds of devices whose autocast is recorded."""
 
 
 def read_settings() -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -309,8 +310,8 @@ class Recording:
 
         ended = threading.Event()
         thread = threading.Thread(target=prove_and_report, name="backprint")
-        thread.start()
         try:
+            thread.start()  # it waits until the thread runs, and may be interrupted there too
             ended.wait()  # Python 3.11 takes a thread for ended once `join` was interrupted
             thread.join()
         except BaseException:  # Ctrl-C, or an error of the script's own handler
@@ -379,7 +380,12 @@ def _end_thread(thread: threading.Thread, ended: threading.Event) -> None:
 
     A thread that runs torch's operators while the process ends aborts it, and would leave a sample half written.
     """
-    interrupt, number = ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread.ident or 0)
+    deadline = time.monotonic() + 5.0
+    while thread.ident is None:  # `start` was interrupted: the thread is about to run, or was not made
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.01)
+    interrupt, number = ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread.ident)
     while not ended.is_set() and interrupt(number, ctypes.py_object(KeyboardInterrupt)):
         with contextlib.suppress(KeyboardInterrupt):  # another one: the first is raised when the thread has ended
             ended.wait(5.0)  # not sooner again: it may be removing its files

@@ -45,6 +45,13 @@ class KeptGradient(NamedTuple):
     value: Tensor | None = None
 
 
+class _GradientOnItsWay(NamedTuple):
+    """A gradient that a node has returned, and that its target has not taken yet, with what was kept of it."""
+
+    tensor: Tensor
+    kept: KeptGradient
+
+
 @dataclass(slots=True)
 class NodeFlow:
     """The gradients that a node took and returned."""
@@ -88,10 +95,10 @@ class BackwardCall:
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
         self.level = max((core.level for core in due), key=LEVELS.index, default="none")
         self.flows: dict[Any, NodeFlow] = {}
-        # How many hooked nodes give a gradient to each (node, input), and for one that only one feeds the gradient on
-        # its way there, with what was kept of it, so that its statistics are computed once.
-        self.fed: dict[tuple[Any, int], int] = {}
-        self.held: dict[tuple[Any, int], tuple[Tensor, KeptGradient]] = {}
+        # How many hooked nodes give a gradient to each (node, input). If it is one, the gradient arrives as that node
+        # returned it, so what was kept of it there waits here, and its statistics are computed once.
+        self.givers: dict[tuple[Any, int], int] = {}
+        self.on_its_way: dict[tuple[Any, int], _GradientOnItsWay] = {}
         self.handles: list[Any] = []
         self.root_kept: list[KeptGradient | None] = []
         self.task: int | None = None  # autograd's number of the graph task, known when the first hook runs
@@ -111,7 +118,7 @@ class BackwardCall:
                 sources.add(node)
                 targets.update(target for target, _ in each.targets if each.cores or self.nodes[target].cores)
                 for target in each.targets:
-                    self.fed[target] = self.fed.get(target, 0) + 1
+                    self.givers[target] = self.givers.get(target, 0) + 1
             if node in sources:
                 self.handles.append(node.register_hook(self.after(node)))
             if each.cores and self.create_graph:
@@ -127,7 +134,7 @@ class BackwardCall:
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
-        self.held.clear()
+        self.on_its_way.clear()
 
     def after(self, node: Any) -> Callable[[Any, Any], None]:
         """Return the hook that runs after a node, for its gradients."""
@@ -136,11 +143,8 @@ class BackwardCall:
             if _running_call() is self:
                 watch.here.deriving = None
                 with self.quietly():
-                    kept = self.incoming_gradients(node, incoming)
-                    targets = self.nodes[node].slots
-                    self.flows[node] = NodeFlow(
-                        kept, tuple(self.given_to(targets[slot], gradient) for slot, gradient in enumerate(returned))
-                    )
+                    taken = self.incoming_gradients(node, incoming)
+                    self.flows[node] = NodeFlow(taken, self.returned_gradients(node, returned))
 
         return hook
 
@@ -166,24 +170,25 @@ class BackwardCall:
         return hook
 
     def incoming_gradients(self, node: Any, incoming: Any) -> tuple[KeptGradient | None, ...]:
-        """Return what is kept of the gradients that a node takes. Of one that comes unchanged from a single node,
-        `given_to` has it already."""
-        if self.level == "none":
-            return tuple([self.keep(tensor) for tensor in incoming])
-        kept = []
+        """Return what is kept of the gradients that a node takes."""
+        taken = []
         for place, tensor in enumerate(incoming):
-            kept_before = self.held.pop((node, place), None)
-            is_unchanged = kept_before is not None and kept_before[0] is tensor
-            kept.append(kept_before[1] if is_unchanged and kept_before is not None else self.keep(tensor))
-        return tuple(kept)
+            before = self.on_its_way.pop((node, place), None)
+            # A tensor hook may have put another gradient in the place of the one that was returned.
+            is_unchanged = before is not None and before.tensor is tensor
+            taken.append(before.kept if before is not None and is_unchanged else self.keep(tensor))
+        return tuple(taken)
 
-    def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> KeptGradient | None:
-        """Return what is kept of a gradient that a node returns, and hold it for its target too where nothing else
-        feeds that."""
-        kept = self.keep(tensor)
-        if kept is not None and target is not None and self.level != "none" and self.fed.get(target) == 1:
-            self.held[target] = (tensor, kept)
-        return kept
+    def returned_gradients(self, node: Any, returned: Any) -> tuple[KeptGradient | None, ...]:
+        """Return what is kept of the gradients that a node returns, and note it for those that arrive unchanged."""
+        gradients = []
+        for tensor, target in zip(returned, self.nodes[node].slots, strict=True):
+            kept = self.keep(tensor)
+            # At level none there are no statistics that could be computed twice.
+            if kept is not None and target is not None and self.level != "none" and self.givers.get(target) == 1:
+                self.on_its_way[target] = _GradientOnItsWay(tensor, kept)
+            gradients.append(kept)
+        return tuple(gradients)
 
     def keep(self, tensor: Any) -> KeptGradient | None:
         """Return what is kept of a gradient at this call's level; of one whose values cannot be read, such as one of a

@@ -472,6 +472,8 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
     }
     parameters, buffers, counts, training, _, _ = _whole_state(module, (), needs_of_state)
     captured_mode = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
+    tensor_needs = [need for need in (*leaves, *needs_of_state.values()) if isinstance(need, _TensorNeed)]
+    device_type = tensor_needs[0].device.type if tensor_needs else "cpu"
     return PartGuard(
         tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
         tuple(leaves),
@@ -479,11 +481,16 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
         buffers,
         counts,
         training if captured_mode is None else captured_mode == "train",
-        next(
-            (need.device.type for need in (*leaves, *needs_of_state.values()) if isinstance(need, _TensorNeed)), "cpu"
-        ),
-        torch.get_autocast_dtype("cpu") if dict(capture.environment).get("autocast") == "True" else None,
+        device_type,
+        _autocast_at_capture(capture, device_type),
     )
+
+
+def _autocast_at_capture(capture: Capture, device_type: str) -> torch.dtype | None:
+    """Return the dtype of autocast on a kind of device when a Capture was made; None outside of autocast."""
+    recorded = dict(capture.environment).get("autocast_dtypes", "")
+    dtypes = dict(entry.split(":") for entry in recorded.split())  # `cpu:bfloat16 cuda:float16`
+    return getattr(torch, dtypes[device_type]) if device_type in dtypes else None
 
 
 def own_names(names: Sequence[str], module: nn.Module, path: str) -> list[str]:

@@ -9,6 +9,7 @@ compared with the reference's.
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 import time
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ from backprint.child.ends import ChildDied
 from backprint.child.processes import processor_seconds
 from backprint.child.strangers import CompilerFailed
 from backprint.child.tensors import put_inputs
+from backprint.derive.called import Forward
+from backprint.derive.checked import WRONG
+from backprint.derive.compared import expected_of, forward_rows, gradient_rows
 from backprint.derive.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
 from backprint.graph.nouns import TensorSpec
@@ -36,6 +40,7 @@ from backprint.tools.tasks.program import Reference, TaskProgram, fresh_values
 from backprint.tools.tasks.relied_on import CheatFound
 from backprint.tools.tasks.solver import solution_of_file
 from backprint.tools.tasks.solving import SMALL, Remote, SolutionFailed, SolutionProcess, relative
+from backprint.tools.tasks.writing import subject_of
 
 BATCH_SECONDS, MOST_CALLS, MOST_BYTES = 0.01, 32, 64 << 20
 """A batch has about so many seconds of eager, at most so many calls, and about so many bytes of inputs and results."""
@@ -53,8 +58,11 @@ RESOLVED = 0.02
 """A time that is shorter than this part of what carrying its tensors takes is not resolved."""
 
 ROUNDINGS, LOOSER = 8.0, 4.0
-"""How many roundings a timed call's result may be off from eager's, or so many times what was allowed when the solution
-was judged: here eager rounds too."""
+"""A timed call's result that is off from eager's by no more roundings, or by no more times what was allowed when the
+solution was judged, is not looked at again: here eager rounds too."""
+
+TIMED = "timed call"
+"""The check of a timed call whose results are further from eager's."""
 
 
 def time_against_eager(
@@ -140,42 +148,58 @@ def _reference_of(program: TaskProgram) -> Callable[..., Any]:
     return _EagerGraphs(program, forward.forward, backward.forward)
 
 
+class _Source(NamedTuple):
+    """Where an input of the backward graph comes from: `tangents`, `results` or `inputs` of the forward graph, and its
+    place among these."""
+
+    values: str
+    place: int
+
+
+def _sources_of_backward(program: TaskProgram) -> list[_Source]:
+    """Return where each input of the backward graph comes from. Of `exp` it is a tangent and the saved result:
+    `[_Source("tangents", 0), _Source("results", 1)]`."""
+    inputs = [port.name for port in program.forward.inputs]
+    results = [port.key for port in program.forward.outputs]
+    returned = [name for name, _ in program.outputs]
+    sources = []
+    for port in program.backward.inputs:
+        if port.role == "tangent":
+            sources.append(_Source("tangents", returned.index(port.name)))
+        elif port.key in results:
+            sources.append(_Source("results", results.index(port.key)))
+        else:
+            sources.append(_Source("inputs", inputs.index(port.name)))
+    return sources
+
+
 class _EagerGraphs:
     """The two graphs, as functions, as an autograd.Function."""
 
     def __init__(self, program: TaskProgram, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
-        keys = [port.key for port in program.forward.outputs]
-        names = [port.name for port in program.forward.inputs]
-        results = [name for name, _ in program.outputs]
-        shown = [keys.index(port.key) for _, port in program.outputs]
-        constant = [place for place, name in enumerate(results) if name not in program.tangents]
-        # Where each input of the backward is: in tangents (0), results (1) or inputs (2) of the forward, and its place.
-        sources: list[tuple[int, int]] = []
-        for port in program.backward.inputs:
-            if port.role == "tangent":
-                sources.append((0, results.index(port.name)))
-            elif port.key in keys:
-                sources.append((1, keys.index(port.key)))
-            else:
-                sources.append((2, names.index(port.name)))
+        results = [port.key for port in program.forward.outputs]
+        # Of the forward graph's results, some are only saved: the places of those that the program returns.
+        shown = [results.index(port.key) for _, port in program.outputs]
+        constant = [place for place, (name, _) in enumerate(program.outputs) if name not in program.tangents]
+        sources = _sources_of_backward(program)
+        # For each input, the place of its gradient among the backward's results; None if it has none.
         gradients = {port.name: place for place, port in enumerate(program.backward.outputs)}
-        places = [gradients.get(name) if name in program.wanted else None for name in names]
+        wanted = [gradients.get(port.name) if port.name in program.wanted else None for port in program.forward.inputs]
 
         class Eager(torch.autograd.Function):
             @staticmethod
             def forward(ctx: Any, *inputs: Tensor) -> Any:
                 values = forward(*inputs)
-                ctx.values = inputs, values
+                ctx.values = {"inputs": inputs, "results": values}
                 returned = tuple(values[place].clone() if aliased(values, place) else values[place] for place in shown)
                 ctx.mark_non_differentiable(*(returned[place] for place in constant))
                 return returned
 
             @staticmethod
             def backward(ctx: Any, *tangents: Tensor) -> Any:
-                inputs, values = ctx.values
-                tables = tangents, values, inputs
-                returned = backward(*(tables[table][place] for table, place in sources))
-                return tuple(None if place is None else dense(returned[place]) for place in places)
+                values = {**ctx.values, "tangents": tangents}
+                returned = backward(*(values[source.values][source.place] for source in sources))
+                return tuple(None if place is None else dense(returned[place]) for place in wanted)
 
         self.function = Eager.apply
 
@@ -285,7 +309,7 @@ class Rounds:
             round_ = round_in_turns(turns, self.chance)
             for times, (seconds, _) in zip(self.seconds, round_, strict=True):
                 times.append(seconds / self.count)
-            if wrong := self.fault_of_results(round_[0][1], round_[1][1]):
+            if wrong := self.fault_of_results(batch, round_[0][1], round_[1][1]):
                 return wrong
         seconds_used = processor_seconds(self.processes[0].pid) - before
         if seconds_used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
@@ -334,7 +358,7 @@ class Rounds:
         process.stop()  # so that no thread of a solution runs while eager is timed
         return seconds, process.results_in(answer)
 
-    def fault_of_results(self, ours: list[Any], eager: list[Any]) -> str:
+    def fault_of_results(self, batch: Batch, ours: list[Any], eager: list[Any]) -> str:
         """Return what is wrong with the results of timed calls, or ''; both lists have those of all calls of a batch,
         one after the other."""
         if len(ours) != len(eager):
@@ -342,6 +366,7 @@ class Rounds:
         names = [name for name, _ in self.program.outputs]
         names += [self.program.inputs[place].name for place in self.wanted] if self.step else []
         largest = max((size_of(other) for other in eager if isinstance(other, Tensor)), default=0.0)
+        suspected: dict[int, None] = {}  # calls
         for place, (value, expected) in enumerate(zip(ours, eager, strict=True)):
             name = names[place % len(names)]
             if not isinstance(expected, Tensor):
@@ -354,8 +379,41 @@ class Rounds:
             size = max(size_of(expected), SMALL * largest) * LEAST.get(expected.dtype, 1e-6)
             allowed = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
             if error > allowed and (not is_inexact(expected) or bool(expected.isfinite().all())):
-                return f"{name} of a timed call is off by {error * size:.3g}, where {allowed * size:.3g} is allowed"
-        return ""
+                suspected[place // len(names)] = None
+        faults = (
+            self.fault_of_call(batch.sets[call], ours[call * len(names) : (call + 1) * len(names)])
+            for call in suspected
+        )
+        return next(filter(None, faults), "")
+
+    def fault_of_call(self, tensors: Sequence[Tensor], results: Sequence[Tensor | None]) -> str:
+        """Return what the judge finds wrong with the results of a call on these inputs and tangents, or ''.
+
+        Two right results may be far apart where terms cancel, as in the gradient of a bias in front of a
+        normalization, which is 0 but for rounding: float64 tells.
+        """
+        values = dict(zip((port.name for port in self.program.inputs), tensors, strict=False))
+        subject = subject_of(self.program, values)
+        expected = expected_of(subject, values, random=False)
+        count = len(self.program.outputs)
+        keys = list(expected.exact.outputs)
+        ours = Forward({key: value for key, value in zip(keys, results[:count], strict=True) if value is not None}, {})
+        rows = forward_rows(subject, TIMED, ours, expected, values)
+        if self.step:
+            differentiable = [
+                key for key, (name, _) in zip(keys, self.program.outputs, strict=True) if name in self.program.tangents
+            ]
+            tangents = dict(zip(differentiable, tensors[len(values) :], strict=True))
+            wanted = [self.program.inputs[place].name for place in self.wanted]
+            gradients = dict(zip(wanted, results[count:], strict=True))
+            of_gradients = gradient_rows(subject, TIMED, values, tangents, expected, run=lambda _: (ours, gradients))
+            rows = itertools.chain(rows, of_gradients)
+        wrong = next((row for row, _ in rows if row.verdict == WRONG), None)
+        if wrong is None:
+            return ""
+        if wrong.error is None:
+            return f"{wrong.name} of a {TIMED}: {wrong.detail}"
+        return f"{wrong.name} of a {TIMED} is off by {wrong.error:.3g}, where {wrong.allowed:.3g} is allowed"
 
     def without_carrying(self, place: int) -> list[float]:
         """Return the seconds of a call in each round, without those of the process that computes nothing."""

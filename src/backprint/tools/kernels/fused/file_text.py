@@ -277,8 +277,12 @@ def function_text(file: FusedFile) -> str:
         numbers = [(port.name, expressions[port.port.name]) for port in file.backward_values if not port.is_tensor]
         body.append(f"ctx.save_for_backward({', '.join(tensors)})")
         body += [f"ctx.{name} = {value}" for name, value in numbers]
-    for index, value in enumerate(outputs):
-        if not value.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
+    expressions_of_outputs = tuple(outputs)
+    for index, value in enumerate(expressions_of_outputs):
+        if value in expressions_of_outputs[:index]:  # returned twice: autograd has one tangent for each tensor
+            outputs[index] = f"{file.outputs[index].name}_again"
+            body.append(f"{outputs[index]} = {value}.clone()")
+        elif not value.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
             outputs[index] = f"{file.outputs[index].name}_laid"
             body.append(f"{outputs[index]} = {value}")
     not_differentiable = [

@@ -206,13 +206,11 @@ def _refuse_mutations(forward: Direction) -> None:
 
 
 def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
-    """Raise RefusedError for a program that returns an argument as it is, the same tensor twice, or a number."""
+    """Raise RefusedError for a program that returns an argument as it is, or a number."""
     input_names = {port.name for port in forward.inputs}
     values = [value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "output"]
     if returned := [value for value in values if value in input_names]:
         raise RefusedError(f"the program returns its argument {returned[0]} as it is: leave it out of what is lowered")
-    if len(values) > len(set(values)):
-        raise RefusedError("the program returns the same tensor twice: leave one out of what is lowered")
     numbers = [port.name for port in forward.outputs if port.port.role == "output" and not port.is_tensor]
     if numbers:
         raise RefusedError(f"the program returns the number {numbers[0]}: leave it out of what is lowered")

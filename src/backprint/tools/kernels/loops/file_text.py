@@ -332,45 +332,49 @@ def backward_lines(parts: FileParts) -> list[str]:
     for name in tangents:
         lines.append(f"{layout.name(name)} = {layout.name(name)}.contiguous()")
     first = layout.name(next(iter(parts.tangents.values())))
-    for name in filter(None, parts.gradients):
-        facts = layout.facts[name]
-        dtype = "torch.float32" if facts.dims is not None and facts.dtype in HALVES else str(facts.dtype)
-        # in stages the kernel writes all of it; atomics add to zeros
-        factory = "empty"
-        if facts.dims is None:
-            size = "(T, *state)" if facts.timed else "state"
-        if layout.is_row(name):
-            size = layout.row_shape(name)
-        elif facts.dims is None:
-            pass
-        elif layout.kind(name) == "one":
-            size = "grid" if parts.sums == "stages" else "()"
-            factory = "empty" if parts.sums == "stages" else "zeros"
-        else:
-            source = layout.name(layout.input_of(name))
-            size = "state" if parts.sums == "stages" else f"({source}_size,)"
-            factory = "empty" if parts.sums == "stages" else "zeros"
-        lines.append(f"{layout.name(name)} = torch.{factory}({size}, dtype={dtype}, device={first}.device)")
+    lines += [_allocation_of_gradient(parts, name, f"{first}.device") for name in parts.gradients if name is not None]
     lines.append(f"with torch.cuda.device_of({first}):")
     lines += launch_lines(parts, parts.backward, "")
-    results = []
-    for index, gradient in enumerate(parts.gradients):
-        if gradient is None:
-            results.append("None")
-            continue
-        facts, shown = layout.facts[gradient], layout.name(gradient)
-        shape = f"ctx.shapes[{index}]"
-        if facts.dims is not None and layout.kind(gradient) == "one":
-            value = f"{shown}.sum().reshape({shape})"
-        elif facts.dims is not None and parts.sums == "atomics" and not layout.is_row(gradient):
-            value = f"fitted({shown}, {shape}, state)"
-        else:
-            value = f"{shown}.sum_to_size({shape})"
-        results.append(f"{value}.to({facts.dtype})" if facts.dtype in HALVES and facts.dims is not None else value)
+    results = [
+        "None" if name is None else _returned_gradient(parts, name, f"ctx.shapes[{index}]")
+        for index, name in enumerate(parts.gradients)
+    ]
     text = wrap_arguments(results)
     return (
         [*lines, *f"return ({text})".split("\n")] if len(text) > 96 or len(results) > 1 else [*lines, f"return {text}"]
     )
+
+
+def _allocation_of_gradient(parts: FileParts, name: str, device: str) -> str:
+    """Return the line that allocates what the kernel writes of a gradient: `grad_x = torch.empty(state, …)`. Of a
+    tensor that programs share it is what each program adds up, in float32 if it is a half."""
+    layout, facts = parts.layout, parts.layout.facts[name]
+    is_shared = facts.dims is not None
+    dtype = "torch.float32" if is_shared and facts.dtype in HALVES else str(facts.dtype)
+    # Stages write all of it, and atomics add to zeros.
+    factory = "zeros" if is_shared and not layout.is_row(name) and parts.sums != "stages" else "empty"
+    if layout.is_row(name):
+        size = layout.row_shape(name)
+    elif not is_shared:
+        size = "(T, *state)" if facts.timed else "state"
+    elif layout.kind(name) == "one":
+        size = "grid" if parts.sums == "stages" else "()"
+    else:
+        size = "state" if parts.sums == "stages" else f"({layout.name(layout.input_of(name))}_size,)"
+    return f"{layout.name(name)} = torch.{factory}({size}, dtype={dtype}, device={device})"
+
+
+def _returned_gradient(parts: FileParts, name: str, shape: str) -> str:
+    """Return the expression of a gradient in the shape of its input: the sum of what the kernel wrote."""
+    layout, facts = parts.layout, parts.layout.facts[name]
+    written, is_shared = layout.name(name), facts.dims is not None
+    if is_shared and layout.kind(name) == "one":
+        value = f"{written}.sum().reshape({shape})"
+    elif is_shared and parts.sums == "atomics" and not layout.is_row(name):
+        value = f"fitted({written}, {shape}, state)"
+    else:
+        value = f"{written}.sum_to_size({shape})"
+    return f"{value}.to({facts.dtype})" if facts.dtype in HALVES and is_shared else value
 
 
 def helpers_text(parts: FileParts) -> str:
