@@ -10,7 +10,7 @@ Nothing here needs torch. This module is the face: `draw`, `view`, and what note
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
