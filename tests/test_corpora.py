@@ -124,7 +124,7 @@ def test_a_loss_and_decompositions_are_given_by_name() -> None:
             "no decomposition of aten::sort: pass your own, decompose={torch",
         ),
         ({"allow": "ns::op"}, "allow='ns::op' is a text"),
-        ({"loss": "most"}, "'most' is not a TARGET"),
+        ({"loss": "most"}, "loss='most' is no loss"),
         ({"device": "cuda"}, "device= is for a TARGET"),
         ({"trust": True}, "trust= is for a TARGET"),
         ({"specialise": False}, "spelled specialize="),

@@ -49,10 +49,11 @@ saved_tensor island occasion judge ledger corpus solution task proof redrawn pas
 """Words in a sense of their own, and words of pages and messages that no table has."""
 
 PLAIN_COLUMNS = """
-FLOPs bytes calls captured cells code compiler detail direction fact finished forward gradient gradients
-graph graphs guards high id input inputs kind line load log low mode moved_bytes name new notes of old operator
-operators outcome outputs page part path read reason right run samples seconds slower stages started steps time times
-torch value versions why word written engine forward_steps backward_steps saved_bytes
+FLOPs after allowed before bytes calls captured cells code compiler detail difference direction error fact finished
+forward from gradient gradients graph graphs guards high id input inputs kind line load log low mode moved_bytes name
+new notes of old operator operators outcome outputs page part path read reason right run samples seconds size slower
+stages started steps time timed times torch value versions what why word written engine forward_steps backward_steps
+saved_bytes
 """
 """Headings that say themselves what they are, or whose words have entries."""
 

@@ -28,7 +28,7 @@ from face import (
     words,
 )
 
-INSIDE = {"seed", "pins", "peers", "claims", "recipes", "witness", "verdict", "origin"}
+INSIDE = {"seed", "pins", "peers", "claims", "recipes", "witness", "verdict", "origin", "modules"}
 """Fields of a Capture that rooms need and users do not."""
 
 

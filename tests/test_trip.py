@@ -54,7 +54,7 @@ def trip() -> Trip:
             return
         file = Path(code.co_filename).relative_to(SOURCE).with_suffix("").as_posix()
         name = f"{file}.{code.co_qualname}"
-        if stack and stack[-1][0] != file and "<locals>" not in name and stack[-1][1] != DECORATOR:
+        if stack and stack[-1][0] != file and "<locals>" not in name and stack[-1][1] not in CALLERS:
             caller = stack[-1][1]
             if floor(file) > floor(stack[-1][0]) and not is_handed(code):
                 found.up.add((caller, name))
@@ -72,8 +72,9 @@ def trip() -> Trip:
     return found
 
 
-DECORATOR = "errors.with_frames_of_program.<locals>.call"
-"""What stands around the functions of the face: it calls those that it was given."""
+CALLERS = "errors.with_frames_of_program.<locals>.call", "errors.for_program"
+"""What calls a function that it was given: one of the face, or torch's, in whose place a tool that watches backwards
+may have put its own."""
 
 
 def taken() -> list[str]:

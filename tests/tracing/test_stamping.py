@@ -60,7 +60,7 @@ def both(model: nn.Module, **options: Any) -> tuple[Capture, Capture]:
 
 def differing(left: Capture, right: Capture) -> list[str]:
     """The fields in which two Captures differ, but for their notes and the live program."""
-    names = [each.name for each in fields(Capture) if each.name not in ("notes", "origin", "recipes")]
+    names = [each.name for each in fields(Capture) if each.init and each.name not in ("notes", "origin", "recipes")]
     return [name for name in names if getattr(left, name) != getattr(right, name)]
 
 
