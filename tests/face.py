@@ -215,7 +215,7 @@ if TYPE_CHECKING:
     from backprint.table.nouns import KINDS as KINDS_OF_CELLS
     from backprint.table.nouns import Picture, Report, Table, cell_text
     from backprint.table.page import page_of
-    from backprint.table.shared import without_paths
+    from backprint.table.shared import shared, without_paths
     from backprint.table.terminal import print_report, print_table
     from backprint.tools import target, torch_backend
     from backprint.tools.bench.calls import CompiledCalls, changed_places, contents_that_fit

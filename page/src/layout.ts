@@ -184,10 +184,18 @@ function putFrames(frames: { unit: Unit; block: Block }[], put: (unit: Unit, x: 
 
 /** Where the picture can be cut: between the rows of an open frame that stands alone in the rows around it. */
 function cutsOf(frame: number, block: Block, y: number, level: number): Cut[] {
-  const { inside, tops, bottoms } = block, found: Cut[] = [];
+  const { inside, tops, bottoms, height } = block, found: Cut[] = [];
   if (!inside) return found;
-  tops!.slice(0, -1).forEach((_, at) => found.push({ key: `${frame}/${at}`, y: y + (bottoms![at] + tops![at + 1]) / 2, level }));
-  for (const child of inside) if (child.unit < 0 && inside.filter(other => other.row === child.row).length === 1) found.push(...cutsOf(-child.unit - 1, child.block, y + child.y, level + 1));
+  tops!.slice(0, -1).forEach((_, at) => {
+    const own = (bottoms![at] + tops![at + 1]) / 2;
+    found.push({ key: `${frame}/${at}`, y: y + own, level, part: level ? Math.min(own, height - own) : Infinity });
+  });
+  const alone = new Map<number, number>();
+  for (const { row } of inside) alone.set(row, (alone.get(row) ?? 0) + 1);
+  for (const child of inside) {
+    if (child.unit >= 0 || alone.get(child.row) !== 1) continue;
+    for (const cut of cutsOf(-child.unit - 1, child.block, y + child.y, level + 1)) found.push({ ...cut, part: level ? Math.min(cut.part, cut.y - y, y + height - cut.y) : cut.part });
+  }
   return found;
 }
 
@@ -418,6 +426,8 @@ export interface Shown {
   units: ReadonlySet<Unit>;
   /** Open frames of which nothing inside is drawn: their names stand for all. */
   whole: ReadonlySet<Unit>;
+  /** The columns of a wrapped picture in which nothing is drawn. */
+  bare: ReadonlySet<number>;
 }
 
 export function shownAt(scene: Scene, least: number): Shown {
@@ -430,7 +440,13 @@ export function shownAt(scene: Scene, least: number): Shown {
     if (around !== null) whole.delete(around);
   }
   if (least > LETTERS.title) gather(scene, units, whole);
-  return { units, whole };
+  return { units, whole, bare: whole.has(frameUnit(0)) ? new Set() : bareOf(scene, units) };
+}
+
+function bareOf({ boxes, columns }: Scene, units: ReadonlySet<Unit>): Set<number> {
+  const bare = new Set(columns > 1 ? Array.from({ length: columns }, (_, at) => at) : []);
+  for (const box of boxes) if (bare.size && box.around !== null && units.has(box.unit)) partsOf(box).forEach((_, at) => bare.delete(box.column! + at));
+  return bare;
 }
 
 /** Where the name of a frame has no room above what is in it: unless names in it fill it, its own stands for all. */

@@ -32,6 +32,8 @@ interface Window {
   grade: number;
 }
 
+/** The share of the window's size that is drawn beyond each of its sides, so that not every move draws anew. */
+const AROUND = 0.25;
 /** The margin above a picture that fits; what enters the program stands there. */
 export const ROOM = 30;
 const STEP = 1.15, grade = (scale: number) => Math.floor(Math.log(scale) / Math.log(STEP) + 1e-6), scaleOf = (graded: number) => STEP ** graded;
@@ -54,6 +56,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     const svg = this.svg.current!;
     this.zooming = zoom<SVGSVGElement, unknown>()
       .scaleExtent([0.015, 4])
+      .extent(() => [[0, 0], this.size()])
       .filter(event => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.button))
       .on("zoom", (event: D3ZoomEvent<SVGSVGElement, unknown>) => {
         this.transform = event.transform;
@@ -99,11 +102,15 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     this.brighten();
     this.holdNames();
     if (before.model !== this.props.model) this.fit();
-    else if (before.scene !== this.props.scene) {
-      const anchor = this.lastFold && [before.scene, this.props.scene].map(scene => scene.byUnit.get(-this.lastFold!.frame - 1));
-      if (anchor?.[0] && anchor[1]) this.moveBy(anchor[0].mid - anchor[1].mid, anchor[0].y - anchor[1].y);
-      this.lookAround();
-    }
+    else if (before.scene !== this.props.scene) this.lookAround();
+  }
+
+  /** What was opened or closed stays where it is. The window moves before anything is drawn, so that this is drawn once. */
+  override componentWillReceiveProps({ model, scene }: PictureProps): void {
+    const { model: same, scene: had } = this.props, frame = this.lastFold?.frame;
+    if (model !== same || scene === had || frame === undefined) return;
+    const [before, after] = [had, scene].map(one => one.byUnit.get(-frame - 1));
+    if (before && after) this.moveBy(before.mid - after.mid, before.y - after.y);
   }
 
   shownSize(): [number, number] | null {
@@ -162,7 +169,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     const [wide, high] = this.size(), { k } = this.transform, [x, y] = this.transform.invert([0, 0]), had = this.state.window as Window | null;
     const [w, h] = [wide / k, high / k];
     if (had && had.grade === grade(k) && x >= had.x && y >= had.y && x + w <= had.x + had.w && y + h <= had.y + had.h) return;
-    this.setState({ window: { x: x - w / 2, y: y - h / 2, w: 2 * w, h: 2 * h, grade: grade(k) } });
+    this.setState({ window: { x: x - w * AROUND, y: y - h * AROUND, w: (1 + 2 * AROUND) * w, h: (1 + 2 * AROUND) * h, grade: grade(k) } });
   }
 
   /** The boxes and lines in a window. */

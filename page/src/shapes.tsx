@@ -211,16 +211,16 @@ function halfOf(model: Model, { unit, x, w, mid }: Box): number {
   return Math.min(mid - x, model.frame(-unit - 1).counts[1] > 0 ? x + w - mid : Infinity) - GUTTER;
 }
 
-/** The parts of a frame of which nothing inside is drawn: those with room for its name, and the tallest. */
-function namedParts(box: Box, { least }: Detail): Part[] {
+/** The parts of a frame of which nothing inside is drawn: those with room for its name, and the tallest, are named; the others have "…" where there is room for that. */
+function wholeParts(box: Box, { least }: Detail): (Part & { named: boolean })[] {
   const parts = partsOf(box), tallest = Math.max(...parts.map(part => part.h));
-  return parts.filter(part => part.h === tallest || part.h > least * 1.7);
+  return parts.map(part => ({ ...part, named: part.h === tallest || part.h > least * 1.7 })).filter(part => part.named || part.h > least * 1.1);
 }
 
 function OpenShape({ box, kind, detail, whole, halved, back }: { box: Box; kind: string; detail: Detail; whole: boolean; halved: boolean; back: boolean }): VNode {
   return (
     <g class={`frame open ${kind} ${box.level % 2 ? "odd" : ""}${whole ? " whole" : ""}`} data-unit={box.unit}>
-      {(whole ? namedParts(box, detail) : partsOf(box)).map(({ x, y, w, h, mid }) => [
+      {(whole ? wholeParts(box, detail) : partsOf(box)).map(({ x, y, w, h, mid }) => [
         <rect class="body" x={x} y={y} width={w} height={h} rx={8} />,
         halved && <rect class="tint forward" x={x} y={y} width={mid - GUTTER - x} height={h} rx={8} />,
         halved && back && <rect class="tint backward" x={mid + GUTTER} y={y} width={x + w - mid - GUTTER} height={h} rx={8} />,
@@ -231,6 +231,13 @@ function OpenShape({ box, kind, detail, whole, halved, back }: { box: Box; kind:
 
 const columnName = (name: string, column: number, columns: number, fits: (text: string) => boolean) =>
   [`… ${name}, column ${column} of ${columns}`, `column ${column} of ${columns}`, `${column} of ${columns}`].find(fits) ?? "";
+
+/** The name of each column in which nothing can be read. */
+function BareColumns({ box, name, bare, detail }: { box: Box; name: string; bare: ReadonlySet<number>; detail: Detail }): VNode {
+  const parts = partsOf(box), size = detail.least;
+  const named = (column: number, room: number) => (column ? columnName(name, column + 1, parts.length, text => widthOf(text, size) <= room) : cut(name, room, size));
+  return <g class="column bare">{[...bare].map(column => <text x={parts[column].x + size} y={parts[column].y + size * 2} font-size={size}>{named(column, parts[column].w - 2 * size)}</text>)}</g>;
+}
 
 /** What stands above each column but the first. */
 function ColumnHeads({ box, name, detail }: { box: Box; name: string; detail: Detail }): VNode {
@@ -259,7 +266,7 @@ function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean
       <g data-fold={id} class="head" role="button" aria-expanded="true" aria-label={`close ${titleOf(model, id)}`}>
         {(title || near) && !whole && <rect x={box.x + 0.6} y={box.y + 0.6} width={box.w - 1.2} height={high} rx={8} />}
         {title && !whole && <text class="title" x={box.x + 10} y={box.y + high / 2 + size * DROP} font-size={size} data-slack={room - widthOf(title, size, true)}>{sign && <tspan class="sign">{sign}</tspan>}{title}</text>}
-        {whole && namedParts(box, detail).map(part => [
+        {whole && wholeParts(box, detail).map(part => !part.named ? <text class="title" x={part.x + 10} y={part.y + part.h / 2 + detail.least * 0.15} font-size={detail.least}>…</text> : [
           <text class="title" x={part.x + 10} y={part.y + part.h / 2 + size * DROP} font-size={size}>{title}</text>,
           halved && frame.counts[1] > 0 && <text class="title" x={part.mid + GUTTER + 10} y={part.y + part.h / 2 + size * DROP} font-size={size}>{full}</text>,
         ])}
@@ -339,6 +346,7 @@ export function Drawn({ model, opened, boxes, lines, detail, marks, shown, label
     for (const line of own) if (line.side === "bridge") for (const end of line.ends) dots.set(String(end), end);
     all.push(<g key={`l${box.unit}`} class="lines">{[...own].sort((a, b) => Number(a.side !== "bridge") - Number(b.side !== "bridge")).map(line => <LineShape key={line.d} {...{ line, detail }} />)}</g>);
     all.push(<Head key={`h${box.unit}`} {...{ model, opened, box, detail, marks, whole }} />);
+    if (box.around === null && shown.bare.size && sized(12.5, detail) > LETTERS.title) all.push(<BareColumns key="bare" {...{ box, detail }} name={model.title(0)} bare={shown.bare} />);
   }
   return <g>{all}<Dots points={[...dots.values()]} detail={detail} />{labels.map(label => <LabelShape key={label.line.key} {...{ label, size }} />)}</g>;
 }

@@ -5,11 +5,12 @@
 
 import type { Box, Line, Part, Point } from "./layout";
 
-/** A place between two rows where a picture can be cut; `level` is how many frames are around it. */
+/** A place between two rows where a picture can be cut; `level` is how many frames are around it, and `part` how high the smallest part of these is that it leaves. */
 export interface Cut {
   key: string;
   y: number;
   level: number;
+  part: number;
 }
 
 /** The window for which a picture is laid out. */
@@ -24,6 +25,8 @@ const BETWEEN = 40, UNDER = 28;
 const SMALL = 0.6, WORTH = 1.3, MOST = 12;
 /** What a cut within a frame costs, in points of the height of its column: rather between frames. */
 const LEVEL = 60;
+/** The least share of a column that a part of a frame has: a smaller one has no room for a name where the picture fits. */
+const PART = 0.12;
 /** The height that the head of a column and the gap at its cut add. */
 const SPARE = 80;
 
@@ -46,7 +49,8 @@ export function cutsFor(room: Room, wide: number, high: number, cuts: Cut[]): Cu
 function cutInto(columns: number, high: number, cuts: Cut[]): Cut[] {
   const found: Cut[] = [];
   for (let at = 1; at < columns; at++) {
-    const wanted = (high * at) / columns, after = found.at(-1)?.y ?? 0, far = (cut: Cut) => Math.abs(cut.y - wanted) + cut.level * LEVEL;
+    const wanted = (high * at) / columns, after = found.at(-1)?.y ?? 0, least = (PART * high) / columns;
+    const far = (cut: Cut) => Math.abs(cut.y - wanted) + cut.level * LEVEL + (cut.part < least ? least : 0);
     let next: Cut | null = null;
     for (const cut of cuts) if (cut.y > after + high / columns / 3 && (!next || far(cut) < far(next))) next = cut;
     if (next) found.push(next);
@@ -58,11 +62,13 @@ function cutInto(columns: number, high: number, cuts: Cut[]): Cut[] {
 export interface Columns {
   ends: number[];
   moved: Point[];
+  /** How high the head of a column is. */
+  head: number;
 }
 
 export function columnsOf(cuts: number[], wide: number, high: number, head: number): Columns {
   const ends = [0, ...cuts, high];
-  return { ends, moved: ends.slice(0, -1).map((from, at): Point => [at * (wide + BETWEEN), at ? head + UNDER - from : 0]) };
+  return { ends, head, moved: ends.slice(0, -1).map((from, at): Point => [at * (wide + BETWEEN), at ? head + UNDER - from : 0]) };
 }
 
 /** The column of a height: at a cut the one below it. */
@@ -86,9 +92,10 @@ export function boxInColumns(box: Box, columns: Columns): Box {
 
 type Piece = [command: string, ...points: Point[]];
 
-/** A line in its columns, in a piece for each that it is in: its label is where it was. */
+/** A line in its columns, in a piece for each that it is in: its label is where it was. What is in no frame that is cut too begins at a column's head, as it does in the first. */
 export function lineInColumns(line: Line, pieces: Piece[], columns: Columns): Line[] {
   const own = split(pieces, columns), found: Line[] = [];
+  if (line.within === 0) for (const piece of own) fromHead(piece, columns, line.side === "bridge" ? 0 : columns.head);
   own.forEach(({ column, parts }, at) => {
     const [dx, dy] = columns.moved[column], put = ([x, y]: Point): Point => [x + dx, y + dy];
     const within = ([, y]: Point) => columnAt(columns, y) === column, points = parts.flatMap(([, ...all]) => all.map(put));
@@ -100,6 +107,14 @@ export function lineInColumns(line: Line, pieces: Piece[], columns: Columns): Li
     });
   });
   return found;
+}
+
+/** Lead a piece that a cut begins or ends at the top of its column on to `height` there: bands pass behind the head, as in every frame, and edges end at it. */
+function fromHead({ column, parts }: { column: number; parts: Piece[] }, { ends, moved }: Columns, height: number): void {
+  if (!column) return;
+  const start = parts[0][1], end = parts.at(-1)!.at(-1) as Point, top = height - moved[column][1];
+  if (end[1] === ends[column]) parts.push(["L", [end[0], top]]);
+  if (start[1] === ends[column]) parts.splice(0, 1, ["M", [start[0], top]], ["L", start]);
 }
 
 const round = (value: number) => Math.round(value * 10) / 10;

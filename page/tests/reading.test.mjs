@@ -5,7 +5,7 @@ import { opened } from "./open.mjs";
 import { KINDS, look } from "./faults.mjs";
 import { WIDTHS, viewed } from "./views.mjs";
 
-const PAGES = [["stack", WIDTHS], ["stats", [WIDTHS[0]]], ["diff", [WIDTHS[2]]], ["two", [WIDTHS[1]]]];
+const PAGES = [["stack", WIDTHS], ["stats", [WIDTHS[0]]], ["diff", [WIDTHS[2]]], ["two", [WIDTHS[1]]], ["chain", [WIDTHS[0], WIDTHS[3]]]];
 for (const [name, sizes] of PAGES)
   for (const [width, height] of sizes)
     test(`${name} can be read in a window of ${width} pixels`, () => opened(name, page => viewed(page, (view, mode, faults) => assert.deepEqual(faults, [], `${view}, ${mode}`)), { viewport: { width, height } }));

@@ -1,7 +1,7 @@
 // The views in which a page is checked: in light and dark, as it opens, at fit, at two depths, with a step selected near and at fit, with each panel.
 import { KINDS, look } from "./faults.mjs";
 
-export const WIDTHS = [[1280, 900], [900, 900], [400, 800]];
+export const WIDTHS = [[1280, 900], [900, 900], [400, 800], [500, 900]];
 
 const settled = page => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))));
 

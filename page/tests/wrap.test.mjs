@@ -9,11 +9,11 @@ import { build } from "esbuild";
 import { opened } from "./open.mjs";
 
 const pages = process.env.BACKPRINT_PAGES ?? join(import.meta.dirname, "../../build/page");
-const source = 'export * from "./data"; export * from "./model"; export * from "./layout"; export * from "./state";';
+const source = 'export * from "./data"; export * from "./model"; export * from "./layout"; export * from "./state"; export * from "./wrap";';
 const { outputFiles } = await build({ stdin: { contents: source, resolveDir: join(import.meta.dirname, "../src"), loader: "ts" }, bundle: true, write: false, format: "esm" });
 const file = join(tmpdir(), `backprint-wrap-${process.pid}.mjs`);
 writeFileSync(file, outputFiles[0].text);
-const { parse, Model, place, firstOpen, openedTo, partsOf, pointsOf } = await import(pathToFileURL(file));
+const { cutsFor, parse, Model, place, firstOpen, openedTo, partsOf, pointsOf } = await import(pathToFileURL(file));
 rmSync(file);
 
 const block = name => /<script type="application\/json" id="data">(.*?)<\/script>/s.exec(readFileSync(join(pages, `${name}.html`), "utf8"))[1];
@@ -54,6 +54,27 @@ test("a line that crosses a cut leaves its column at the edge, and enters the ne
     crossings++;
   });
   assert.ok(crossings >= scene.columns - 1, `${crossings} crossings`);
+});
+
+test("a band that is cut ends on the border of a column, and begins on that of the next", () => {
+  const own = model("chain"), bands = new Map();
+  let parted = 0;
+  for (const depth of [1, 2, 99]) {
+    const scene = place(own, openedTo(own, firstOpen(own), depth), room), borders = scene.boxes.flatMap(box => partsOf(box).flatMap(part => [part.y, part.y + part.h]));
+    for (const line of scene.lines) if (line.side === "bridge") bands.set(line.key, [...(bands.get(line.key) ?? []), line]);
+    for (const pieces of bands.values()) pieces.slice(1).forEach((piece, at) => {
+      for (const [, y] of [pieces[at].ends[1], piece.ends[0]]) assert.ok(borders.some(border => near(border, y)), `${piece.key} at ${y}`);
+      parted++;
+    });
+    bands.clear();
+  }
+  assert.ok(parted >= 2, `${parted} cuts`);
+});
+
+test("a cut leaves no part of a frame without room for a name, where it can be elsewhere", () => {
+  const cuts = [{ key: "0/0", y: 450, level: 0, part: Infinity }, { key: "1/0", y: 505, level: 1, part: 12 }, { key: "0/1", y: 530, level: 0, part: Infinity }];
+  assert.deepEqual(cutsFor({ wide: 800, high: 300 }, 300, 1000, cuts).map(cut => cut.key), ["0/1"]);
+  assert.deepEqual(cutsFor({ wide: 800, high: 300 }, 300, 1000, cuts.slice(1, 2)).map(cut => cut.key), ["1/0"]);
 });
 
 test("what fits a window is no strip, at any depth, and its letters can be read", async () => {

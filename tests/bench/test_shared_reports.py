@@ -15,12 +15,14 @@ from subjects.ledgers import ledger
 import backprint as bp
 from face import (
     Report,
+    Table,
     bench_report,
     history_of,
     history_report,
     read_run,
     report,
     report_of_logs,
+    shared,
     without_paths,
     write_report,
 )
@@ -97,11 +99,44 @@ def test_a_row_for_programs_keeps_what_was_measured(tmp_path: Path) -> None:
         ("/home/me/run", "run"),
         ("at /home/other/net.py:12, in f", "at net.py:12, in f"),
         ("('/a/b/c.py', 3)", "('c.py', 3)"),
+        ("/home/other/my models/net.py:12", "net.py:12"),
+        ("'/home/other/my models/net.py' is missing", "'net.py' is missing"),
+        ("/home/me/run/my samples/mlp: no", "my samples/mlp: no"),
+        ("in /home/other/net and nothing else", "in net and nothing else"),
         ("https://example.org/a/b and a/b/c and 1/2 and /x", "https://example.org/a/b and a/b/c and 1/2 and /x"),
     ],
 )
 def test_a_path_is_relative_to_the_report_or_the_last_name(text: str, expected: str) -> None:
     assert without_paths(text, Path("/home/me/run")) == expected
+
+
+def test_a_path_with_a_blank_that_is_on_this_machine_is_known_in_the_middle_of_a_text(tmp_path: Path) -> None:
+    place = tmp_path / "my old models"
+    place.mkdir()
+    text = f"captured from {place}/net.py and {place} in 3 s"
+    assert without_paths(text, tmp_path / "run") == "captured from net.py and my old models in 3 s"
+    assert without_paths(text, place) == "captured from net.py and my old models in 3 s"
+    assert without_paths(f"see {place}/sub/net.py", place) == "see sub/net.py"
+
+
+def test_files_of_one_name_in_different_folders_keep_different_names_and_curves(tmp_path: Path) -> None:
+    places = [f"{tmp_path}/my {name}/mine.py:compile" for name in ("own", "other")]
+    cells = [cell("a", compiler=place) for place in places]
+    report = shared(bench_report(read_run(write_run(tmp_path / "run", cells))), tmp_path / "page")
+    for picture in report.pictures:
+        named = [*picture.series, *picture.names]
+        assert sum("mine.py" in name for name in named) == len({name for name in named if "mine.py" in name})
+    text = repr([list(report.rows.rows), [list(table.rows) for table in report.tables]])
+    assert "my own/mine.py:compile" in text
+    assert "my other/mine.py:compile" in text
+    assert str(tmp_path) not in text
+
+
+def test_names_have_as_much_of_the_end_of_a_path_as_tells_them_apart(tmp_path: Path) -> None:
+    places = ["/a/x/c.py", "/b/x/c.py", "/b/y/c.py", "/b/d.py", f"{tmp_path}/e.py", "/b/e.py", "/b/x/c.py"]
+    table = Table("", {"place": "text"}, [(f"in {place}: no",) for place in places])
+    found = [row[0][3:-4] for row in shared(Report("", "", (), table), tmp_path).rows.rows]
+    assert found == ["a/x/c.py", "b/x/c.py", "y/c.py", "d.py", "e.py", "b/e.py", "b/x/c.py"]
 
 
 def test_a_page_of_a_sample_and_of_a_difference_names_no_place(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -132,3 +133,19 @@ def test_a_text_of_a_stranger_that_looks_like_a_value_stays_text() -> None:
     template = data["strings"][data["nodes"]["args"][0]]
     assert re.findall(r"\{(\d+)\}", template) == ["0", "1"]
     assert eval(template.rpartition("=")[2]) == "{0}\\{1}"  # the constant is still the same Python text
+
+
+def test_a_page_says_what_the_last_proof_of_a_capture_in_memory_came_to() -> None:
+    x = torch.tensor([0.5, 2.0], requires_grad=True)
+    capture = bp.capture(lambda x: x.sin().sum(), x)
+    assert page_data(capture)["verdict"]["word"] == "not compared"
+    capture.verify(["captured"])
+    shown = page_data(capture)
+    assert (shown["verdict"]["word"], shown["verdict"]["tone"]) == ("bitwise", "none")
+    assert shown["verdict"]["meaning"].endswith("; power not measured")
+    capture.verify()
+    shown = page_data(capture)
+    assert (shown["verdict"]["word"], shown["verdict"]["tone"]) == ("bitwise", "good")
+    assert ["verdict", "bitwise, derivative"] in [list(fact) for fact in shown["facts"]]
+    assert "bitwise, derivative" in repr(capture)
+    assert page_data(replace(capture, name="another"))["verdict"]["word"] == "not compared"

@@ -417,6 +417,18 @@ def test_one_direction_one_step_and_none(tmp_path: Path) -> None:
     assert ElementTree.parse(nothing.draw(tmp_path / "none.svg")).getroot().tag == f"{SVG}svg"
 
 
+def test_names_of_frames_stand_above_the_lines_that_run_into_them(tmp_path: Path) -> None:
+    root = ElementTree.parse(drawn_net(4).draw(tmp_path / "net.svg")).getroot()
+    legend = set(list(root)[-1].iter())
+    kinds = [part.get("class", "").split(" ")[0] for part in root.iter() if part not in legend]
+    names = [place for place, kind in enumerate(kinds) if kind == "name"]
+    frames = [place for place, kind in enumerate(kinds) if kind == "frame"]
+    flows = [place for place, kind in enumerate(kinds) if kind.startswith("flow")]
+    assert len(names) == len(frames) > 1
+    assert max(frames) < min(flows)
+    assert max(flows) < min(names)
+
+
 def test_notebooks_show_pictures() -> None:
     capture = drawn_net(4)
     for value in (capture, capture.pairs[0], capture.pairs[0].forward, capture.pairs[0].backward):

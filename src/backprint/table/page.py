@@ -38,6 +38,8 @@ th[aria-sort=ascending]::after { content: " \\25b4"; } th[aria-sort=descending]:
 .w { white-space: nowrap; font-weight: 600; } .good { color: var(--good); } .fair { color: var(--fair); }
 .quiet { color: var(--soft); } .warn { color: var(--warn); } .bad { color: var(--bad); }
 img { max-width: 100%; background: #fff; }
+@media (max-width: 700px) { body { padding: 1.2rem .8rem 3rem; } table { width: max-content; }
+  th, td { max-width: 20rem; } }
 input { font: inherit; width: 22rem; max-width: 100%; margin: .2rem 0 .5rem; }
 """
 

@@ -1,8 +1,8 @@
-"""A report that can be passed on: paths of this machine in it are relative to the report, or the last name of them.
+"""A report that can be passed on: paths of this machine in it are relative to the report, or the end of them.
 
     Table cell   '/home/me/work/run/samples/mlp: no such operator'
     in run/      'samples/mlp: no such operator'
-    elsewhere    'mlp: no such operator'
+    elsewhere    'mlp: no such operator', and 'samples/mlp: …' where the report names another mlp too
 
 A page of a report is shared; its rows as a file for programs keep what was measured.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,17 +20,29 @@ from typing import Any
 from backprint.table.nouns import Report, Table, count_rows
 
 ABSOLUTE = re.compile(r"(?<![\w:/.~%-])(?:/[^\s/:;,'\"`()\[\]{}<>|=]+){2,}/?")
-"""An absolute path of two names or more in a text; what follows `:` or `/`, as in an address of the web, is none."""
+"""The beginning of an absolute path of two names or more in a text, up to a blank; what follows `:` or `/`, as in an
+address of the web, is none."""
+
+WORD = re.compile(r" +[^\s:;,'\"`()\[\]{}<>|=]+")
+"""What may go on with a path behind a blank."""
+
+MOST_WORDS = 8
+"""The most words of a text that are tried as parts of a path."""
+
+Names = Mapping[str, str]
+"""What each absolute path of a report is called in it, where that is not its last name."""
 
 
 def shared(report: Report, base: Path) -> Report:
-    """Return a report whose texts name no absolute path; `base` is the folder that it is written to."""
+    """Return a report whose texts name no absolute path; `base` is the folder that it is written to. Different paths
+    have different names: as much of their ends as tells them apart."""
+    names = _names_of(_texts_of(report), base)
 
     def without(text: str) -> str:
-        return without_paths(text, base)
+        return without_paths(text, base, names)
 
     def of_table(table: Table) -> Table:
-        return replace(table, title=without(table.title), note=without(table.note), rows=_Rows(table, base))
+        return replace(table, title=without(table.title), note=without(table.note), rows=_Rows(table, base, names))
 
     return replace(
         report,
@@ -49,18 +62,103 @@ def shared(report: Report, base: Path) -> Report:
     )
 
 
-def without_paths(text: str, base: Path) -> str:
-    """Return a text in which each absolute path is relative to `base` if it is in it, else its last name."""
+def without_paths(text: str, base: Path, names: Names | None = None) -> str:
+    """Return a text in which each absolute path is relative to `base` if it is in it, else what `names` call it, or its
+    last name."""
+    pieces, done = [], 0
+    for start, end in _paths_in(text, base):
+        place = os.path.normpath(text[start:end])
+        pieces += [text[done:start], _within(place, base) or (names or {}).get(place) or os.path.basename(place)]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+# ---- Where paths are in a text
+
+
+def _paths_in(text: str, base: Path) -> Iterator[tuple[int, int]]:
+    """Yield where the absolute paths of a text begin and end."""
+    end = 0
+    while match := ABSOLUTE.search(text, end):
+        start, end = match.start(), _end_of_path(text, match.start(), match.end(), base)
+        yield start, end
+
+
+def _end_of_path(text: str, start: int, end: int, base: Path) -> int:
+    """Return where a path ends that goes on at least up to `end`. Behind a blank, it goes on with what is on this
+    machine, or up to the quote that it is in; a text that begins with a path goes on up to its last word with a `/`."""
+    for folder in _folders(base):
+        if text.startswith(folder, start) and text[start + len(folder) : start + len(folder) + 1] in {"", "/"}:
+            rest = re.compile(r"[^\s:;,'\"`()\[\]{}<>|=]*").match(text, start + len(folder))
+            end = max(end, rest.end() if rest else end)
+    quote = text[start - 1] if start else ""
+    if quote and quote in "'\"`" and (closed := text.find(quote, end)) > 0 and "/" in text[end:closed]:
+        return closed if "\n" not in text[end:closed] else end
+    far = end
+    for _ in range(MOST_WORDS):
+        word = WORD.match(text, far)
+        if word is None:
+            break
+        far, whole = word.end(), text[start : word.end()]
+        first = text[start : far - len(word[0])] + word[0].partition("/")[0]
+        if os.path.lexists(first if "/" in word[0].strip() else whole) or ("/" in word[0].strip(" /") and not start):
+            end = far
+    return end
+
+
+# ---- What they are called
+
+
+def _folders(base: Path) -> set[str]:
+    """Return the paths of the folder of a report: as it is named, and where links lead."""
     root = os.path.abspath(base)
+    return {root, os.path.realpath(root)}
 
-    def name(match: re.Match[str]) -> str:
-        place = os.path.normpath(match[0])
-        for folder in {root, os.path.realpath(root)}:
-            if place.startswith(f"{folder}{os.sep}"):
-                return place[len(folder) + 1 :]
-        return os.path.basename(place)
 
-    return ABSOLUTE.sub(name, text)
+def _within(place: str, base: Path) -> str:
+    """Return a path relative to the folder of a report; empty if it is not in it."""
+    found = (place[len(folder) + 1 :] for folder in _folders(base) if place.startswith(f"{folder}{os.sep}"))
+    return next(found, "")
+
+
+def _names_of(texts: Iterable[str], base: Path) -> Names:
+    """Return what the paths of some texts are called, so that no two have the same name."""
+    places = {os.path.normpath(text[start:end]) for text in texts for start, end in _paths_in(text, base)}
+    inside = {_within(place, base) for place in places}
+    open_, names, length = {place for place in places if not _within(place, base)}, {}, 1
+    while open_:
+        called = {place: os.sep.join(place.split(os.sep)[1:][-length:]) for place in sorted(open_)}
+        count = Counter(called.values())
+        for place, name in called.items():
+            if (count[name] == 1 and name not in inside) or length >= place.count(os.sep):
+                names[place] = name
+                open_.remove(place)
+        length += 1
+    return names
+
+
+def _texts_of(report: Report) -> Iterator[str]:
+    """Yield every text of a report that may name a path."""
+    yield from (report.title, report.answer, *report.facts.values())
+    for table in (*report.tables, report.rows):
+        yield from (table.title, table.note)
+        for row in table.rows:
+            yield from _texts_in(row)
+    for picture in report.pictures:
+        yield from (*picture.names, *picture.series)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts of a cell, also those in lists and mappings."""
+    match value:
+        case str():
+            if "/" in value:
+                yield value
+        case Mapping():
+            yield from _texts_in([*value, *value.values()])
+        case list() | tuple():
+            for item in value:
+                yield from _texts_in(item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +167,22 @@ class _Rows:
 
     table: Table
     base: Path
+    names: Names
 
     def __len__(self) -> int:
         return count_rows(self.table)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return (tuple(_cell(value, self.base) for value in row) for row in self.table.rows)
+        return (tuple(_cell(value, self.base, self.names) for value in row) for row in self.table.rows)
 
 
-def _cell(value: Any, base: Path) -> Any:
+def _cell(value: Any, base: Path, names: Names) -> Any:
     """Return a cell with its texts changed, also those in lists and mappings."""
     match value:
         case str():
-            return without_paths(value, base)
+            return without_paths(value, base, names) if "/" in value else value
         case Mapping():
-            return {_cell(key, base): _cell(item, base) for key, item in value.items()}
-        case list() | tuple():
-            return type(value)(_items(value, base)) if type(value) in (list, tuple) else value
+            return {_cell(key, base, names): _cell(item, base, names) for key, item in value.items()}
+        case list() | tuple() if type(value) in (list, tuple):
+            return type(value)(_cell(item, base, names) for item in value)
     return value
-
-
-def _items(values: Iterable[Any], base: Path) -> Iterator[Any]:
-    return (_cell(value, base) for value in values)

@@ -192,7 +192,7 @@ def page_data(capture: Capture) -> dict[str, Any]:
         "title": capture.name,
         "facts": [[name, text] for name, text in page_facts(capture) if text],
         "notes": [*capture.notes, *capture.breaks],
-        "verdict": _verdict_data(capture.verdict),
+        "verdict": _verdict_data(known_verdict(capture)),
         "pairs": [pair_data(pair, capture.modules) for pair in (*capture.pairs, *_bodies_of(capture.pairs))],
     }
 

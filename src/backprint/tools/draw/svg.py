@@ -86,8 +86,8 @@ text { fill: $ink; }
 .small { fill: $soft; }
 .page { fill: $page; }
 .frame { stroke: $line; }
-.depth-0 { fill: $band; }
-.depth-1 { fill: $page; }
+.depth-0 { fill: $band; } .on-0 { stroke: $band; }
+.depth-1 { fill: $page; } .on-1 { stroke: $page; }
 .folded { fill: $page; stroke: $line; }
 .half-forward { fill: $forward-fill; }
 .half-backward { fill: $backward-fill; }
@@ -134,7 +134,7 @@ path { fill: none; }
 .flow-saved { stroke-opacity: .55; }
 .thin { stroke-dasharray: 1.5 3; }
 .saved-text, .bad-text { font-size: 9.5px; font-weight: 600; paint-order: stroke; stroke-width: 3px; }
-.label { paint-order: stroke; stroke-width: 3px; }
+.label, .name { paint-order: stroke; stroke-width: 3px; }
 .pill { fill: none; stroke-width: .8; }
 .pill-text { font-size: 9px; }
 .pill-mutation { stroke-dasharray: 3 2; }
@@ -167,9 +167,11 @@ def svg_of(picture: PairPicture, title: str = "") -> str:
 
 
 def as_image(svg: str, title: str) -> str:
-    """Return a picture as an image for a notebook: on its own, its style would change that of the whole notebook."""
+    """Return a picture as an image for a notebook: on its own, its style would change that of the whole notebook. Where
+    it is wider than its place it scrolls, as its letters could not be read if it were smaller."""
     data = base64.b64encode(svg.encode()).decode()
-    return f'<img alt="{_in_xml(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}"/>'
+    image = f'<img alt="{_in_xml(title)}" style="max-width:none" src="data:image/svg+xml;base64,{data}"/>'
+    return f'<div style="overflow-x:auto;max-width:100%">{image}</div>'
 
 
 def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
@@ -191,9 +193,10 @@ def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
 
 def _drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield the frames, lines, steps and texts of a picture. SVG draws in this order, so a later one covers others."""
-    yield from (_frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
+    yield from (_frame_svg(picture, box) for box in picture.boxes if box.unit < 0)
     yield from (_line_svg(line) for line in picture.lines if line.kind == "saved")
     yield from (_line_svg(line) for line in picture.lines if line.kind != "saved")
+    yield from (_heading_svg(picture, box, title) for box in picture.boxes if box.unit < 0 and box.is_open)
     yield from (_node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
     yield from map(_label_svg, labels_of(picture))
 
@@ -225,26 +228,16 @@ def _rect_svg(x: float, y: float, width: float, height: float, kind: str, radius
 # ---- Boxes
 
 
-def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
-    """Return a frame: open, as a border with its name; or folded, as a box of two halves with two lines of text each.
-    Over the outermost frame stands the title."""
+def _frame_svg(picture: PairPicture, box: DrawnBox) -> str:
+    """Return a frame: open, as a border; or folded, as a box of two halves with two lines of text each."""
     drawn, number = picture.drawn, frame_unit(box.unit)
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
     tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
     tip = f"<title>{_escaped_lines(tooltip)}</title>"
     if box.is_open:
-        heading_text = title_text(drawn, number, title)
-        heading = _text_svg(box.x + 8, box.y + 15, heading_text, "bold", "start")
-        label_x = box.x + TITLE_MARGIN + BOLD * len(heading_text)
-        letters = int((box.x + box.width - label_x - PAD) / SMALL)
-        # The class of a module is in its title.
-        label = "" if frame.kind in ("module", "loop") else frame.label
-        label_text = label if number else contents_of(picture.drawn)
-        if label_text and letters > MINIMUM:
-            heading += _text_svg(label_x, box.y + 15, shortened(label_text, letters), "small", "start")
         # Frames in one another alternate between two grounds.
         kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
-        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}{heading}</g>\n"
+        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}</g>\n"
     (name, forward_text), (backward_name, backward_text) = folded_texts(drawn, number)
     left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
     inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
@@ -253,6 +246,22 @@ def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
     inside += _text_svg(middle[0], box.y + 16, name, "bold") + _text_svg(middle[0], box.y + 30, forward_text, "small")
     inside += _text_svg(middle[1], box.y + 16, backward_name) + _text_svg(middle[1], box.y + 30, backward_text, "small")
     return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
+
+
+def _heading_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
+    """Return the name of an open frame, above the lines that run into it; over the outermost frame stands the title."""
+    drawn, number = picture.drawn, frame_unit(box.unit)
+    frame = drawn.frames[number]
+    heading_text = title_text(drawn, number, title)
+    heading = _text_svg(box.x + 8, box.y + 15, heading_text, "bold", "start")
+    label_x = box.x + TITLE_MARGIN + BOLD * len(heading_text)
+    letters = int((box.x + box.width - label_x - PAD) / SMALL)
+    # The class of a module is in its title.
+    label = "" if frame.kind in ("module", "loop") else frame.label
+    label_text = label if number else contents_of(picture.drawn)
+    if label_text and letters > MINIMUM:
+        heading += _text_svg(label_x, box.y + 15, shortened(label_text, letters), "small", "start")
+    return f'<g class="name on-{box.depth % 2}">{heading}</g>\n'
 
 
 def _escaped_lines(text: str) -> str:
