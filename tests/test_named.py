@@ -213,6 +213,7 @@ def test_the_command_line_takes_factories_where_it_takes_samples(tmp_path: Path)
     assert shown.exit_code == 0, shown.output
     assert "ConvNet" in shown.stdout
     assert run("diff", factory, factory).exit_code == 0
+    assert json.loads(run("verify", factory, "--json").stdout)["sample"] == factory
     fits = run("fits", factory, "--memory", "1", "--json")
     assert json.loads(fits.stdout)["ranks"][0]["fits"] is True
     missing = run("show", str(tmp_path / "none.py:factory"))

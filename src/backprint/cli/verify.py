@@ -96,7 +96,8 @@ def verify_command(
     --strict, if a port is not proved, or a redraw is not seen; 3 if there is no sample. A gradient that is meant to
     differ is named when the sample is captured (`backprint capture --meant NAME`); --no-derivative does not ask.
     """
-    samples = at_places(samples)
+    targets, samples = samples, at_places(samples)
+    target_at = dict(zip(samples, targets, strict=True))  # a factory or a model's name is shown as it was written
     check_samples(samples)
     rows: list[dict[str, Any]] = []
     places = list(dict.fromkeys(samples_in(samples)))
@@ -112,7 +113,7 @@ def verify_command(
                     lambda place: show_status(f"{next(count)}/{len(places)} {place}"),
                 ):
                     for row in answer.content or [failed_row(answer.place.name, answer.ended)]:
-                        rows.append({"sample": str(answer.place), **row})
+                        rows.append({"sample": str(target_at.get(answer.place, answer.place)), **row})
                         if as_json:
                             echo(json.dumps(rows[-1]))
         finally:
