@@ -178,7 +178,10 @@ CLICK = os.path.join(os.path.dirname(click.__file__), "")
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="backprint")
 def main() -> None:
-    """Capture, keep, replay and prove the forward and backward graphs that PyTorch really runs.
+    """See, prove and fix the backward of PyTorch programs.
+
+    Commands work on a sample, the folder that `capture` writes. In its place they take `file.py:factory`, a function
+    that returns a model and its inputs, and the name of a model, `hf:gpt2`: these are captured first.
 
     Exit codes: 0 all is good, 1 something was looked at and is not good, 2 wrong usage, or a place that cannot be
     written, 3 nothing was looked at, 130 Ctrl-C.
