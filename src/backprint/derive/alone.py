@@ -238,11 +238,31 @@ class _ChangedMethod(NamedTuple):
     own: Any
 
 
+def _first_call(function: Any, name: str, arguments: Sequence[Any]) -> _FunctionCall:
+    """Return the first of some calls that are alike, with copies of its tensors, and the places of those that have
+    gradients."""
+    tensors = {place: value for place, value in enumerate(arguments) if isinstance(value, Tensor)}
+    wanted = tuple(place for place, tensor in tensors.items() if tensor.requires_grad and is_inexact(tensor))
+    copies = tuple(value.detach().clone() if isinstance(value, Tensor) else value for value in arguments)
+    return _FunctionCall(function, name, copies, wanted)
+
+
+def _put_back(changed: _ChangedMethod) -> None:
+    """Give a Function its own method back; an inherited one must be inherited again, and not become one of the class
+    itself."""
+    if changed.own is None:
+        delattr(changed.function, changed.name)
+    else:
+        setattr(changed.function, changed.name, changed.own)
+
+
 @contextlib.contextmanager
 def recording_calls(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     """Record the calls of these Functions in this block, and of Functions that the program defines in it.
 
     Of calls that are alike, only the arguments of the first are copied. The list has the calls after the block.
+
+    Of a block that runs `Square.apply(x)` twice and `Square.apply(y)` with a y of another shape, it has two.
     """
     calls: dict[Any, _FunctionCall] = {}
     recorded: list[_FunctionCall] = []
@@ -257,9 +277,7 @@ def recording_calls(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         if key not in calls:
             if sum(call.name == name for call in calls.values()) >= MAX_CALLS:
                 return
-            wanted = [n for n, a in enumerate(arguments) if isinstance(a, Tensor) and a.requires_grad and is_inexact(a)]
-            copies = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in arguments)
-            calls[key] = _FunctionCall(function, name, copies, tuple(wanted))
+            calls[key] = _first_call(function, name, arguments)
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
@@ -291,12 +309,8 @@ def recording_calls(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         recorded += calls.values()
     finally:
         del torch.autograd.Function.__init_subclass__  # the one that Function inherits is back
-        for function, name, own_method in changed_methods:
-            # An inherited method must be inherited again, and not become one of the class itself.
-            if own_method is None:
-                delattr(function, name)
-            else:
-                setattr(function, name, own_method)
+        for changed in changed_methods:
+            _put_back(changed)
 
 
 def _kind_of_argument(argument: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -361,6 +361,13 @@ def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> 
     return [pair_run.values for pair_run in run.runs]
 
 
+class _Draw(NamedTuple):
+    """A draw of inputs and tangents, and the gap of its two products."""
+
+    gap: float
+    setting: Setting
+
+
 def check_pair(
     pair: Pair,
     values: Mapping[str, Any],
@@ -372,7 +379,7 @@ def check_pair(
     """Return the verdict on one Pair: whether its backward is the derivative of its forward, on inputs near these
     values. Up to DRAWS settings are drawn, until one has a gap that is rounding."""
     name = name or pair.name
-    gaps: list[tuple[float, Setting]] = []
+    draws: list[_Draw] = []
     by_second_derivative, by_differences = set[str](), set[str]()
     limit = LIMIT
     try:
@@ -393,7 +400,7 @@ def check_pair(
                 # A gradient that is 0 but for rounding had the weight of a large one: now its accuracy decides its
                 # weight.
                 gap, setting = gap_by_accuracy(setting)
-            gaps.append((gap, setting))
+            draws.append(_Draw(gap, setting))
             if gap < limit:
                 break  # the draws that are left are for a gap that may be rounding
     except NotFinite as error:
@@ -401,15 +408,15 @@ def check_pair(
     except (CannotTell, BackprintError, RuntimeError) as error:
         return Derivative(CANNOT_TELL, name, str(error))
     # A draw may be ill-conditioned, so the least gap counts.
-    gap, setting = min(gaps, key=lambda pair: pair[0])
-    largest = max(gaps, key=lambda pair: pair[0])
-    if largest[0] > NO_ROUNDING:  # no draw is so ill-conditioned: the backward is right for some tangents only
+    gap, setting = min(draws, key=lambda draw: draw.gap)
+    largest = max(draws, key=lambda draw: draw.gap)
+    if largest.gap > NO_ROUNDING:  # no draw is so ill-conditioned: the backward is right for some tangents only
         gap, setting = largest
     verdict = Derivative(
         DERIVATIVE,
         name,
         gap=gap,
-        draws=len(gaps),
+        draws=len(draws),
         by_second_derivative=tuple(sorted(by_second_derivative)),
         by_differences=tuple(sorted(by_differences)),
         left_out=tuple(setting.left_out.items()),
@@ -603,8 +610,7 @@ def _verdict_on_not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueE
 def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
     """Return where a backward that makes NaN or Inf is wrong, as far as its values tell."""
     try:
-        cut_values = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut_values)
+        located = _locate(setting, opaque)
     except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
         return ()
     return tuple(
@@ -661,22 +667,14 @@ def explain_gap(
     for all. With `at_kinks`, rounding moves inputs off kinks, so it does not explain a gap.
     """
     gap = verdict.gap or 0.0
-    # Does rounding explain the gap: of inputs that have gradients, or of inputs that have none?
-    if not at_kinks and gap <= ROUNDING * rounding_of_product(setting):
-        why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
-        return replace(verdict, word=CANNOT_TELL, detail=why)
-    if (inputs_rounded := _inputs_whose_rounding_explains(pair, values, program_seed, gap)) and not at_kinks:
-        why = (
-            f"gap {gap:.0e}, and as much by rounding of {inputs_rounded}, of which the backward may use what holds to "
-            "rounding"
-        )
+    why = "" if at_kinks else _why_rounding(pair, values, setting, program_seed, gap)
+    if why:
         return replace(verdict, word=CANNOT_TELL, detail=why)
     try:
-        cut_values = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
-        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut_values)
+        located = _locate(setting, opaque)
     except (BackprintError, RuntimeError) as error:
         return replace(verdict, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
-    # Where is it wrong? If the backward is what autograd of the forward returns, a formula of PyTorch is wrong.
+    # If the backward is what autograd of the forward returns, a formula of PyTorch is wrong.
     by_formula = not located.wrong
     if by_formula:
         located = locate_formulas(setting)
@@ -685,53 +683,79 @@ def explain_gap(
             if (verdict.gap or 0.0) < limit and _with_other_tangents(setting) is None:
                 return replace(verdict, detail=method_text(verdict, setting))
         if not located.places:
-            wrong_ports = {} if verdict.by_differences else differing_from_autograd(setting, LIMIT)
-            if wrong_ports:
-                port, difference = next(iter(wrong_ports.items()))
-                detail = (
-                    f"gap {gap:.1e}; the gradient of {port} differs by {difference:.0e} from that of autograd, which "
-                    "has the tangents' product; too little to find where"
-                )
-                return replace(verdict, word=NOT_THE_DERIVATIVE, ports=tuple(wrong_ports), detail=detail)
-            return replace(verdict, word=CANNOT_TELL, detail=_why_no_operator(gap, located))
-    # Is everything else right, and is each wrong place meant to differ?
+            return _verdict_without_place(verdict, setting, located, gap)
     wrong = merge_repeated_places([describe_place(place, setting, opaque, by_formula) for place in located.places])
-    is_rest_right = located.complete and _is_rest_right(setting, located)
-    gap_for_ones = _gap_for_ones(pair, values, program_seed)
     if not by_formula or reason:
         wrong = _with_only_function(wrong, located.wrong, opaque)
+    is_rest_right = located.complete and _is_rest_right(setting, located)
+    gap_for_ones = _gap_for_ones(pair, values, program_seed)
+    verdict = replace(verdict, wrong=tuple(wrong), ports=located.wrong, rest_is_right=is_rest_right, ones=gap_for_ones)
     not_meant = [place for place in wrong if place.function not in meant and place.function not in CONVENTIONS]
     if wrong and not not_meant and is_rest_right:
-        names = sorted({place.function for place in wrong})
-        return replace(
-            verdict,
-            word=f"{DERIVATIVE} but for {', '.join(names)}",
-            detail="; ".join([*dict.fromkeys(CONVENTIONS[n] for n in names if n in CONVENTIONS), REST_IS_RIGHT]),
-            wrong=tuple(wrong),
-            meant=tuple(names),
-            ports=located.wrong,
-            rest_is_right=True,
-            ones=gap_for_ones,
-        )
-    # It is wrong: say where, and what does not show it.
-    words = [*filter(None, [reason]), f"gap {gap:.1e}"]
-    if located.wrong:
-        words.append(
-            f"wrong: the gradient of {', '.join(located.wrong[:4])}" + (" …" if len(located.wrong) > 4 else "")
-        )
-    if gap_for_ones is not None and gap_for_ones < LIMIT:
-        words.append("tangents of ones do not show it")
-    if is_rest_right:
-        words.append(REST_IS_RIGHT)
+        return _verdict_meant(verdict)
+    return replace(verdict, word=NOT_THE_DERIVATIVE, detail=_fault_text(verdict, gap, reason))
+
+
+def _why_rounding(pair: Pair, values: Mapping[str, Any], setting: Setting, program_seed: int, gap: float) -> str:
+    """Return how rounding explains a gap, of inputs that have gradients or of inputs that have none; '' if it does
+    not."""
+    if gap <= ROUNDING * rounding_of_product(setting):
+        return f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
+    inputs_rounded = _inputs_whose_rounding_explains(pair, values, program_seed, gap)
+    if not inputs_rounded:
+        return ""
+    return (
+        f"gap {gap:.0e}, and as much by rounding of {inputs_rounded}, of which the backward may use what holds to "
+        "rounding"
+    )
+
+
+def _locate(setting: Setting, opaque: Sequence[OpaqueEdge]) -> Located:
+    """Return where a backward is wrong; a custom autograd.Function of the program is one call."""
+    cut_values = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
+    return locate(setting, [edge.lines for edge in opaque if edge.lines], cut_values)
+
+
+def _verdict_without_place(verdict: Derivative, setting: Setting, located: Located, gap: float) -> Derivative:
+    """Return the verdict where no call and no formula is wrong alone: gradients that differ from those of autograd are
+    wrong all the same, else it cannot be told."""
+    wrong_ports = {} if verdict.by_differences else differing_from_autograd(setting, LIMIT)
+    if not wrong_ports:
+        return replace(verdict, word=CANNOT_TELL, detail=_why_no_operator(gap, located))
+    port, difference = next(iter(wrong_ports.items()))
+    detail = (
+        f"gap {gap:.1e}; the gradient of {port} differs by {difference:.0e} from that of autograd, which "
+        "has the tangents' product; too little to find where"
+    )
+    return replace(verdict, word=NOT_THE_DERIVATIVE, ports=tuple(wrong_ports), detail=detail)
+
+
+def _verdict_meant(verdict: Derivative) -> Derivative:
+    """Return the verdict on a backward all of whose wrong places are meant to differ: `the derivative but for Clip`."""
+    names = sorted({place.function for place in verdict.wrong})
+    conventions = dict.fromkeys(CONVENTIONS[name] for name in names if name in CONVENTIONS)
     return replace(
         verdict,
-        word=NOT_THE_DERIVATIVE,
-        detail="; ".join(words),
-        wrong=tuple(wrong),
-        ports=located.wrong,
-        rest_is_right=is_rest_right,
-        ones=gap_for_ones,
+        word=f"{DERIVATIVE} but for {', '.join(names)}",
+        detail="; ".join([*conventions, REST_IS_RIGHT]),
+        meant=tuple(names),
     )
+
+
+def _fault_text(verdict: Derivative, gap: float, reason: str) -> str:
+    """Return in one line what is wrong, and what does not show it: `gap 3.2e-01; wrong: the gradient of x; …`. `gap` is
+    the one that was found first, and `reason` as in `explain_gap`."""
+    words = [reason] if reason else []
+    words.append(f"gap {gap:.1e}")
+    if verdict.ports:
+        words.append(
+            f"wrong: the gradient of {', '.join(verdict.ports[:4])}" + (" …" if len(verdict.ports) > 4 else "")
+        )
+    if verdict.ones is not None and verdict.ones < LIMIT:
+        words.append("tangents of ones do not show it")
+    if verdict.rest_is_right:
+        words.append(REST_IS_RIGHT)
+    return "; ".join(words)
 
 
 def _with_only_function(

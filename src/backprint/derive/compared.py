@@ -279,6 +279,24 @@ Run = Callable[[Mapping[str, Tensor]], tuple[Forward, dict[str, Tensor | None]]]
 """Differentiates a function: returns its results, and its gradients for these tangents."""
 
 
+def _with_room_for_terms(
+    difference: Difference,
+    subject: Subject,
+    expected: Expected,
+    tangents: Mapping[str, Tensor],
+    name: str,
+    exact: Tensor,
+) -> Difference:
+    """Return a wrong difference of the gradient of `name` with the error that rounding of its terms allows, where that
+    is more: the exact gradient may be a sum of terms that cancel, up to exactly 0 in float64. Then the size of the
+    terms says how much rounding is allowed."""
+    typical_size = _typical_size(expected, tangents, name, subject.ours.seed)
+    if size_of(exact) >= CANCELLED * typical_size:
+        return difference
+    allowed = subject.times * OF_TERMS * subject.tiny * typical_size
+    return Difference(difference.error, allowed) if allowed > difference.allowed else difference
+
+
 def gradient_rows(
     subject: Subject,
     check: str,
@@ -331,24 +349,15 @@ def gradient_rows(
         difference = measure_difference(
             subject, gradient, exact, gradient_if_known(right.own, name), gradient_if_known(right.moved, name), largest
         )
-        # The exact gradient may be a sum of terms that cancel, up to exactly 0 in float64: then the size of the terms
-        # says how much rounding is allowed.
+        detail = ""
         if difference.verdict == WRONG:
-            typical_size = _typical_size(expected, tangents_copied, name, subject.ours.seed)
-            if size_of(exact) < CANCELLED * typical_size:
-                larger_allowance = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical_size)
-                difference = larger_allowance if larger_allowance.allowed > difference.allowed else difference
-        detail = (
-            "" if gradient is not None or difference.verdict != WRONG else "the function returns no gradient for it"
-        )
-        # Last, because it runs the reference dozens of times. At a kink any error is allowed: there is no one gradient.
-        if (
-            difference.verdict == WRONG
-            and subject.has_reference
-            and is_kink(subject, values, tangents_copied, gradients)
-        ):
-            difference = Difference(difference.error, math.inf)
-            detail = OTHER_SUBGRADIENT
+            difference = _with_room_for_terms(difference, subject, expected, tangents_copied, name, exact)
+        if difference.verdict == WRONG:
+            detail = "the function returns no gradient for it" if gradient is None else ""
+            # Last, because it runs the reference dozens of times.
+            if subject.has_reference and is_kink(subject, values, tangents_copied, gradients):
+                # There is no one gradient, so any error is allowed.
+                difference, detail = Difference(difference.error, math.inf), OTHER_SUBGRADIENT
         fault = Fault(subject.ours, call, values, tangents, name, exact, check, tuple(forward.outputs), {})
         yield row_of_difference(subject, check, name, difference, random=False, detail=detail), fault
 
@@ -423,6 +432,8 @@ def is_kink(
     Along each of some directions, the product of gradients and direction must lie between the products of tangents and
     derivatives to both sides. The sides are added up element by element, the lesser ones and the greater ones: each
     output may have its own kink. `hostile._is_subgradient` asks the same of a captured Pair.
+
+    Of `x.abs()` at 0, along the direction 1, the derivative is 1 ahead and -1 behind: a gradient of 0.3 lies between.
     """
     call = subject.call
     widened = {name: to_float64(value) for name, value in values.items()}
@@ -441,16 +452,17 @@ def is_kink(
         here, ahead, behind = outputs_at(0.0), outputs_at(STEP), outputs_at(-STEP)
         low = high = size = 0.0
         for name, tangent in tangents.items():
-            wide_tangent = precise(tangent)
-            sides = products_to_both_sides(wide_tangent, here[name], ahead[name], behind[name], STEP).detach()
-            low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
+            sides = products_to_both_sides(precise(tangent), here[name], ahead[name], behind[name], STEP).detach()
+            low += float(sides.min(0).values.sum())
+            high += float(sides.max(0).values.sum())
             size += float(sides.abs().max(0).values.sum())
         product = squares = 0.0
         for name, gradient in gradients.items():
             if gradient is not None:
                 terms = precise(gradient).conj() * direction[name]
                 terms = terms.real if terms.is_complex() else terms
-                product, squares = product + float(terms.sum()), squares + float(terms.square().sum())
+                product += float(terms.sum())
+                squares += float(terms.square().sum())
         inexact = 1e-4 * size  # differences of the reference in float64 are off by as much
         # Roundings of many elements make up for one another: so they grow with the root of the sum of squares.
         slack = inexact + ROUNDINGS * subject.tiny * math.sqrt(squares)

@@ -10,7 +10,7 @@ captured, or, where it cannot be, run at nearby inputs in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -134,6 +134,22 @@ def _indices_of_reference(call: Call, reference: Program, capture: Callable[...,
     )
 
 
+def _refuse_outputs(outputs: Mapping[str, Tensor]) -> None:
+    """Raise UsageError for outputs of which no gradient can be checked: none of floating point, or one that is not
+    dense."""
+    if not any(map(is_inexact, outputs.values())):
+        raise UsageError(
+            f"the function returns no floating-point tensor but {', '.join(outputs) or 'no tensor'}: it has no "
+            "gradient to check"
+        )
+    for name, value in outputs.items():
+        if value.layout is not torch.strided:
+            raise UsageError(
+                f"{name} is {str(value.layout).removeprefix('torch.')}: bp.check compares dense tensors; let the "
+                "function and the reference return its parts, or .to_dense()"
+            )
+
+
 def rows_of_dtype(
     subject: Subject,
     order: int,
@@ -156,18 +172,7 @@ def rows_of_dtype(
             raise
         yield row_without_error(subject, FORWARD, "output", WRONG, f"the function raised {error_text(error)}"), None
         return
-    outputs = {name: value for name, value in forward.outputs.items() if is_inexact(value)}
-    if not outputs:
-        raise UsageError(
-            f"the function returns no floating-point tensor but {', '.join(forward.outputs) or 'no tensor'}: it has no "
-            "gradient to check"
-        )
-    for name, value in forward.outputs.items():
-        if value.layout is not torch.strided:
-            raise UsageError(
-                f"{name} is {str(value.layout)[6:]}: bp.check compares dense tensors; let the function and the "
-                "reference return its parts, or .to_dense()"
-            )
+    _refuse_outputs(forward.outputs)
     try:
         expected = expected_of(subject, subject.values)
     except NoReference as error:
@@ -183,8 +188,7 @@ def rows_of_dtype(
         yield from buffer_rows(subject, forward, expected)
     shapes = outputs_with_gradients(forward, expected)
     for check, make in tangent_kinds(subject, shapes).items():
-        source = own_source(subject.ours.seed)
-        tangents = tangents_for(shapes, make, source)
+        tangents = tangents_for(shapes, make, own_source(subject.ours.seed))
         if tangents is not None:
             yield from gradient_rows(subject, f"{subject.gradient_check}, {check}", subject.values, tangents, expected)
     random_tangents = tangents_for(shapes, make_for_every_output(drawn_like), own_source(subject.ours.seed))
@@ -287,6 +291,13 @@ ONCE = "a backward is marked with once_differentiable"
 # ---- The derivative
 
 
+def _why_undecided(captured: Capture, verdicts: Iterable[Derivative]) -> str:
+    """Return why the verdicts on a captured function do not settle it; '' if they do."""
+    if captured.requires:
+        return f"{', '.join(captured.requires)} is opaque"
+    return "; ".join(verdict.detail for verdict in verdicts if verdict.word == CANNOT_TELL)
+
+
 def _derivative_rows(
     call: Call, ours: Program, order: int, once: bool, meant: Sequence[str], capture: Callable[..., Capture]
 ) -> Iterator[Result]:
@@ -300,8 +311,7 @@ def _derivative_rows(
     tensor_names = [leaf.name for leaf in call.leaves if isinstance(leaf, Place)]
     for degree in range(1, order + 1):
         check = "derivative" if degree == 1 else f"derivative, order {degree}"
-        reason = ""
-        verdicts: list[Derivative] = []
+        verdicts: Sequence[Derivative] = ()
         if degree > 1 and once:
             reason = ONCE
         elif len(tensor_names) > len(set(tensor_names)):
@@ -313,10 +323,7 @@ def _derivative_rows(
             except Exception as error:
                 reason = f"it cannot be captured: {error_text(error)}"
             else:
-                if captured.requires:
-                    reason = f"{', '.join(captured.requires)} is opaque"
-                else:
-                    reason = "; ".join(verdict.detail for verdict in verdicts if verdict.word == CANNOT_TELL)
+                reason = _why_undecided(captured, verdicts)
         if reason and function_name(ours.function) in meant:
             text = f"{NOT_TRIED}: {reason}, and its gradient is meant to differ"
             yield CheckRow(check, "float64", "all", None, None, text), None

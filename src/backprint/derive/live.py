@@ -784,19 +784,25 @@ def other_values(
         (0.1, {}, False),
     ):
         source = own_source(2)
-        floats, moved = (
-            {
-                name: nudge_values(value.flip(-1) if is_reversed and value.dim() else value, amount, source)
-                for name, value in tensors.items()
-                if is_inexact(value) and value.layout is torch.strided
-            }
-            for tensors in (arguments, parameters)
-        )
-        if moved:
-            yield {**floats, **other_arguments}, moved
+        floats = _moved_floats(arguments, amount, is_reversed, source)
+        moved_parameters = _moved_floats(parameters, amount, is_reversed, source)
+        if moved_parameters:
+            yield {**floats, **other_arguments}, moved_parameters
         if floats or other_arguments:
             yield {**floats, **other_arguments}, {}
     yield {}, {}
+
+
+def _moved_floats(
+    tensors: Mapping[str, Tensor], amount: float, is_reversed: bool, source: torch.Generator
+) -> dict[str, Tensor]:
+    """Return the dense floats among tensors, moved by a part of their size; in reverse along the last dimension, if
+    wanted."""
+    floats = {name: value for name, value in tensors.items() if is_inexact(value) and value.layout is torch.strided}
+    return {
+        name: nudge_values(value.flip(-1) if is_reversed and value.dim() else value, amount, source)
+        for name, value in floats.items()
+    }
 
 
 def _calls_in_a_row(

@@ -205,57 +205,68 @@ def _formula_gap(
 ) -> tuple[float, float]:
     """Return the gap between ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ for one step alone, relative to the sizes of the terms, and how
     accurate the tangents J·v are. Gradients g of the results have the strides of those in `right`. Tangents of
-    operators in `refuted` come from differences instead of formulas."""
+    operators in `refuted` come from differences instead of formulas.
+
+    For the step `y = sin(x)`: v is random, J·v is cos(x) * v by the formula for tangents, g is random, and Jᵀ·g is
+    cos(x) * g by autograd. Both products are the sum of g * cos(x) * v.
+    """
     source = own_source(seed=0)
-    values = {name: search.forward_values[name].detach() for name in inputs}
     run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.generator_states)
-    directions: list[Any] = []
-    # J·v: the step on dual numbers, with random tangents of its arguments.
+    values = {name: search.forward_values[name].detach() for name in inputs}
+    directions, tangents = _tangents_of_step(search, step, run, values, source)
+    leaves, results = _step_under_autograd(search, step, run, values)
+    names = _result_names(search, step, len(results))
+    cotangents = [
+        _with_strides_of(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
+        for name, result in zip(names, results, strict=True)
+    ]
+    # Both sides have the terms of the same results: of those that autograd differentiates.
+    terms = [
+        (result, cotangent, tangent)
+        for result, cotangent, tangent in zip(results, cotangents, tangents, strict=True)
+        if cotangent is not None and result.requires_grad
+    ]
+    if not terms:
+        return 0.0, 0.0
+    gradients = torch.autograd.grad(
+        [result for result, _, _ in terms],
+        leaves,
+        [cotangent for _, cotangent, _ in terms],
+        allow_unused=True,
+    )
+    forward_side = sum_of_inner_products((cotangent, tangent) for _, cotangent, tangent in terms if tangent is not None)
+    backward_side = sum_of_inner_products(
+        (gradient, direction) for gradient, direction in zip(gradients, directions, strict=True) if gradient is not None
+    )
+    return gap_of(forward_side, backward_side), run.accuracy
+
+
+def _tangents_of_step(
+    search: Search, step: Step, run: DualRun, values: Mapping[str, Tensor], source: torch.Generator
+) -> tuple[list[Any], list[Any]]:
+    """Run a step on dual numbers, at these values of its inputs. Return the random directions of the inputs, and the
+    tangents of its results along them, None for a result without one."""
     with forward_ad.dual_level():
         duals = {
             name: forward_ad.make_dual(value.clone(), symmetric_like(value, drawn_like(value, source)))
             for name, value in values.items()
         }
         directions = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
-        dual_result = run.run_steps([step], {**search.forward_values, **duals})[step.name]
-        tangents_of_results = [
-            unpack_dual_tree(leaf)[1] for leaf in plain_leaves(dual_result) if isinstance(leaf, Tensor)
-        ]
-    # Jᵀ·g: the step under autograd, with random gradients of its results.
+        result = run.run_steps([step], {**search.forward_values, **duals})[step.name]
+        tangents = [unpack_dual_tree(leaf)[1] for leaf in plain_leaves(result) if isinstance(leaf, Tensor)]
+    return directions, tangents
+
+
+def _step_under_autograd(
+    search: Search, step: Step, run: DualRun, values: Mapping[str, Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Run a step under autograd, at these values of its inputs. Return the inputs, as leaves that require grad, and the
+    tensors that it returns."""
     with torch.enable_grad():
         leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
         copies = {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
-    results = [
-        leaf
-        for leaf in plain_leaves(run.run_steps([step], {**search.forward_values, **copies})[step.name])
-        if isinstance(leaf, Tensor)
-    ]
-    names = _result_names(search, step, len(results))
-    cotangents = [
-        _with_strides_of(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
-        for name, result in zip(names, results, strict=True)
-    ]
-    results_with_cotangents = [
-        (r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad
-    ]
-    if not results_with_cotangents:
-        return 0.0, 0.0
-    gradients = torch.autograd.grad(
-        [r for r, _ in results_with_cotangents],
-        list(leaves.values()),
-        [c for _, c in results_with_cotangents],
-        allow_unused=True,
-    )
-    # Both sides have the terms of the same results: of those that autograd differentiates.
-    forward_side = sum_of_inner_products(
-        (cotangent, tangent)
-        for cotangent, tangent, result in zip(cotangents, tangents_of_results, results, strict=True)
-        if cotangent is not None and tangent is not None and result.requires_grad
-    )
-    backward_side = sum_of_inner_products(
-        (gradient, direction) for gradient, direction in zip(gradients, directions, strict=True) if gradient is not None
-    )
-    return gap_of(forward_side, backward_side), run.accuracy
+    result = run.run_steps([step], {**search.forward_values, **copies})[step.name]
+    return list(leaves.values()), [leaf for leaf in plain_leaves(result) if isinstance(leaf, Tensor)]
 
 
 def _result_names(search: Search, step: Step, count: int) -> list[str]:
@@ -329,6 +340,9 @@ class Search:
         self.shares_of_right: Mapping[str, Tensor] | None = None
         self.shares_by_steps: dict[tuple[str, ...], dict[str, Tensor] | None] = {}
         self.calls: list[_Call] = []
+        # Calls that are none of the forward: of sums, by the value, and of several operators at once, by their values.
+        self.sum_calls: dict[str, _Call] = {}
+        self.compiled_calls: dict[tuple[str, ...], _Call] = {}
         self.call_of_step = self.calls_of_forward()
         self.call_of_backward_step = self.calls_of_backward()
         self.ends, self.taken_as_gradient_of = self.ends_and_uses()
@@ -452,69 +466,91 @@ class Search:
 
     def calls_of_backward(self) -> dict[str, _Call]:
         """Put the steps of the backward to the calls whose gradients they compute, by their echoes, and return the call
-        of each step by the step's name. A sum of gradients is a call of its own."""
+        of each step by the step's name. A sum of gradients is a call of its own. An example:
+
+            forward    a = x.sin();  b = x.cos()
+            backward   mul = tangent_a * cos          gradient of a             the call of a
+                       mul_1 = tangent_b * neg        gradient of b             the call of b
+                       add = mul + mul_1              sum of gradients of x     a call of its own, which sums up x
+        """
         backward = self.setting.backward
-        call_of_backward_step: dict[str, _Call] = {}
-        sum_calls: dict[str, _Call] = {}
-        calls_by_names: dict[tuple[str, ...], _Call] = {}
+        call_of: dict[str, _Call] = {}
         steps_without_call = set[str]()
         for step in backward.steps:
             if step.is_guard or (step.echo is not None and step.echo.kind == "recomputes"):
                 continue
-            names = () if step.echo is None else tuple(filter(self.has_gradient, step.echo.names))
-            is_sum = step.echo is not None and step.echo.kind == "sum of gradients of"
-            calls_of_terms = [call_of_backward_step.get(name) for name in values_taken_by(step)]
-            calls_echoed = dict.fromkeys(self.call_of_step[name] for name in names if name in self.call_of_step)
-            call: _Call | None
-            # The calls that take the value whose gradients the step adds up, if it adds gradients up.
-            calls_taking = {
-                self.call_of_step[taker.name] for name in names[:1] if is_sum for taker in self.takers_of(name)
-            }
-            if len(calls_taking) == 1 and names[0] not in self.with_tangent:
-                (call,) = calls_taking  # it adds no gradients of others, as a Function whose backward adds
-            elif is_sum and len(calls_of_terms) > 1 and None not in calls_of_terms and len(set(calls_of_terms)) == 1:
-                call = calls_of_terms[0]  # one call computes all that is added, so the sum is a part of its share
-            elif is_sum and names:
-                call = sum_calls.setdefault(names[0], _Call(self.takers_outside_call(names[0]), summed_value=names[0]))
-            elif len(calls_echoed) > 1:  # one step of a compiled backward computes the gradients of several operators
-                steps = [step for call in calls_echoed for step in call.steps]
-                call = calls_by_names.setdefault(names, _Call(steps))
-            else:
-                call = next(iter(calls_echoed), None) or self.call_at(step)
-                # Autograd adds to what a call computes what others do, and the echo is that of the call.
-                if (
-                    call is not None
-                    and call.function is None
-                    and (name := self.value_of_added_gradients(step, calls_of_terms, call))
-                ):
-                    call = sum_calls.setdefault(name, _Call(self.takers_outside_call(name), summed_value=name))
+            call = self.call_by_echo(step, call_of)
             if call is None:
                 steps_without_call.add(step.name)
-                continue
-            call_of_backward_step[step.name] = call
-        # A step without an echo, as of a hook, is with the only call that takes the input whose gradient it computes,
-        # with the step that takes its value, or with the one whose value it takes.
-        for port, result in zip(backward.outputs, backward.results, strict=True):
-            calls_taking = {
-                self.call_of_step[step.name] for step in self.takers_of(self.local_of_port.get(port.name, ""))
-            }
-            call_of_backward_step |= {
-                name: next(iter(calls_taking))
-                for name in refs(result)
-                if name in steps_without_call and len(calls_taking) == 1
-            }
-        takers_in_reverse = [
-            (step, [taker.name for taker in self.backward_takers.get(step.name, ())])
-            for step in reversed(backward.steps)
-        ]
-        for step, neighbours in (*takers_in_reverse, *((step, values_taken_by(step)) for step in backward.steps)):
-            neighbour_calls = [call_of_backward_step[name] for name in neighbours if name in call_of_backward_step]
-            if step.name in steps_without_call - call_of_backward_step.keys() and neighbour_calls:
-                call_of_backward_step[step.name] = neighbour_calls[0]
+            else:
+                call_of[step.name] = call
+        self.add_calls_by_neighbours(call_of, steps_without_call)
         for step in backward.steps:
-            if step.name in call_of_backward_step:
-                call_of_backward_step[step.name].backward.append(step)
-        return call_of_backward_step
+            if step.name in call_of:
+                call_of[step.name].backward.append(step)
+        return call_of
+
+    def call_by_echo(self, step: Step, call_of: Mapping[str, _Call]) -> _Call | None:
+        """Return the call that a step of the backward belongs to, by its echo; None if nothing tells. `call_of` has the
+        calls of the steps before it."""
+        names = () if step.echo is None else tuple(filter(self.has_gradient, step.echo.names))
+        calls_of_terms = [call_of.get(name) for name in values_taken_by(step)]
+        if step.echo is not None and step.echo.kind == "sum of gradients of":
+            call = self.call_of_sum(names, calls_of_terms)
+            if call is not None:
+                return call
+        calls_echoed = dict.fromkeys(self.call_of_step[name] for name in names if name in self.call_of_step)
+        if len(calls_echoed) > 1:  # one step of a compiled backward computes the gradients of several operators
+            steps = [step for call in calls_echoed for step in call.steps]
+            return self.compiled_calls.setdefault(names, _Call(steps))
+        call = next(iter(calls_echoed), None) or self.call_at(step)
+        if call is None or call.function is not None:
+            return call
+        # Autograd adds to what a call computes what others do, and the echo is that of the call.
+        summed_value = self.value_of_added_gradients(step, calls_of_terms, call)
+        return self.sum_call(summed_value) if summed_value else call
+
+    def call_of_sum(self, names: Sequence[str], calls_of_terms: Sequence[_Call | None]) -> _Call | None:
+        """Return the call of a step that adds up the gradients of the first of `names`; None if there is no name, and
+        the terms do not tell. It is a call of its own, unless one call alone computes all that is added."""
+        if names and names[0] not in self.with_tangent:
+            calls_taking = {self.call_of_step[taker.name] for taker in self.takers_of(names[0])}
+            if len(calls_taking) == 1:  # it adds no gradients of others, as a Function whose backward adds
+                return calls_taking.pop()
+        if len(calls_of_terms) > 1 and None not in calls_of_terms and len(set(calls_of_terms)) == 1:
+            return calls_of_terms[0]  # one call computes all that is added, so the sum is a part of its share
+        return self.sum_call(names[0]) if names else None
+
+    def sum_call(self, name: str) -> _Call:
+        """Return the call of the steps that add up the gradients of a value; there is one for each value."""
+        return self.sum_calls.setdefault(name, _Call(self.takers_outside_call(name), summed_value=name))
+
+    def add_calls_by_neighbours(self, call_of: dict[str, _Call], steps_without_call: set[str]) -> None:
+        """Add to `call_of` the calls of steps without an echo, as of a hook: such a step is with the only call that
+        takes the input whose gradient it computes, with the step that takes its value, or with the one whose value it
+        takes."""
+        backward = self.setting.backward
+        for port, result in zip(backward.outputs, backward.results, strict=True):
+            input_name = self.local_of_port.get(port.name, "")
+            calls_taking = {self.call_of_step[taker.name] for taker in self.takers_of(input_name)}
+            if len(calls_taking) == 1:
+                (only_call,) = calls_taking
+                call_of |= {name: only_call for name in refs(result) if name in steps_without_call}
+        # From the last step to the first, so that a row of such steps gets the call of the step behind it.
+        for step in reversed(backward.steps):
+            takers = [taker.name for taker in self.backward_takers.get(step.name, ())]
+            self.add_call_of_first(step, takers, call_of, steps_without_call)
+        for step in backward.steps:
+            self.add_call_of_first(step, values_taken_by(step), call_of, steps_without_call)
+
+    @staticmethod
+    def add_call_of_first(
+        step: Step, neighbours: Iterable[str], call_of: dict[str, _Call], steps_without_call: set[str]
+    ) -> None:
+        """Add the call of the first neighbour that has one, if the step has none so far."""
+        calls = [call_of[name] for name in neighbours if name in call_of]
+        if calls and step.name in steps_without_call and step.name not in call_of:
+            call_of[step.name] = calls[0]
 
     def value_of_added_gradients(self, step: Step, terms: Sequence[_Call | None], call: _Call) -> str:
         """Return the value whose gradients a step adds up: one that a call takes, and others do; '' if it adds none of
@@ -579,17 +615,14 @@ class Search:
     # ---- What is wrong
 
     def assess(self, places: Sequence[WrongPlace]) -> State:
-        """Return what is right and wrong if what the backward returned at `places` is taken for given."""
+        """Return what is right and wrong if what the backward returned at `places` is taken for given.
+
+        The steps of the backward are gone through in their order. A call is to blame for what it hands on, unless it
+        takes from another call what is wrong already.
+        """
         right = self.right_gradients(places)
         given_steps = {step.name for place in places for step in place.steps}
-        wrong = [
-            name
-            for name, gradient in self.setting.gradients.items()
-            if relative_error(
-                gradient, right.get(self.local_of_port[name], torch.zeros_like(gradient)), self.largest_gradient
-            )
-            > NEAR
-        ]
+        wrong = self.wrong_ports(right)
         wrong_ends, calls_with_wrong_end, calls_taking_wrong = set[str](), set[_Call](), set[_Call]()
         expected_of: dict[_Call, dict[str, list[Tensor]] | None] = {}
         to_blame: list[_Call] = []
@@ -597,10 +630,8 @@ class Search:
             call = self.call_of_backward_step.get(step.name)
             if call is None or not given_steps.isdisjoint(s.name for s in call.steps):
                 continue  # what was returned there is given, so it is not wrong
-            if any(
-                name in wrong_ends and self.call_of_backward_step[name] is not call for name in values_taken_by(step)
-            ):
-                # It takes what is wrong already, so it is not to blame for what it hands on.
+            taken_from_others = [n for n in values_taken_by(step) if self.call_of_backward_step.get(n) is not call]
+            if not wrong_ends.isdisjoint(taken_from_others):
                 calls_taking_wrong.add(call)
             if call not in expected_of:
                 expected_of[call] = self.expected_of(call, right)
@@ -611,14 +642,21 @@ class Search:
             if is_wrong and not self.is_misused(step, call, right):
                 wrong_ends.add(step.name)
                 calls_with_wrong_end.add(call)
-            is_last = step is call.backward[-1]  # now all that the call hands on has been looked at
-            if (
-                is_last
-                and call not in calls_taking_wrong
-                and (call in calls_with_wrong_end or self.misses_a_share(call, right))
-            ):
+            if step is not call.backward[-1] or call in calls_taking_wrong:
+                continue
+            # Now all that the call hands on has been looked at.
+            if call in calls_with_wrong_end or self.misses_a_share(call, right):
                 to_blame.append(call)
         return State(right, wrong, to_blame, frozenset(wrong_ends))
+
+    def wrong_ports(self, right: Mapping[str, Tensor]) -> list[str]:
+        """Return the input ports whose returned gradient is not the right one; without a right one, it must be 0."""
+        wrong = []
+        for name, gradient in self.setting.gradients.items():
+            right_gradient = right.get(self.local_of_port[name], torch.zeros_like(gradient))
+            if relative_error(gradient, right_gradient, self.largest_gradient) > NEAR:
+                wrong.append(name)
+        return wrong
 
     def expected_of(self, call: _Call, right: Mapping[str, Tensor]) -> dict[str, list[Tensor]] | None:
         """Return what a call may hand on as the gradient of each value that it takes: its right share, or the right sum

@@ -81,17 +81,26 @@ class _RunWithGradients(NamedTuple):
     gradients: Mapping[str, Tensor | None]
 
 
+def _is_nan_where_number(gradient: Tensor, expected: Tensor | None, places: Tensor) -> bool:
+    """Whether a gradient is NaN or Inf at one of some places where the expected one is a number."""
+    return expected is not None and bool((places & expected.isfinite() & ~gradient.isfinite()).any())
+
+
 def _rows_with_nan(
     subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]
 ) -> Iterator[Result]:
     """Yield rows for the outputs and gradients with NaN at the hidden places of the input `name`: where the reference's
     results do not become NaN, the function's must stay as they were without NaN. `seen` says for each output where it
-    does not depend on the hidden places."""
+    does not depend on the hidden places.
+
+    If x is hidden by `mask`, the function computes `x * mask`, and the reference `x.masked_fill(~mask, 0)`: of a NaN
+    that is hidden, the function makes NaN, and the reference 0.
+    """
     call = subject.call
     values = subject.values | {name: subject.values[name].detach().masked_fill(hidden, math.nan)}
     source = own_source(subject.ours.seed)
-    runs: dict[str, _RunWithGradients] = {}
-    tangents: dict[str, Tensor] = {}
+    runs: list[_RunWithGradients] = []
+    tangents: dict[str, Tensor] = {}  # the same for all runs, and 0 at outputs that depend on the hidden places
     for which, program, run_values in (  # for a message: what runs, and on which values
         ("ours", subject.ours, subject.values),
         ("ours with NaN", subject.ours, values),
@@ -107,23 +116,24 @@ def _rows_with_nan(
             tangents_in_dtype = {
                 output: tangent.to(forward.outputs[output].dtype) for output, tangent in tangents.items()
             }
-            runs[which] = _RunWithGradients(forward.outputs, forward.gradients(tangents_in_dtype))
+            runs.append(_RunWithGradients(forward.outputs, forward.gradients(tangents_in_dtype)))
         except Exception as error:
             yield result_not_tried(subject, check, "all", f"{which} raised {error_text(error)}")
             return
-    without_nan, ours, reference = runs.values()
+    without_nan, ours, reference = runs
+    outputs_of_fault = tuple(without_nan.outputs)
+    title = f"{subject.output_check}, {check}"
     for output, value in ours.outputs.items():
-        title = f"{subject.output_check}, {check}"
         places = seen[output]
         if bool((reference.outputs[output].isnan() & places).any()):
             yield result_not_tried(subject, title, output, "the reference passes NaN on too")
             return
         right = without_nan.outputs[output].detach()
         difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
-        fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(without_nan.outputs), {})
+        fault = Fault(subject.ours, call, values, {}, output, right, check, outputs_of_fault, {})
         yield row_of_difference(subject, title, output, difference, random=False), fault
+    title = f"{subject.gradient_check}, {check}"
     for wanted in call.wanted:
-        title = f"{subject.gradient_check}, {check}"
         gradient, right = ours.gradients[wanted], without_nan.gradients[wanted]
         if right is None and gradient is None:
             continue
@@ -137,13 +147,9 @@ def _rows_with_nan(
             continue
         compared = places & ~hidden if wanted == name else places
         distance, detail = largest_difference(gradient[compared], right[compared]), ""
-        if (
-            wanted == name
-            and expected is not None
-            and bool((hidden & expected.isfinite() & ~gradient.isfinite()).any())
-        ):
+        if wanted == name and _is_nan_where_number(gradient, expected, hidden):
             distance = math.inf
             detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"
         difference = Difference(distance, 8 * subject.tiny * size_of(right))
-        fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(without_nan.outputs), {})
+        fault = Fault(subject.ours, call, values, tangents, wanted, right, check, outputs_of_fault, {})
         yield row_of_difference(subject, title, wanted, difference, random=False, detail=detail), fault

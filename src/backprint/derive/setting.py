@@ -315,23 +315,18 @@ def run_setting(
     torch.manual_seed(program_seed)
     results = values_of(forward, inputs)
     tangents = {}
-    # In the messages, `str(…)[6:]` is a layout or a dtype without `torch.`.
     for port in backward.by_role("tangent"):
         output = output_of(results, port.name)
         if output.layout is not torch.strided:
-            raise CannotTell(f"output {port.name!r} is {str(output.layout)[6:]}: only dense ones are compared")
+            raise CannotTell(f"output {port.name!r} is {_short_name(output.layout)}: only dense ones are compared")
         tangents[port.name] = torch.ones_like(output) if ones else drawn_like(output, source)
-    backward_inputs = inputs_of_backward(backward, inputs, results, tangents)
-    returned = gradients_by_input(backward, backward_inputs)
-    gradients, left_out = {}, {}
+    returned = gradients_by_input(backward, inputs_of_backward(backward, inputs, results, tangents))
+    gradients: dict[str, Tensor] = {}
+    left_out: dict[str, str] = {}
     for name, gradient in returned.items():
         value = inputs.get(name)
-        if not isinstance(value, Tensor):
-            left_out[name] = OF_ANOTHER_FORWARD
-        elif value.layout is not torch.strided:
-            left_out[name] = f"its input is {str(value.layout)[6:]}"
-        elif not is_inexact(value):
-            left_out[name] = f"its input is {str(value.dtype)[6:]}"
+        if why := _why_left_out(value):
+            left_out[name] = why
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
     # Nothing would be compared, and two sums of no terms agree.
@@ -343,16 +338,33 @@ def run_setting(
         raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
     direction = scaled_directions(inputs, gradients, source)
     setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, program_seed, nudge)
-    for name, gradient in gradients.items():
-        if not bool(gradient.isfinite().all()):
-            dense = {n: v for n, v in inputs.items() if isinstance(v, Tensor) and v.layout is torch.strided}
-            not_finite_inputs = [name for name, value in dense.items() if not bool(value.isfinite().all())]
-            if not_finite_inputs:
-                raise NotFinite(
-                    f"the gradient of {name!r} has NaN or Inf, as input {not_finite_inputs[0]!r} has", setting
-                )
-            raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
+    not_finite = [name for name, gradient in gradients.items() if not bool(gradient.isfinite().all())]
+    if not_finite:
+        raise NotFinite(_why_not_finite(not_finite[0], inputs), setting)
     return setting
+
+
+def _short_name(layout_or_dtype: torch.layout | torch.dtype) -> str:
+    """Return the name of a layout or a dtype without `torch.`: `sparse_coo`, `int64`."""
+    return str(layout_or_dtype).removeprefix("torch.")
+
+
+def _why_left_out(value: Any) -> str:
+    """Return why the gradient of an input is not compared; '' if it is."""
+    if not isinstance(value, Tensor):
+        return OF_ANOTHER_FORWARD
+    if value.layout is not torch.strided:
+        return f"its input is {_short_name(value.layout)}"
+    return "" if is_inexact(value) else f"its input is {_short_name(value.dtype)}"
+
+
+def _why_not_finite(name: str, inputs: Mapping[str, Any]) -> str:
+    """Return the message of a gradient with NaN or Inf: it names the first input that has them too."""
+    for input_name, value in inputs.items():
+        is_dense = isinstance(value, Tensor) and value.layout is torch.strided
+        if is_dense and not bool(value.isfinite().all()):
+            return f"the gradient of {name!r} has NaN or Inf, as input {input_name!r} has"
+    return f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones"
 
 
 def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:

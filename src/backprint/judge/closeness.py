@@ -18,6 +18,7 @@ functions of it that they need, so it imports only torch and the standard librar
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -163,38 +164,66 @@ def _compare_finite(
     scale = max(float(right.abs().max()), least_scale)
     largest = max(largest, scale)
     unit = scale or largest or 1.0
-    error, own_error = off_by(result, right, unit), off_by(eager, right, unit)
     moved, rounded = alternatives
-    moved_error, rounded_error = _largest_errors(moved, right, unit), _largest_errors(rounded, eager, unit)
-    if own_error.most > SMALL or scale <= tiny * largest:
-        rounding = max(own_error.most, min(moved_error.most, MOST_MOVED * tiny))
-        limit = max(times * (OF_ROUNDING * rounding + NOISE * tiny * largest / unit), times * rounded_error.most)
+    errors = _Errors(
+        result=off_by(result, right, unit),
+        own=off_by(eager, right, unit),
+        moved=_largest_errors(moved, right, unit),
+        rounded=_largest_errors(rounded, eager, unit),
+    )
+    if errors.own.most > SMALL or scale <= tiny * largest:  # the right result is nothing but rounding
+        rounding = max(errors.own.most, min(errors.moved.most, MOST_MOVED * tiny))
+        by_rounding = times * (OF_ROUNDING * rounding + NOISE * tiny * largest / unit)
+        limit = max(by_rounding, times * errors.rounded.most)
         weak = ALL_ZERO if not largest else TOO_COARSE if limit * unit > PROVES * largest else ""
-        return Closeness("close" if error.most <= limit else "wrong", error.most, limit, "", weak, unit)
+        word = "close" if errors.result.most <= limit else "wrong"
+        return Closeness(word, errors.result.most, limit, "", weak, unit)
+    allowed = _allowed_errors(errors, right, times, tiny, tiny_norm)
+    measures = zip(errors.result, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
+    for measured, limit, detail, measure_unit in measures:
+        if not measured <= limit:  # of NaN, too
+            if errors.move_as_far(times):
+                return Closeness("unsteady", measured, limit, UNSTEADY, "", measure_unit)
+            return Closeness("wrong", measured, limit, detail, "", measure_unit)
+    weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
+    return Closeness("close", errors.result.most, allowed.most, "", weak, unit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """How far a result is from the right one, and how far others are: eager's `own`, and the farthest of eager on
+    inputs that are `moved` by rounding; `rounded` is how far eager is from itself if operators round otherwise."""
+
+    result: Off
+    own: Off
+    moved: Off
+    rounded: Off
+
+    def move_as_far(self, times: float) -> bool:
+        """Whether eager's own error, or that on moved inputs, is as large as the result's by difference and by norm."""
+        eager = zip(self.own[:2], self.moved[:2], strict=True)
+        return all(error <= times * max(of_eager) for error, of_eager in zip(self.result[:2], eager, strict=True))
+
+
+def _allowed_errors(errors: _Errors, right: Tensor, times: float, tiny: float, tiny_norm: float) -> Off:
+    """Return how far a result may be off by each measure: `times` as far as eager is, on inputs that are moved by
+    rounding too, and some rounding in any case (`tiny`, and `tiny_norm` for the norm)."""
     # Elements that are small beside the others do not count: of one-hot tangents, one row of a gradient is not 0.
     squares = (right.abs() / (float(right.abs().max()) or 1.0)).square()
     root = float(squares.sum()) / math.sqrt(float(squares.square().sum()) or 1.0) or 1.0
     # Of few elements it is chance whether their errors make up for one another: of one, the norm is its error.
     tiny_norm = max(tiny_norm, tiny / OF_NORM / root)
-    by_movement = min(moved_error.factor, MOST_MOVED * tiny_norm) / root
+    own, moved = errors.own, errors.moved
+    by_movement = min(moved.factor, MOST_MOVED * tiny_norm) / root
     allowed = Off(
-        times * (max(own_error.most, min(moved_error.most, MOST_MOVED * tiny)) + tiny),
-        OF_NORM * times * (max(own_error.norm, min(moved_error.norm, MOST_MOVED * tiny_norm)) + tiny_norm),
-        times * (max(own_error.factor, by_movement) + CHANCE * OF_NORM * own_error.norm / root + tiny_norm),
+        times * (max(own.most, min(moved.most, MOST_MOVED * tiny)) + tiny),
+        OF_NORM * times * (max(own.norm, min(moved.norm, MOST_MOVED * tiny_norm)) + tiny_norm),
+        times * (max(own.factor, by_movement) + CHANCE * OF_NORM * own.norm / root + tiny_norm),
     )
     # Operators that round otherwise move a result further than most other orders of additions do: that far, not TIMES.
-    by_chance = CHANCE * rounded_error.norm / root
-    allowed = Off(*map(max, allowed, rounded_error._replace(factor=max(rounded_error.factor, by_chance))))
-    weak = TOO_COARSE if min(allowed.norm, allowed.factor) > SEEN else ""
-    measures = zip(error, allowed, ("", *MEASURES), (unit, 1.0, 1.0), strict=True)
-    for measured, limit, detail, measure_unit in measures:
-        if not measured <= limit:  # of NaN, too
-            if all(
-                each <= times * max(two) for each, *two in zip(error[:2], own_error[:2], moved_error[:2], strict=True)
-            ):
-                return Closeness("unsteady", measured, limit, UNSTEADY, "", measure_unit)
-            return Closeness("wrong", measured, limit, detail, "", measure_unit)
-    return Closeness("close", error.most, allowed.most, "", weak, unit)
+    by_chance = CHANCE * errors.rounded.norm / root
+    rounded = errors.rounded._replace(factor=max(errors.rounded.factor, by_chance))
+    return Off(*map(max, allowed, rounded))
 
 
 def off_by(result: Tensor, right: Tensor, unit: float) -> Off:

@@ -126,18 +126,14 @@ def restoring_gradients(target: Any) -> Iterator[None]:
 
 def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the values that a value holds, each with its name below that value. At most MAX_ITEMS items of a
-    container are searched."""
+    container are searched.
+
+    Of `[x, {"y": z}]`: ("0", x), ("1", {"y": z}); of this dict: ("y", z); of a module: ("fc.weight", …), ….
+    """
     if isinstance(value, torch.optim.Optimizer):
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
-        return
-    if isinstance(value, nn.Module):
-        # Of a module: its tensors, then the attributes of all its modules.
-        yield from value.named_parameters(remove_duplicate=False)
-        yield from value.named_buffers(remove_duplicate=False)
-        for path, module in value.named_modules():
-            for key, child in module.__dict__.items():
-                if not key.startswith("_") and type(child) not in STATELESS_TYPES and not isinstance(child, nn.Module):
-                    yield ".".join(part for part in (path, key) if part), child
+    elif isinstance(value, nn.Module):
+        yield from _held_by_module(value)
     elif isinstance(value, (list, tuple, deque)):
         yield from ((str(index), child) for index, child in enumerate(itertools.islice(value, MAX_ITEMS)))
     elif isinstance(value, dict):
@@ -149,10 +145,19 @@ def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", value()
     elif not inspect.ismodule(value) and not inspect.isclass(value) and not is_unsearched_class(class_of(value)):
         yield from (attributes_of(value) or {}).items()
-        # A slot without a value raises AttributeError.
         for owner, slot in slots_of(class_of(value)):
-            with contextlib.suppress(AttributeError):
+            with contextlib.suppress(AttributeError):  # a slot without a value
                 yield slot, owner.__get__(value)
+
+
+def _held_by_module(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield a module's tensors, then the public attributes of all modules in it, with their names below it."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+    for path, inner in module.named_modules():
+        for key, child in inner.__dict__.items():
+            if not key.startswith("_") and type(child) not in STATELESS_TYPES and not isinstance(child, nn.Module):
+                yield ".".join(part for part in (path, key) if part), child
 
 
 def state_of_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

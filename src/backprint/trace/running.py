@@ -447,9 +447,7 @@ def run_backward(
     a gradient that is a DTensor, its sharding is put into `shards`. With `retain_graph`, another backward may follow.
     """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
-    wanted = [
-        named for named in requiring_grad if leaves[named.name].requires_grad
-    ]  # a program may freeze its own parameters
+    wanted = [named for named in requiring_grad if leaves[named.name].requires_grad]  # less those that it has frozen
     tangents_given = tangents or {}
     outputs_left_out = {name for name, tangent in tangents_given.items() if tangent is None}
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in outputs_left_out}
@@ -473,16 +471,19 @@ def run_backward(
     if computed is None:
         return {}
     gradient_by_name = dict(zip((named.name for named in wanted), computed, strict=True))
-    gradients = {}
     reduces_gradients = program.reduces_gradients
+    gradients: dict[str, Tensor | None] = {}
     for named in requiring_grad:
         gradient = gradient_by_name.get(named.name)
         for name in (named.name, *named.other_names):
-            if shards is not None and gradient is not None and (text := sharding_text(gradient)):
+            gradients[name] = None
+            if gradient is None:
+                continue
+            if shards is not None and (text := sharding_text(gradient)):
                 shards[name] = text
+            kept = unwrap(gradient).detach()
             # DDP may accumulate gradients in its buckets, which the next step fills again, so they are copied.
-            kept = None if gradient is None else unwrap(gradient).detach()
-            gradients[name] = kept.clone() if kept is not None and reduces_gradients else kept
+            gradients[name] = kept.clone() if reduces_gradients else kept
     return gradients
 
 

@@ -10,7 +10,7 @@ is the whole's. The part counts only if the fault is found in it too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from backprint.derive.locate import NEAR, Search, WrongPlace, locate, locate_for
 from backprint.derive.setting import (
     CannotTell,
     NotFinite,
+    Setting,
     backward_product,
     forward_product,
     gap_of,
@@ -31,7 +32,18 @@ from backprint.derive.setting import (
 )
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import GONE, NO_FUNCTIONS, Capture, OpaqueEdge, Pair, Port, Signature, Step, TensorSpec
+from backprint.graph.nouns import (
+    GONE,
+    NO_FUNCTIONS,
+    Capture,
+    Graph,
+    OpaqueEdge,
+    Pair,
+    Port,
+    Signature,
+    Step,
+    TensorSpec,
+)
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import names_behind, used
 from backprint.graph.text import emit_class
@@ -258,39 +270,62 @@ def _places(
     custom Function come first, because others may follow from them. Of a loop, one place stands for all."""
     functions = [edge.lines for edge in capture.opaque if edge.lines]
     try:
-        values = inputs_of_pairs(capture)[number]
-        for seed in range(MAX_DRAWS):
-            setting = make_setting(pair, values, seed, capture.seed)
-            places, by_formula = locate(setting, functions).places, False
-            if not places and gap_of(forward_product(setting)[:2], backward_product(setting)) > LIMIT_BY_DIFFERENCES:
-                places, by_formula = locate_formulas(setting).places, True
-            if places:
-                break
-        else:
-            return
+        located = _locate_in_draws(capture, number, pair, functions)
     except (CannotTell, NotFinite, BackprintError, RuntimeError):  # `check_pair` names no place in these cases either
         return
-    rows: dict[Any, tuple[bool, int]] = {}
-    for place_number, place in enumerate(places):
-        wrong = describe_place(place, setting, capture.opaque, by_formula)
+    if located is None:
+        return
+    order_by_place: dict[Any, tuple[bool, int]] = {}
+    for place_number, place in enumerate(located.places):
+        wrong = describe_place(place, located.setting, capture.opaque, located.by_formula)
         if wrong.function not in (*capture.meant, *CONVENTIONS):
             # Sorted, False comes first: places in a custom Function, then those nearer to the results.
-            rows.setdefault((wrong.operators, wrong.at, wrong.function), (not wrong.function, place_number))
-    search = Search(setting, functions)
-    for _, place_number in sorted(rows.values()):
-        place, before = places[place_number], () if by_formula else places[:place_number]
-        names: set[str] = set()  # those of the steps so far; `more` adds the steps that take their results, or parts
-        more = {step.name for step in place.steps}
-        while not more <= names and len(names) <= MOST_STEPS:
-            names |= more
-            steps = tuple(step for name, step in search.step_by_name.items() if name in names)
-            yield search, place, before, steps
-            more = {
-                part.name
-                for step in steps
-                for taker in search.takers_of(step.name)
-                for part in (taker, *search.result_steps(taker))
-            }
+            order = not wrong.function, place_number
+            order_by_place.setdefault((wrong.operators, wrong.at, wrong.function), order)
+    search = Search(located.setting, functions)
+    for _, place_number in sorted(order_by_place.values()):
+        before = () if located.by_formula else located.places[:place_number]
+        for steps in _growing_steps(search, located.places[place_number]):
+            yield search, located.places[place_number], before, steps
+
+
+@dataclass(frozen=True, slots=True)
+class _LocatedInDraw:
+    """The wrong places in a draw of a Pair's inputs and tangents; `by_formula` if autograd itself is wrong there."""
+
+    setting: Setting
+    places: Sequence[WrongPlace]
+    by_formula: bool
+
+
+def _locate_in_draws(
+    capture: Capture, number: int, pair: Pair, functions: Sequence[Collection[str]]
+) -> _LocatedInDraw | None:
+    """Return the wrong places of the first draw that shows any; None if no draw does."""
+    values = inputs_of_pairs(capture)[number]
+    for seed in range(MAX_DRAWS):
+        setting = make_setting(pair, values, seed, capture.seed)
+        places = locate(setting, functions).places
+        if places:
+            return _LocatedInDraw(setting, places, by_formula=False)
+        if gap_of(forward_product(setting)[:2], backward_product(setting)) > LIMIT_BY_DIFFERENCES:
+            places = locate_formulas(setting).places
+            if places:
+                return _LocatedInDraw(setting, places, by_formula=True)
+    return None
+
+
+def _growing_steps(search: Search, place: WrongPlace) -> Iterator[tuple[Step, ...]]:
+    """Yield the steps of a place, then with the steps that take their results, then with those that take theirs, …,
+    up to MOST_STEPS; of a step with several results, with the steps that take these apart."""
+    names: set[str] = set()
+    more = {step.name for step in place.steps}
+    while not more <= names and len(names) <= MOST_STEPS:
+        names |= more
+        steps = tuple(step for name, step in search.step_by_name.items() if name in names)
+        yield steps
+        takers = [taker for step in steps for taker in search.takers_of(step.name)]
+        more = {part.name for taker in takers for part in (taker, *search.result_steps(taker))}
 
 
 MOST_STEPS = 256
@@ -305,79 +340,129 @@ def _cut_of(
 ) -> tuple[Pair, Mapping[str, Tensor]] | None:
     """Return steps with a wrong place in them as a Pair, and the gradients that it gets for its results; None if the
     backward has the gradients of its inputs nowhere, or computes them from what is outside. A gradient of a result that
-    the backward has nowhere is a tangent that the part does not read."""
-    backward, names_of_steps = pair.backward, {step.name for step in steps}
-    assert backward is not None
-    values = search.backward_values
-    computed = [step.name for step in backward.steps if isinstance(values.get(step.name), Tensor)]
-    # A gradient is what a step computes, rather than an input of the same numbers.
-    candidates = [*computed, *(port.local for port in backward.by_role("tangent"))]
+    the backward has nowhere is a tangent that the part does not read.
 
-    def value_with(gradient: Tensor) -> str | None:
-        """Return the value of the captured backward that has these numbers."""
-        of_same_type = (
-            name for name in candidates if values[name].shape == gradient.shape and values[name].dtype == gradient.dtype
-        )
-        return next((name for name in of_same_type if distance(values[name], gradient, 0.0) <= NEAR), None)
-
-    # The tangents: values of the backward with the right gradients of the steps' results, from the steps behind them.
+    Of `loss = (Wrong.apply(x) * w).sum()`, the part of `Wrong` is its steps from x to its result; its backward starts
+    at the value of the backward that is `grad * w`, its tangent, and ends at the one that it hands on for x.
+    """
+    assert pair.backward is not None
     right_gradients = search.right_gradients(before)
-    results = [step.name for step in steps if step.name in right_gradients and search.is_used_elsewhere(step, steps)]
-    gradients_of_results = {name: search.gradient_from_others(name, right_gradients, steps) for name in results}
-    gradients_of_results = {
-        name: gradient for name, gradient in gradients_of_results.items() if search.is_gradient_left(gradient)
-    }
-    tangents: dict[str, str] = {}
-    for name, gradient in gradients_of_results.items():
-        if (value := value_with(gradient)) is not None:
-            tangents.setdefault(value, name)
-    # The gradients: values with what the wrong place hands on for its inputs, and the shares of the other steps in it.
-    other_steps = tuple(step for step in steps if step not in place.steps)
-    gradients_of_inputs: dict[str, Tensor | None] = dict(zip(place.inputs, place.returned, strict=True))
-    for name, share in search.contributions(other_steps, search.inputs_of(other_steps), right_gradients).items():
-        share_so_far = gradients_of_inputs.get(name)
-        gradients_of_inputs[name] = share if share_so_far is None else share_so_far + share
-    gradients: dict[str, str | None] = {}
-    for name, gradient in gradients_of_inputs.items():
-        value = None if gradient is None else value_with(gradient)
-        if name not in names_of_steps and (gradient is None or value is not None):
-            gradients[name] = value
-    # The part's backward: the steps between them, and what they take from elsewhere, which the forward must save.
-    makers = {step.name: step for step in backward.steps}
-    backward_names = (
-        set(names_behind(filter(None, gradients.values()), makers, lambda name: name in tangents)) - tangents.keys()
-    )
-    saved = [port for port in backward.inputs if port.local in backward_names]
-    if not gradients or not gradients_of_results or any(port.role == "tangent" for port in saved):
+    gradients_of_results = _gradients_of_results(search, steps, right_gradients)
+    candidates = _values_of_backward(search, pair.backward)
+    tangents: dict[str, str] = {}  # the result whose gradient a value of the backward is, by that value
+    for result, gradient in gradients_of_results.items():
+        if (value := _value_with(gradient, candidates)) is not None:
+            tangents.setdefault(value, result)
+    gradients = _values_handed_on(search, place, steps, right_gradients, candidates)
+    if not gradients or not gradients_of_results:
         return None
-    locals_of, ports = saved_values(pair), {port.name: port.local for port in pair.forward.inputs}
-    outer = [locals_of[port.name] if port.role == "saved" else ports.get(port.name, "") for port in saved]
-    names_in_order = dict.fromkeys([*(name for step in steps for name in used(step)), *outer, *gradients])
-    input_names = tuple(name for name in names_in_order if name and name not in names_of_steps)
+    cut = _backward_between(pair.backward, tangents, gradients)
+    if any(port.role == "tangent" and port.local in cut.saved for port in pair.backward.inputs):
+        return None
+    input_names = _inputs_of_part(pair, steps, cut, gradients)
+    # The Pair's own steps: those of `steps` are in float64.
+    names_of_steps = {step.name for step in steps}
+    forward_steps = tuple(step for step in pair.forward.steps if step.name in names_of_steps)
     names = BorderNames(
         {port.local: port for port in pair.forward.inputs}, {name: name for name in (*input_names, *names_of_steps)}
     )
-    forward_steps = tuple(
-        step for step in pair.forward.steps if step.name in names_of_steps
-    )  # those of `steps` are in float64
     part = ForwardPart(0, 0, len(steps), forward_steps, input_names, tuple(gradients_of_results), ())
-    backward_steps = tuple(step for step in backward.steps if step.name in backward_names)
-    flow = BorderGradients(tangents, gradients)
-    cut = PartBackward(backward_steps, tuple(port.local for port in saved))
-    cut_pair = pair_of(pair, part, names, "minified", flow, cut)
-    assert cut_pair.backward is not None
-    read_tangents = {port.name for port in cut_pair.backward.by_role("tangent")}
-    specs = {port.name: dense(port.spec) for port in cut_pair.forward.by_role("output")}
-    unread_tangents = tuple(
-        Port(name, "tangent", specs[name], f"tangent_{name}")
-        for name in gradients_of_results
-        if name not in read_tangents
+    cut_pair = pair_of(pair, part, names, "minified", BorderGradients(tangents, gradients), cut)
+    return _with_all_tangents(cut_pair, gradients_of_results), gradients_of_results
+
+
+def _gradients_of_results(
+    search: Search, steps: Sequence[Step], right_gradients: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the right gradient of each result of some steps, from the steps behind them; without those of zeros."""
+    results = [step.name for step in steps if step.name in right_gradients and search.is_used_elsewhere(step, steps)]
+    gradients = {name: search.gradient_from_others(name, right_gradients, steps) for name in results}
+    return {name: gradient for name, gradient in gradients.items() if search.is_gradient_left(gradient)}
+
+
+def _values_of_backward(search: Search, backward: Graph) -> dict[str, Tensor]:
+    """Return the values of a backward among which gradients are looked up: what its steps compute, then its tangents. A
+    gradient is what a step computes, rather than an input of the same numbers."""
+    values = search.backward_values
+    computed = [step.name for step in backward.steps if isinstance(values.get(step.name), Tensor)]
+    return {name: values[name] for name in (*computed, *(port.local for port in backward.by_role("tangent")))}
+
+
+def _value_with(gradient: Tensor, candidates: Mapping[str, Tensor]) -> str | None:
+    """Return the first of the candidates that has the numbers of a gradient, by its name; None if none has."""
+    for name, value in candidates.items():
+        is_same_type = value.shape == gradient.shape and value.dtype == gradient.dtype
+        if is_same_type and distance(value, gradient, 0.0) <= NEAR:
+            return name
+    return None
+
+
+def _values_handed_on(
+    search: Search,
+    place: WrongPlace,
+    steps: Sequence[Step],
+    right_gradients: Mapping[str, Tensor],
+    candidates: Mapping[str, Tensor],
+) -> dict[str, str | None]:
+    """Return the value of the backward that is the gradient of each input of some steps, None for an input without a
+    gradient: it has what the wrong place hands on for the input, and the right shares of the other steps in it. An
+    input whose gradient the backward has nowhere is left out."""
+    gradients_of_inputs: dict[str, Tensor | None] = dict(zip(place.inputs, place.returned, strict=True))
+    other_steps = tuple(step for step in steps if step not in place.steps)
+    shares = search.contributions(other_steps, search.inputs_of(other_steps), right_gradients)
+    for name, share in shares.items():
+        share_so_far = gradients_of_inputs.get(name)
+        gradients_of_inputs[name] = share if share_so_far is None else share_so_far + share
+    names_of_steps = {step.name for step in steps}
+    handed_on: dict[str, str | None] = {}
+    for name, gradient in gradients_of_inputs.items():
+        value = None if gradient is None else _value_with(gradient, candidates)
+        if name not in names_of_steps and (gradient is None or value is not None):
+            handed_on[name] = value
+    return handed_on
+
+
+def _backward_between(
+    backward: Graph, tangents: Mapping[str, str], gradients: Mapping[str, str | None]
+) -> PartBackward:
+    """Return the steps of a backward from a part's `tangents` to its `gradients`, and what they take from elsewhere,
+    which the part's forward must save."""
+    step_by_name = {step.name: step for step in backward.steps}
+    ends = filter(None, gradients.values())
+    names = set(names_behind(ends, step_by_name, lambda name: name in tangents)) - tangents.keys()
+    return PartBackward(
+        tuple(step for step in backward.steps if step.name in names),
+        tuple(port.local for port in backward.inputs if port.local in names),
     )
-    return Pair(
-        cut_pair.name,
-        cut_pair.forward,
-        replace(cut_pair.backward, inputs=(*cut_pair.backward.inputs, *unread_tangents)),
-    ), gradients_of_results
+
+
+def _inputs_of_part(pair: Pair, steps: Sequence[Step], cut: PartBackward, gradients: Iterable[str]) -> tuple[str, ...]:
+    """Return the inputs of a part, by their names in the whole's forward: what its steps take, what its backward takes
+    from elsewhere, and all that have a gradient."""
+    assert pair.backward is not None
+    local_of_saved = saved_values(pair)
+    local_of_input = {port.name: port.local for port in pair.forward.inputs}
+    taken_by_backward = [
+        local_of_saved[port.name] if port.role == "saved" else local_of_input.get(port.name, "")
+        for port in pair.backward.inputs
+        if port.local in cut.saved
+    ]
+    taken_by_steps = [name for step in steps for name in used(step)]
+    names_of_steps = {step.name for step in steps}
+    names_in_order = dict.fromkeys([*taken_by_steps, *taken_by_backward, *gradients])
+    return tuple(name for name in names_in_order if name and name not in names_of_steps)
+
+
+def _with_all_tangents(pair: Pair, results: Iterable[str]) -> Pair:
+    """Return a part with a tangent for each of its results: its backward does not read those that it lacks."""
+    assert pair.backward is not None
+    read_tangents = {port.name for port in pair.backward.by_role("tangent")}
+    specs = {port.name: dense(port.spec) for port in pair.forward.by_role("output")}
+    unread_tangents = tuple(
+        Port(name, "tangent", specs[name], f"tangent_{name}") for name in results if name not in read_tangents
+    )
+    backward = replace(pair.backward, inputs=(*pair.backward.inputs, *unread_tangents))
+    return Pair(pair.name, pair.forward, backward)
 
 
 def _capture_of_cut(

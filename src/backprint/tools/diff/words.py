@@ -330,12 +330,14 @@ class _ChangeWriter:
             "type": _types_text(port_a.spec, port_b.spec),
         }
         if "value" in change.parts:  # another step makes the output, or none does, and its type says nothing
-            has_maker = [any(refs(graph.results[index or 0])) for graph, index in zip(self.graphs, places, strict=True)]
-            left, right = self.maker(0, change.before), self.maker(1, change.after)
-            texts["value"] = f"comes from {_instead(left, right)}"
-            if not all(has_maker):
-                before = f"{show_spec(port_a.spec)} from {left}" if has_maker[0] else left
-                after = f"{show_spec(port_b.spec)} from {right}" if has_maker[1] else right
+            has_maker_a, has_maker_b = (
+                any(refs(graph.results[index or 0])) for graph, index in zip(self.graphs, places, strict=True)
+            )
+            maker_a, maker_b = self.maker(0, change.before), self.maker(1, change.after)
+            texts["value"] = f"comes from {_instead(maker_a, maker_b)}"
+            if not (has_maker_a and has_maker_b):
+                before = f"{show_spec(port_a.spec)} from {maker_a}" if has_maker_a else maker_a
+                after = f"{show_spec(port_b.spec)} from {maker_b}" if has_maker_b else maker_b
                 texts |= {"type": "", "value": f"is {after}, before: {before}"}
         return port.name, f"{port.role}, {'; '.join(texts[part] for part in change.parts if texts[part])}"
 

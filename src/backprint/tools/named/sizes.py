@@ -233,18 +233,32 @@ SPECIAL = ("pad", "bos", "eos", "sep", "mask", "cls")
 
 
 def small_config(config: Any, sizes: Sizes, own: Mapping[str, Any] | None = None) -> Any:
-    """Return a configuration of the same class with small sizes, and the values of its own fields that are given."""
+    """Return a configuration of the same class with small sizes, and the values of its own fields that are given.
+
+    A BertConfig has 12 layers of 768 numbers; with the default sizes it gets 2 of 64. Its `model_type` stays.
+    """
+    count_of_types = len(_layer_types_of(config))
+    if count_of_types > sizes.layers and "layers" not in sizes.given:
+        sizes = replace(sizes, layers=count_of_types)  # one layer of each type
+    changes = _small_fields(config, sizes)
+    for constraint in CONSTRAINTS:
+        constraint(config, changes, sizes)
+    small = type(config)(**{**changes, **(own or {})})
+    if small.is_encoder_decoder:
+        _set_tokens_of_decoder(small)
+    return small
+
+
+def _small_fields(config: Any, sizes: Sizes) -> dict[str, Any]:
+    """Return the fields of a configuration that get another value, each by the first rule that it falls under."""
     changes: dict[str, Any] = {}
-    called = {name: canonical for canonical, name in getattr(config, "attribute_map", {}).items()}
+    canonical_names = {name: canonical for canonical, name in getattr(config, "attribute_map", {}).items()}
     vocab = sizes.of("vocab", getattr(config, "vocab_size", None) or sizes.vocab)
-    last = vocab - 1
-    kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ()))
-    if len(kinds) > sizes.layers and "layers" not in sizes.given:
-        sizes = replace(sizes, layers=len(kinds))
+    next_id = vocab - 1  # of tokens that are in no word of the small vocabulary: the last ids, downwards
     for name, value in vars(config).items():
         if name.startswith("_"):
             continue
-        rule = INTEGERS.get(name) or INTEGERS.get(called.get(name, ""))
+        rule = INTEGERS.get(name) or INTEGERS.get(canonical_names.get(name, ""))
         if name in SET:
             changes[name] = SET[name]
         elif name in STAGES:
@@ -254,28 +268,31 @@ def small_config(config: Any, sizes: Sizes, own: Mapping[str, Any] | None = None
         elif is_config(value):
             changes[name] = small_config(value, sizes)
         elif name.endswith(("_token_id", "_token_index")) and type(value) is int and value >= vocab:
-            first = name.partition("_")[0]
-            if first in SPECIAL:
-                changes[name] = SPECIAL.index(first)
+            kind_of_token = name.partition("_")[0]
+            if kind_of_token in SPECIAL:
+                changes[name] = SPECIAL.index(kind_of_token)
             else:
-                changes[name], last = last, last - 1
+                changes[name], next_id = next_id, next_id - 1
         elif type(value) is int and rule is not None:
             changes[name] = rule(sizes, value)
-        elif isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value) and name in LISTS:
+        elif name in LISTS and _is_list_of_integers(value):
             changes[name] = LISTS[name](tuple(value))
-    if len(kinds) > 1 and "layer_types" in vars(config):
-        changes["layer_types"] = [kinds[min(layer, len(kinds) - 1)] for layer in range(sizes.layers)]
-    same = getattr(config, "num_key_value_heads", 0) == getattr(config, "num_attention_heads", None)
-    if same and "num_key_value_heads" in changes:  # attention whose heads share nothing stays so
-        changes["num_key_value_heads"] = changes["num_attention_heads"]
-    for constraint in CONSTRAINTS:
-        constraint(config, changes, sizes)
-    small = type(config)(**{**changes, **(own or {})})
-    if small.is_encoder_decoder and getattr(small, "decoder_start_token_id", None) is None:
-        small.decoder_start_token_id = getattr(small, "pad_token_id", None) or 0
-    if small.is_encoder_decoder and getattr(small, "pad_token_id", None) is None:
-        small.pad_token_id = 0
-    return small
+    return changes
+
+
+def _is_list_of_integers(value: Any) -> bool:
+    """Whether a value is a list or a tuple of integers, with one at least."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(type(item) is int for item in value)
+
+
+def _set_tokens_of_decoder(config: Any) -> None:
+    """Give a model with a decoder the token that it begins with, and the one that fills short rows, where its
+    configuration names none."""
+    pad = getattr(config, "pad_token_id", None)
+    if getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = pad or 0
+    if pad is None:
+        config.pad_token_id = 0
 
 
 def is_config(value: Any) -> bool:
@@ -284,6 +301,25 @@ def is_config(value: Any) -> bool:
 
 
 # ---- What fields must be together
+
+
+def _layer_types_of(config: Any) -> list[str]:
+    """Return the different types of layers that a configuration names, in its order: attention of a window, of all."""
+    return list(dict.fromkeys(getattr(config, "layer_types", None) or ()))
+
+
+def _layer_types(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
+    """Of each type of layers there is one, and all layers that are left are of the last."""
+    types = _layer_types_of(config)
+    if len(types) > 1 and "layer_types" in vars(config):
+        changes["layer_types"] = [types[min(layer, len(types) - 1)] for layer in range(sizes.layers)]
+
+
+def _heads_that_share_nothing(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
+    """Attention with keys and values for each head stays so."""
+    share_nothing = getattr(config, "num_key_value_heads", 0) == getattr(config, "num_attention_heads", None)
+    if share_nothing and "num_key_value_heads" in changes:
+        changes["num_key_value_heads"] = changes["num_attention_heads"]
 
 
 def _mamba_heads(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
@@ -344,6 +380,8 @@ def _layout(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
 
 
 CONSTRAINTS: tuple[Callable[[Any, dict[str, Any], Sizes], None], ...] = (
+    _layer_types,
+    _heads_that_share_nothing,
     _mamba_heads,
     _attention_types,
     _latent_heads,

@@ -427,32 +427,33 @@ class ForwardPart:
 
 def cut_forward(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
     """Cut a forward before the steps with these numbers, and return its parts. Raise RefusedError for a cut through an
-    update in place, memory that is not initialized, or a number, and GraphError for symbolic sizes."""
+    update in place, memory that is not initialized, or a number, and GraphError for symbolic sizes.
+
+    The cuts [2, 5] of seven steps make parts of steps 0 and 1, of 2 to 4, and of 5 and 6. A part takes what an earlier
+    one computes and it uses, and gives what a later one uses.
+    """
     if graph.symbols:
         raise GraphError("a graph with symbolic sizes cannot be cut: replace them by the captured sizes first")
     places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
     part_of_value = part_of_each_value(graph, places)
     kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in part_of_value]
-    part_of_step = [_part_of_step(number, step, part_of_value, places) for number, step in kept]
+    parts_of_kept = [_part_of_step(number, step, part_of_value, places) for number, step in kept]
     crossing_values: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
-    for (_, step), index in zip(kept, part_of_step, strict=True):
+    for (_, step), index in zip(kept, parts_of_kept, strict=True):
         for name in used(step):
             if part_of_value.get(name, -1) != index:
                 crossing_values[index][name] = None
-    _check_updates(kept, part_of_value, part_of_step)
+    _check_updates(kept, part_of_value, parts_of_kept)
     _check_initialized(graph, part_of_value, crossing_values)
     check_numbers(graph, part_of_value, crossing_values)
-    first_part = dict(
-        part_of_value
-    )  # and, of an input, the first part that takes it: an output that is one belongs there
+    # And, of an input, the first part that takes it: an output that is one belongs there.
+    first_part = dict(part_of_value)
     for index, names in crossing_values.items():
         for name in names:
             first_part.setdefault(name, index)
     parts = []
     for index, (start, stop) in enumerate(pairwise(places)):
-        steps = tuple(
-            step for (_, step), number_of_part in zip(kept, part_of_step, strict=True) if number_of_part == index
-        )
+        steps = tuple(step for (_, step), of_part in zip(kept, parts_of_kept, strict=True) if of_part == index)
         results = tuple(
             (port, result)
             for port, result in zip(graph.outputs, graph.results, strict=True)

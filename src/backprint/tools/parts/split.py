@@ -8,7 +8,7 @@ its Capture has the reason. A part with an opaque edge cannot be captured again,
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,14 +150,10 @@ def backward_graph(
     inputs."""
     whole = pair.backward
     assert whole is not None
-    ports = {port.local: port for port in whole.inputs}
-    by_name = {step.name: step for step in whole.steps}
-    inputs = []
-    for local in cut.saved:
-        if local in ports:
-            inputs.append(ports[local])
-        else:
-            inputs.append(Port(local, "saved", by_name[local].spec, local))
+    step_by_name = {step.name: step for step in whole.steps}
+    port_by_local = {port.local: port for port in whole.inputs}
+    inputs = [port_by_local.get(local) or Port(local, "saved", step_by_name[local].spec, local) for local in cut.saved]
+    # A value of the whole that is the gradient of a result is a tangent here, under another name.
     used_names = set(cut.saved) | {step.name for step in cut.steps}
     tangent_of: dict[str, str] = {}
     needed = {name for step in cut.steps for name in used(step)} | {*flow.gradients.values()}
@@ -165,24 +161,24 @@ def backward_graph(
         if value not in needed or value in used_names:
             continue
         label = tangent_name(part, names, result)
-        known = next((port for port in inputs if port.role == "tangent" and port.name == label), None)
-        if known is None:
-            local = free(f"tangent_{identifier(label)}", used_names | set(by_name))
+        port = next((port for port in inputs if port.role == "tangent" and port.name == label), None)
+        if port is None:
+            local = free(f"tangent_{identifier(label)}", used_names | set(step_by_name))
             used_names.add(local)
-            known = Port(label, "tangent", dense(specs[result]), local)
-            inputs.append(known)
-        tangent_of[value] = known.local
+            port = Port(label, "tangent", dense(specs[result]), local)
+            inputs.append(port)
+        tangent_of[value] = port.local
 
     def or_tangent(name: str) -> Value:
         return Ref(tangent_of.get(name, name))
 
     steps = tuple(mapped(step, or_tangent) for step in cut.steps)
-    rows = [(local, value) for local, value in flow.gradients.items()]
-    rank = {local: number for number, local in enumerate(_in_order_of(pair.forward, part.takes))}
-    rows.sort(key=lambda row: rank[row[0]])
-    outputs = tuple(Port(names.of(local), "gradient", dense(specs[local])) for local, _ in rows)
-    results = tuple(None if value is None else or_tangent(value) for _, value in rows)
-    subgraphs = tuple((name, sub) for name, sub in whole.subgraphs if name in subgraphs_in(steps))
+    place_of_input = {local: place for place, local in enumerate(_in_order_of(pair.forward, part.takes))}
+    gradients = sorted(flow.gradients.items(), key=lambda row: place_of_input[row[0]])  # by the input
+    outputs = tuple(Port(names.of(local), "gradient", dense(specs[local])) for local, _ in gradients)
+    results = tuple(None if value is None else or_tangent(value) for _, value in gradients)
+    used_subgraphs = subgraphs_in(steps)
+    subgraphs = tuple((name, graph) for name, graph in whole.subgraphs if name in used_subgraphs)
     return Graph(tuple(inputs), steps, outputs, results, subgraphs, (), title)
 
 
@@ -501,32 +497,38 @@ def link_parts(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
     """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
     # The number that the first part of each Pair has among all parts.
     first_numbers = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
-    links: list[Link] = []
-    for offset, divided_pair in zip(first_numbers, divided, strict=True):
-        part_of_value = {name: part.index for part in divided_pair.borders.parts for name in part.gives}
-        for part in divided_pair.borders.parts:
-            for local in part.takes:
-                if local in part_of_value:
-                    label = divided_pair.borders.names.of(local)
-                    links.append(
-                        Link(offset + part_of_value[local], PortKey("output", label), offset + part.index, label)
-                    )
+    links = [
+        link
+        for first_number, divided_pair in zip(first_numbers, divided, strict=True)
+        for link in _links_between(divided_pair.borders, first_number)
+    ]
     if not capture.links:  # a single Pair, whose outputs are the results
         for port in capture.pairs[0].forward.by_role("output"):
             links.append(Link(_pair_with(divided[0], first_numbers[0], port.key), port.key, None, port.name))
     for link in capture.links:
-        source = (
-            None if link.source is None else _pair_with(divided[link.source], first_numbers[link.source], link.port)
-        )
+        source = link.source
+        if source is not None:
+            source = _pair_with(divided[source], first_numbers[source], link.port)
         if link.target is None:
             links.append(Link(source, link.port, None, link.name))
             continue
-        target = divided[link.target]
-        for index, pair in enumerate(target.pairs):
+        for index, pair in enumerate(divided[link.target].pairs):
             if any(port.name == link.name for port in pair.forward.inputs):
                 links.append(Link(source, link.port, first_numbers[link.target] + index, link.name))
     pairs = tuple(pair for divided_pair in divided for pair in divided_pair.pairs)
     return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
+
+
+def _links_between(borders: Borders, first_number: int) -> Iterator[Link]:
+    """Yield the links between the parts of one Pair: of each value that a part takes and another gives.
+    `first_number` is the number of the first part."""
+    giver_of_value = {name: part.index for part in borders.parts for name in part.gives}
+    for part in borders.parts:
+        for local in part.takes:
+            if local in giver_of_value:
+                label = borders.names.of(local)
+                giver, taker = first_number + giver_of_value[local], first_number + part.index
+                yield Link(giver, PortKey("output", label), taker, label)
 
 
 def _pair_with(divided: _DividedPair, offset: int, key: PortKey) -> int:

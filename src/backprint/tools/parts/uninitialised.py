@@ -84,31 +84,41 @@ class _MaskWalk:
         self.continued: set[str] = set()
 
     def follow(self, step: Step) -> None:
-        """Note what one step allocates, views or writes."""
+        """Note what one step allocates, views or writes.
+
+        Of `a = empty(2)`, `b = a[0]`, `b.fill_(1)`: the mask of `a` is [no, no], that of `b` the first element of it in
+        the same memory, and after the third step the mask of `a` is [yes, no].
+        """
         operator, flags = bare_operator(step), operators().get(step.target, "")
+        is_mutable, is_view = "m" in flags, "v" in flags or step.target == "operator.getitem"
+        if is_mutable:
+            self.fill_named_arguments(step)
         first = step.args[0].name if step.args and isinstance(step.args[0], Ref) else ""
-        for name in refs(tuple(value for _, value in step.kwargs)) if "m" in flags else ():
-            if name in self.masks:  # `out=`
-                self.masks[name].fill_(True)
         if operator in ALLOCATING:
-            self.allocate(step, first, "m" in flags)
+            self.allocate(step, first, is_mutable)
         elif first not in self.masks:
             return
-        elif "v" in flags or step.target == "operator.getitem":
+        elif is_view:
             self.masks[step.name] = self.mask_of_view(step)
         elif operator.removesuffix("_") in OVERWRITING:
-            if "m" in flags:
+            if is_mutable:
                 self.masks[step.name] = self.masks[first].fill_(True)
         elif operator in VIEW_WRITTEN_BY:
             self.note_continued(first)
             self.masks[step.name] = self.mask_of_scatter(step, first)
         elif operator.removesuffix("_") in WRITING_AT_INDICES:
             self.note_continued(first)
-            mask = self.masks[first] if "m" in flags else self.masks[first].clone()
+            mask = self.masks[first] if is_mutable else self.masks[first].clone()
             self.masks[step.name] = mask.fill_(True)
             self.written_at_indices.add(step.name)
-        elif "m" in flags:
+        elif is_mutable:
             self.masks[step.name] = self.masks[first]
+
+    def fill_named_arguments(self, step: Step) -> None:
+        """Note that a step writes all of the tensors that it gets by name, as `out=`."""
+        for name in refs(tuple(value for _, value in step.kwargs)):
+            if name in self.masks:
+                self.masks[name].fill_(True)
 
     def allocate(self, step: Step, first: str, in_place: bool) -> None:
         """Note new memory. A resized tensor keeps its elements."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -260,27 +260,31 @@ def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str])
     tensors = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
     numbers = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point() and not leaf.dim()}
     outputs = {name: float(whole_tensor(leaf.detach())) for name, leaf in numbers.items()}
-    able = [name for name, leaf in tensors.items() if leaf.requires_grad]
-    losses = [name for name in able if name in numbers]
-    roots = losses[:1] or able
+    requiring_grad = [name for name, leaf in tensors.items() if leaf.requires_grad]
+    losses = [name for name in requiring_grad if name in numbers]
+    roots = losses[:1] or requiring_grad
     if roots:
         begun = [tensors[name] for name in roots]
         torch.autograd.backward(begun, [tangent_for_output(root, None) for root in begun])
     after = dict(model.named_parameters())  # DDP of DTensors has others in their place after its forward
-    parameters = {name: [known[name] for known in (after, before) if name in known] for name in before | after}
     return Left(
-        {
-            name: next((gradient for one_of in known if (gradient := gradient_of(one_of)) is not None), None)
-            for name, known in parameters.items()
+        gradients={
+            name: _first_gradient(named[name] for named in (after, before) if name in named) for name in before | after
         },
-        {
+        inputs={
             name: on_cpu(unwrap(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
             for name, tensor in inputs.items()
         },
-        outputs,
-        tuple(roots),
-        tuple(name for name in able if name not in roots),
+        outputs=outputs,
+        roots=tuple(roots),
+        others=tuple(name for name in requiring_grad if name not in roots),
     )
+
+
+def _first_gradient(parameters: Iterable[Tensor]) -> Tensor | None:
+    """Return the gradient of the first parameter that has one; None if none has."""
+    gradients = map(gradient_of, parameters)
+    return next((gradient for gradient in gradients if gradient is not None), None)
 
 
 def gradient_of(parameter: Tensor) -> Tensor | None:

@@ -142,7 +142,26 @@ def _is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> b
 
 def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Sequence[Exchange]]]) -> None:
     """Raise if the ranks' samples are not of one step: what one has received is not what all have sent."""
-    counts: dict[tuple[str, tuple[int, ...]], dict[int, int]] = {}
+    _check_counts(ranks, exchanges)
+    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+        step_by_place = collective_steps(capture)
+        for label, rows in rows_by_label.items():
+            member_index = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
+            for position, row in enumerate(rows):
+                step, is_used = step_by_place.get((label, position), (None, False))
+                if step is None or not is_used or _is_received_what_was_sent(row, member_index):
+                    continue
+                where = f" at {step.source.at}" if step.source is not None else ""
+                raise RanksError(
+                    f"the samples are not of one step of the ranks: what rank {number} received in "
+                    f"{row.calls[member_index].text}{where} is not what the others sent, by their samples. Is one "
+                    "of them of an earlier run, or has a rank made other steps than the others?"
+                )
+
+
+def _check_counts(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Sequence[Exchange]]]) -> None:
+    """Raise if the members of a group have made different numbers of collectives over it."""
+    counts: dict[tuple[str, tuple[int, ...]], dict[int, int]] = {}  # of each group, by the number of the rank
     for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
         for label, members in capture.rank.groups if capture.rank is not None else ():
             counts.setdefault((label, members), {})[number] = len(rows_by_label.get(label, ()))
@@ -151,27 +170,19 @@ def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Se
         if len(set(count_by_rank.values())) > 1:
             shown = ", ".join(f"rank {number} has {count}" for number, count in list(count_by_rank.items())[:8])
             raise RanksError(f"the samples are not of one step of the ranks: of collectives over {label!r}, {shown}")
-    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
-        steps = collective_steps(capture)
-        for label, rows in rows_by_label.items():
-            member_index = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
-            for position, row in enumerate(rows):
-                sent = [tensor for tensor in row.sent if tensor is not None]
-                step, is_used = steps.get((label, position), (None, False))
-                if not is_used or step is None or row.received is None or len(sent) < len(row.sent):
-                    continue
-                if row.calls[member_index].kind == "all_to_all_single" or mismatch(row.calls, sent):
-                    continue
-                computed = received_by(
-                    member_index, row.calls[member_index].kind, [call.options for call in row.calls], sent
-                )
-                if not _is_same_sum(row.received, computed, sent):
-                    where = f" at {step.source.at}" if step.source is not None else ""
-                    raise RanksError(
-                        f"the samples are not of one step of the ranks: what rank {number} received in "
-                        f"{row.calls[member_index].text}{where} is not what the others sent, by their samples. Is one "
-                        "of them of an earlier run, or has a rank made other steps than the others?"
-                    )
+
+
+def _is_received_what_was_sent(row: Exchange, member_index: int) -> bool:
+    """Whether what a member of a group has received is what the collective makes of all that was sent; True if that is
+    not known."""
+    sent = [tensor for tensor in row.sent if tensor is not None]
+    if row.received is None or len(sent) < len(row.sent):
+        return True
+    call = row.calls[member_index]
+    if call.kind == "all_to_all_single" or mismatch(row.calls, sent):
+        return True
+    computed = received_by(member_index, call.kind, [call.options for call in row.calls], sent)
+    return _is_same_sum(row.received, computed, sent)
 
 
 def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:

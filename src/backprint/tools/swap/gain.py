@@ -87,29 +87,28 @@ def gain_of(
         nanoseconds, _ = timed(step, (), short=False)
         return nanoseconds
 
-    times: dict[str, list[float]] = {"before": [], "after": []}
+    milliseconds_before: list[float] = []
+    milliseconds_after: list[float] = []
     order = random.Random(seed)
 
     def more_rounds(count: int) -> tuple[Sequence[float], Sequence[float]]:
-        """Time so many rounds; add their milliseconds to `times`, and return them, before and after."""
-        rounds: tuple[list[float], list[float]] = ([], [])
+        """Time so many rounds more, and return their milliseconds, before and after."""
         for _ in range(count):
-            for side, nanoseconds in zip(rounds, round_in_turns((before, after), order), strict=True):
-                side.append(nanoseconds * 1e-6)
-        times["before"] += rounds[0]
-        times["after"] += rounds[1]
-        return rounds
+            nanoseconds_before, nanoseconds_after = round_in_turns((before, after), order)
+            milliseconds_before.append(nanoseconds_before * 1e-6)
+            milliseconds_after.append(nanoseconds_after * 1e-6)
+        return milliseconds_before[-count:], milliseconds_after[-count:]
 
     with outside_modes(), preserving_random_states(), restoring_methods(places), _buffers_restored(model):
         change: TimingChange = compare_in_stages(more_rounds, STAGES)
     # The ratio of `change` is after divided by before, and that of a gain the inverse: its bounds change places.
     return SwapGain(
-        change.answer,
-        1 / change.ratio,
-        1 / change.high,
-        1 / change.low,
-        median(times["before"]),
-        median(times["after"]),
+        answer=change.answer,
+        ratio=1 / change.ratio,
+        low=1 / change.high,
+        high=1 / change.low,
+        before=median(milliseconds_before),
+        after=median(milliseconds_after),
     )
 
 

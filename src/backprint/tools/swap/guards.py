@@ -7,7 +7,7 @@ something differs.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from backprint._torch.modules import own_buffers, own_modules, own_parameters
 from backprint.errors import UsageError
-from backprint.graph.nouns import Capture, Port, TensorSpec
+from backprint.graph.nouns import Capture, Pair, Port, TensorSpec
 
 PLAIN = (Tensor, nn.Parameter)
 """The types of tensors that a solution gets; another type may compute otherwise, or have no memory."""
@@ -441,6 +441,54 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
         raise UsageError(f"bp.swap: for_ has {len(capture.pairs)} Pairs, and a part is one: capture the module alone")
     pair = capture.pairs[0]
     with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    inputs, state = _inputs_and_state(pair)
+    names_in_module = own_names([port.name for port, _ in state], module, path)
+    # The module was captured alone if parameters and buffers have its own names for them, and not those of a model.
+    is_captured_alone = all(port.name == name for (port, _), name in zip(state, names_in_module, strict=True))
+    names = argument_names([port.name for port, _ in inputs], forms, path, is_captured_alone)
+    leaves = _needs_of_inputs(names, inputs, with_gradient, fixed)
+    _check_fixed(fixed, names)
+    leaves += [_ConstantNeed(name, _constant_of(name, text)) for name, text in capture.signature.leaves]
+    place_of_argument = {name: place for place, name in enumerate(forms.names)}
+    leaves.sort(key=lambda need: place_of_argument.get(need.name.partition(".")[0], len(place_of_argument)))
+    needs_of_state = {
+        name: _need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
+        for name, (port, spec) in zip(names_in_module, state, strict=True)
+    }
+    parameters, buffers, counts, is_training_now, _, _ = _whole_state(module, (), needs_of_state)
+    captured_mode = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
+    tensor_needs = [need for need in (*leaves, *needs_of_state.values()) if isinstance(need, _TensorNeed)]
+    device_type = tensor_needs[0].device.type if tensor_needs else "cpu"
+    return PartGuard(
+        present=tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
+        leaves=tuple(leaves),
+        parameters=parameters,
+        buffers=buffers,
+        counts=counts,
+        training=is_training_now if captured_mode is None else captured_mode == "train",
+        device_type=device_type,
+        autocast=_autocast_at_capture(capture, device_type),
+    )
+
+
+def _needs_of_inputs(
+    names: Sequence[str], inputs: Sequence[tuple[Port, TensorSpec]], with_gradient: Collection[str], fixed: Any
+) -> list[_TensorNeed | _ConstantNeed]:
+    """Return the need of each input, by its name in the module: one that has no gradient must not require grad."""
+    dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
+    needs: list[_TensorNeed | _ConstantNeed] = []
+    for name, (port, spec) in zip(names, inputs, strict=True):
+        dims = set(_fixed_dims(fixed, name, len(spec.shape)))
+        # In a capture with sizes that may vary, the others were specialized: the solution is for these alone.
+        dims |= {dim for dim, size in enumerate(spec.shape) if dynamic and isinstance(size, int)}
+        requires_grad = None if port.name in with_gradient else False
+        needs.append(_need_of_port(name, spec, requires_grad, sorted(dims)))
+    return needs
+
+
+def _inputs_and_state(pair: Pair) -> tuple[list[tuple[Port, TensorSpec]], list[tuple[Port, TensorSpec]]]:
+    """Return the ports of a part's arguments, and those of its parameters and buffers, with their specs; refuse a part
+    that takes anything else."""
     inputs: list[tuple[Port, TensorSpec]] = []
     state: list[tuple[Port, TensorSpec]] = []
     for port in pair.forward.inputs:
@@ -449,41 +497,9 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
                 f"bp.swap: the part takes {port.name}, a {port.role}, and a solution gets only tensors among the "
                 "arguments, parameters and buffers: pass like= instead of for_"
             )
-        (inputs if port.role == "input" else state).append((port, port.spec))
-    names_in_module = own_names([port.name for port, _ in state], module, path)
-    # The module was captured alone if parameters and buffers have its own names for them, and not those of a model.
-    is_captured_alone = all(port.name == name for (port, _), name in zip(state, names_in_module, strict=True))
-    names = argument_names([port.name for port, _ in inputs], forms, path, is_captured_alone)
-    dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
-    leaves: list[_TensorNeed | _ConstantNeed] = []
-    for name, (port, spec) in zip(names, inputs, strict=True):
-        dims = set(_fixed_dims(fixed, name, len(spec.shape)))
-        # In a capture with sizes that may vary, the others were specialized: the solution is for these alone.
-        dims |= {dim for dim, size in enumerate(spec.shape) if dynamic and isinstance(size, int)}
-        grad = None if port.name in with_gradient else False
-        leaves.append(_need_of_port(name, spec, grad, sorted(dims)))
-    _check_fixed(fixed, names)
-    leaves += [_ConstantNeed(name, _constant_of(name, text)) for name, text in capture.signature.leaves]
-    order = {name: rank for rank, name in enumerate(forms.names)}
-    leaves.sort(key=lambda need: order.get(need.name.partition(".")[0], len(order)))
-    needs_of_state = {
-        name: _need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
-        for name, (port, spec) in zip(names_in_module, state, strict=True)
-    }
-    parameters, buffers, counts, training, _, _ = _whole_state(module, (), needs_of_state)
-    captured_mode = capture.origin.options.mode  # `train` or `eval`, or None for the mode that the module had
-    tensor_needs = [need for need in (*leaves, *needs_of_state.values()) if isinstance(need, _TensorNeed)]
-    device_type = tensor_needs[0].device.type if tensor_needs else "cpu"
-    return PartGuard(
-        tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
-        tuple(leaves),
-        parameters,
-        buffers,
-        counts,
-        training if captured_mode is None else captured_mode == "train",
-        device_type,
-        _autocast_at_capture(capture, device_type),
-    )
+        ports_of_role = inputs if port.role == "input" else state
+        ports_of_role.append((port, port.spec))
+    return inputs, state
 
 
 def _autocast_at_capture(capture: Capture, device_type: str) -> torch.dtype | None:

@@ -458,48 +458,47 @@ class Pass:
         `twice`, in inference mode with `inference`; `effects` gets what both sides change in the process."""
         prefix = f"{place.name}: "
 
+        def row_of_all(verdict: str, text: str) -> list[CheckRow]:
+            """Return one row for the place, where its results cannot be compared."""
+            return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", verdict, text)]
+
         def run(chosen: Mapping[str, Tensor]) -> _PlaceResults:
             """Run the place on these values, with the solution if it is in."""
             with torch.inference_mode(inference):
                 return results_of(program, call, chosen, self.step.seed, size, twice)
 
         try:
-            (own, of_original, _) = with_effects(program, lambda: run(values))
-            originals = [run(widened(values)), own, run(round_values_again(values, self.computes_in, self.step.seed))]
+            own, of_original, _ = with_effects(program, lambda: run(values))
+            exact = run(widened(values))
+            moved = run(round_values_again(values, self.computes_in, self.step.seed))
         except Exception as error:  # the user's module may raise anything on values nearby
-            return [
-                self.row(
-                    f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original raised {error_text(error)}"
-                )
-            ]
+            return row_of_all(f"{NOT_TRIED}: the original raised {error_text(error)}", "")
         watcher = Watcher()
         with install_methods([place], self.dtype, watcher, any_grad=True):
             try:
                 ours, of_solution, random_state = with_effects(program, lambda: run(values))
             except Exception as error:  # a user's solution may raise anything
                 text = watcher.error or f"{name_of(place.solution)} raised {error_text(error)}"
-                verdict = WRONG if self.is_for_all() else f"{NOT_TRIED}: {text}"
-                return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", verdict, text)]
+                return row_of_all(WRONG if self.is_for_all() else f"{NOT_TRIED}: {text}", text)
             if place.fell_back or not place.ran:
                 why = "; ".join(place.reasons.values())
-                return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original ran: {why}")]
+                return row_of_all(f"{NOT_TRIED}: the original ran: {why}", "")
         if effects is not None:
             effects.append(Effects(of_original, of_solution, random_state))
         random = self.random(watcher)
+        detail = "the backward writes into it, and others may need it"
         rows = [
-            self.row(
-                WRITTEN, f"{prefix}tangent of {name}", WRONG, "the backward writes into it, and others may need it"
-            )
-            for name in set(ours.written) - set(originals[1].written)
+            self.row(WRITTEN, f"{prefix}tangent of {name}", WRONG, detail)
+            for name in set(ours.written) - set(own.written)
         ]
-        runs = (ours, *originals)
+        runs = (ours, exact, own, moved)
         rows += self.rows_of(f"{ALONE}output{suffix}", prefix, [run.outputs for run in runs], random)
         rows += self.rows_of(f"{ALONE}gradient{suffix}", prefix, [run.gradients for run in runs], random)
         rows += self.rows_of(f"{ALONE}buffer{suffix}", prefix, [run.buffers for run in runs], random)
         if size == 1.0 or torch.float16 not in {value.dtype for value in values.values()}:
             return rows
         overflow = f"{NOT_TRIED}: it is larger than the largest number of float16"
-        return [replace(r, verdict=overflow, error=None) if r.error == math.inf else r for r in rows]
+        return [replace(row, verdict=overflow, error=None) if row.error == math.inf else row for row in rows]
 
 
 TWICE = "a second backward"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -164,32 +164,38 @@ def swapped_of(
         raise UsageError("bp.swap: for_ and like both say what a solution is for: pass one")
     solution_by_pattern = _solutions_of(patterns, solution)
     paths_of = _paths_by_module(model)
-    modules = dict(model.named_modules(remove_duplicate=False))
-    claimed_modules: dict[int, tuple[str, str]] = {}
     places = []
-    for pattern, pattern_solution in solution_by_pattern.items():
-        check_solution(pattern_solution)
-        for path in matching(list(modules), pattern):
-            module = modules[path]
-            claim = claimed_modules.setdefault(id(module), (path, pattern))
-            if claim != (path, pattern):
-                if claim[1] != pattern:
-                    raise UsageError(f"bp.swap: {path or 'the model'} is both {claim[1]!r} and {pattern!r}")
-                continue  # the same module under another path: swapped once
-            other_paths = [other for other in paths_of[id(module)] if other != path]
-            places.append(Place(path, other_paths, module, pattern_solution, fixed, order))
-            _enter_guard(
-                places[-1],
-                _value_for_pattern(for_, pattern, solution_by_pattern),
-                _value_for_pattern(like, pattern, solution_by_pattern),
-                fixed,
-            )
+    for path, pattern, module in _modules_to_swap(model, solution_by_pattern):
+        other_paths = [other for other in paths_of[id(module)] if other != path]
+        place = Place(path, other_paths, module, solution_by_pattern[pattern], fixed, order)
+        places.append(place)
+        _enter_guard(
+            place,
+            _value_for_pattern(for_, pattern, solution_by_pattern),
+            _value_for_pattern(like, pattern, solution_by_pattern),
+            fixed,
+        )
     _check_nested(places)
     swapped = Swapped(model, places)
     if prove is not None:
         args, kwargs = ((), dict(prove)) if isinstance(prove, Mapping) else (_as_tuple(prove), {})
         swapped.prove(args=args, kwargs=kwargs, raises=True)
     return swapped
+
+
+def _modules_to_swap(model: nn.Module, solution_by_pattern: Mapping[str, Any]) -> Iterator[tuple[str, str, nn.Module]]:
+    """Yield the modules that patterns match, each once, with its first path and its pattern. Raise UsageError for a
+    module that two patterns match."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    claim_by_id: dict[int, tuple[str, str]] = {}  # the path and the pattern that a module was met with first
+    for pattern, solution in solution_by_pattern.items():
+        check_solution(solution)
+        for path in matching(list(modules), pattern):
+            first_path, first_pattern = claim_by_id.setdefault(id(modules[path]), (path, pattern))
+            if first_pattern != pattern:
+                raise UsageError(f"bp.swap: {path or 'the model'} is both {first_pattern!r} and {pattern!r}")
+            if first_path == path:  # else it is the same module under another path: swapped once
+                yield path, pattern, modules[path]
 
 
 def _solutions_of(patterns: Any, solution: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from backprint import run_sample
-from backprint.graph.nouns import Graph, Port, TensorSpec
+from backprint.graph.nouns import Graph, Port, Step, TensorSpec
 from backprint.graph.steps import specs_of
 from backprint.graph.text import HEADER, emit_class
 from backprint.judge import occasions
@@ -342,37 +342,21 @@ def readme_text(task: Task, forward: Graph) -> str:
 
 
 def _readme_lines(task: Task, forward: Graph) -> Iterator[str]:
+    """Yield the lines of `README.md`, a section after the other: what to write, its ports, what counts, the work."""
+    calls = [step for step in forward.steps if not step.is_guard and step.target != "operator.getitem"]
     yield f"# {task.name}"
     yield ""
-    calls = [step for step in forward.steps if not step.is_guard and step.target != "operator.getitem"]
     yield (
         f"Write the forward and the backward of this part of a model as one `torch.autograd.Function`. It has "
         f"{count(len(calls), 'operator')} in its forward; `reference.py` is what it computes, in plain PyTorch."
     )
     yield ""
-    specs = specs_of(forward)
-    computing = [step for step in calls if not is_view(step, specs)]
-    operators = list(dict.fromkeys(_short_operator(step.target) for step in computing or calls))
-    yield f"**What it computes**: {', '.join(operators[:MOST_NAMED])}{' …' if len(operators) > MOST_NAMED else ''}."
-    lines = list(dict.fromkeys(line_of(step.source) for step in forward.steps if step.source is not None))
-    if lines:
-        yield ""
-        yield "**Where in the model**:"
-        yield ""
-        yield "```"
-        yield from lines[:MOST_LINES]
-        if len(lines) > MOST_LINES:
-            yield f"… and {len(lines) - MOST_LINES} more lines"
-        yield "```"
+    yield _what_it_computes(calls, forward)
+    yield from _where_in_model(forward)
     yield ""
     yield "## Ports"
     yield ""
-    yield "| | name | what | dtype | shape | gradient |"
-    yield "|---|---|---|---|---|---|"
-    for side, ports in (("in", task.inputs), ("out", task.outputs)):
-        for port in ports:
-            graded = ("yes" if side == "in" else "has a tangent") if port.differentiable else "–"
-            yield f"| {side} | `{port.name}` | {port.role} | {port.dtype} | [{', '.join(port.shape)}] | {graded} |"
+    yield from _ports_table(task)
     yield ""
     yield "The forward takes the inputs in this order, as tensors, and returns the results in this order."
     if any(port.name.startswith("new ") for port in task.outputs):
@@ -388,8 +372,8 @@ def _readme_lines(task: Task, forward: Graph) -> Iterator[str]:
     yield ""
     yield "| | operations | bytes read and written |"
     yield "|---|---|---|"
-    for what, work in (("forward", task.forward), ("forward and backward", task.step)):
-        yield _work_row(what, work)
+    yield _work_row("forward", task.forward)
+    yield _work_row("forward and backward", task.step)
     yield ""
     yield (
         "What the forward saves for the backward counts nothing here: a solution may save much, little or nothing, and "
@@ -399,6 +383,41 @@ def _readme_lines(task: Task, forward: Graph) -> Iterator[str]:
         yield ""
         measured = ", ".join(f"{what} {1e6 * seconds:.1f} µs" for what, seconds in task.seconds)
         yield f"Measured where the task was made, a step takes: {measured}."
+
+
+def _what_it_computes(calls: Sequence[Step], forward: Graph) -> str:
+    """Return the different operators in a line, `**What it computes**: mm, add, tanh.`; views count only if there is
+    nothing else."""
+    specs = specs_of(forward)
+    computing = [step for step in calls if not is_view(step, specs)]
+    operators = list(dict.fromkeys(_short_operator(step.target) for step in computing or calls))
+    more = " …" if len(operators) > MOST_NAMED else ""
+    return f"**What it computes**: {', '.join(operators[:MOST_NAMED])}{more}."
+
+
+def _where_in_model(forward: Graph) -> Iterator[str]:
+    """Yield the lines of the model that the steps come from, as a block of code; nothing if none is known."""
+    lines = list(dict.fromkeys(line_of(step.source) for step in forward.steps if step.source is not None))
+    if not lines:
+        return
+    yield ""
+    yield "**Where in the model**:"
+    yield ""
+    yield "```"
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        yield f"… and {len(lines) - MOST_LINES} more lines"
+    yield "```"
+
+
+def _ports_table(task: Task) -> Iterator[str]:
+    """Yield the table of inputs and results, with whether each has a gradient or a tangent."""
+    yield "| | name | what | dtype | shape | gradient |"
+    yield "|---|---|---|---|---|---|"
+    for side, ports, differentiable in (("in", task.inputs, "yes"), ("out", task.outputs, "has a tangent")):
+        for port in ports:
+            gradient = differentiable if port.differentiable else "–"
+            yield f"| {side} | `{port.name}` | {port.role} | {port.dtype} | [{', '.join(port.shape)}] | {gradient} |"
 
 
 def rules(task: Task) -> Iterator[str]:

@@ -468,7 +468,9 @@ class _TracedFunction:
 
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         """Run the program's forward on these tensors; return marked clones of its outputs, of the tensors that it wrote
-        to or replaced, and of the values that it read."""
+        to or replaced, and of the values that it read. `outputs` then has the name and the role of each: of a module
+        that returns one tensor and counts its calls, ("output", "output") and ("calls", "mutation").
+        """
         program = self.program
         values = dict(zip(self.names, flat, strict=True))
         replay = _ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
@@ -497,25 +499,32 @@ class _TracedFunction:
         self.leaves = tuple(_leaf_without_tensor(leaf) for _, leaf in named)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         self.shards_of_outputs = {name: sharding_text(leaf) for name, leaf in tensors.items()}
-        # The flat results, each with its name and role: outputs, mutations of tensors and of attributes, guarded
-        # values.
+        # The flat results, each with its name and role.
         produced = [
             (name, "output", _marked_clone(unwrap_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
         ]
         # A new version says that the program has written to the tensor.
-        for name, version in versions.items():
-            if version_of(ready[name]) != version:
-                produced.append((name, "mutation", _marked_clone(ready[name].detach())))
-        # An attribute that now holds another tensor: a mutation of the program's tensor that it held, if it held one.
-        own = {id(tensor): name for name, tensor in {**program.own_tensors(), **ready, **passed}.items()}
-        for name, tensor in tensors_of(program.target()):
-            if (before := reached.get(name)) is not tensor:
-                produced.append((own.get(id(before), name), "mutation", _marked_clone(unwrap(tensor).detach())))
+        written = [name for name, version in versions.items() if version_of(ready[name]) != version]
+        produced += [(name, "mutation", _marked_clone(ready[name].detach())) for name in written]
+        name_by_id = {id(tensor): name for name, tensor in {**program.own_tensors(), **ready, **passed}.items()}
+        produced += _replaced_attributes(program, reached, name_by_id)
         for tensor, _ in replay.guards:
             produced.append(("guard", "guard", _marked_clone(tensor.detach())))
         self.guards = [reading for _, reading in replay.guards]
         self.outputs = [(name, role) for name, role, _ in produced]
         return [tensor for _, _, tensor in produced]
+
+
+def _replaced_attributes(
+    program: ObservedProgram, before: Mapping[str, Tensor], name_by_id: Mapping[int, str]
+) -> list[tuple[str, str, Tensor]]:
+    """Return the attributes that now hold another tensor than `before`, as flat results: a mutation of the program's
+    tensor that the attribute held, if it held one (`name_by_id`)."""
+    return [
+        (name_by_id.get(id(before.get(name)), name), "mutation", _marked_clone(unwrap(tensor).detach()))
+        for name, tensor in tensors_of(program.target())
+        if before.get(name) is not tensor
+    ]
 
 
 class _StatelessModule(nn.Module):

@@ -241,60 +241,81 @@ def _restrided_expression(value: str, shape: Sequence[str], stride: Sequence[str
 
 
 def function_text(file: FusedFile) -> str:
-    """Return the autograd.Function."""
+    """Return the autograd.Function: its forward, which calls the kernel and saves what the backward needs, and its
+    backward, if it has one."""
     names = ", ".join(port.name for port in file.inputs)
-    results = [name for name, _ in function_results(file, file.forward)]
-    first = next(port.name for port in file.inputs if port.is_tensor)
+    directions = "in kernels of both directions" if file.backward else "in kernels"
     lines = [
         f"class {file.class_name}(torch.autograd.Function):",
-        f'    """{file.name} in kernels of both directions."""'
-        if file.backward
-        else f'    """{file.name} in kernels."""',
+        f'    """{file.name} {directions}."""',
         "",
         "    @staticmethod",
         f"    def forward(ctx, {names}):",
+        *indent_body(_body_of_forward(file)),
     ]
-    body: list[str] = []
-    if file.backward is not None:
-        body += [
-            f"if ctx.needs_input_grad[{index}]:\n"
-            f'    raise ValueError("{port.name} requires grad, and did not when this file was written")'
-            for index, port in enumerate(file.inputs)
-            if port.port.name in file.without_grad and port.dtype is not None and port.dtype.is_floating_point
-        ]
-    body += [line for port in file.forward.inputs if (line := layout_line(port, file.texts["forward"].layout_inputs))]
-    call = f"{file.name}_forward({', '.join(port.name for port in file.forward.inputs)})"
-    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {call}"]
-    outputs = [result_expression(file, file.forward, port) for port in file.outputs]
-    if file.backward is not None:
-        expressions = {port.port.name: port.name for port in file.inputs}
-        expressions |= {
-            port.port.name: result_expression(file, file.forward, port)
-            for port in file.forward.outputs
-            if _is_saved(port)
-        }
-        tensors = [expressions[port.port.name] for port in file.backward_values if port.is_tensor]
-        numbers = [(port.name, expressions[port.port.name]) for port in file.backward_values if not port.is_tensor]
-        body.append(f"ctx.save_for_backward({', '.join(tensors)})")
-        body += [f"ctx.{name} = {value}" for name, value in numbers]
-    expressions_of_outputs = tuple(outputs)
-    for index, value in enumerate(expressions_of_outputs):
-        if value in expressions_of_outputs[:index]:  # returned twice: autograd has one tangent for each tensor
-            outputs[index] = f"{file.outputs[index].name}_again"
-            body.append(f"{outputs[index]} = {value}.clone()")
-        elif not value.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
-            outputs[index] = f"{file.outputs[index].name}_laid"
-            body.append(f"{outputs[index]} = {value}")
-    not_differentiable = [
-        value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents
-    ]
-    if not_differentiable:
-        body.append(f"ctx.mark_non_differentiable({', '.join(not_differentiable)})")
-    body.append(f"return {', '.join(outputs)}")
-    lines += indent_body(body)
     if file.backward is not None:
         lines += ["", *backward_lines(file, file.backward)]
     return "\n".join(lines)
+
+
+def _body_of_forward(file: FusedFile) -> list[str]:
+    """Return the body of the Function's forward: it refuses inputs that require grad now and did not then, calls the
+    kernel, saves for the backward, and returns the outputs."""
+    first_tensor = next(port.name for port in file.inputs if port.is_tensor)
+    results = [name for name, _ in function_results(file, file.forward)]
+    arguments = ", ".join(port.name for port in file.forward.inputs)
+    outputs, assignments = _returned(file)
+    not_differentiable = [
+        value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents
+    ]
+    body = _refusals_of_grad(file) if file.backward is not None else []
+    body += [line for port in file.forward.inputs if (line := layout_line(port, file.texts["forward"].layout_inputs))]
+    body.append(f"with torch.cuda.device_of({first_tensor}):")
+    body.append(f"    {', '.join(results)} = {file.name}_forward({arguments})")
+    body += _saving_lines(file) if file.backward is not None else []
+    body += assignments
+    if not_differentiable:
+        body.append(f"ctx.mark_non_differentiable({', '.join(not_differentiable)})")
+    body.append(f"return {', '.join(outputs)}")
+    return body
+
+
+def _refusals_of_grad(file: FusedFile) -> list[str]:
+    """Return the lines that refuse an input that requires grad, and did not when the file was written."""
+    return [
+        f"if ctx.needs_input_grad[{index}]:\n"
+        f'    raise ValueError("{port.name} requires grad, and did not when this file was written")'
+        for index, port in enumerate(file.inputs)
+        if port.port.name in file.without_grad and port.dtype is not None and port.dtype.is_floating_point
+    ]
+
+
+def _saving_lines(file: FusedFile) -> list[str]:
+    """Return the lines that keep for the backward what it reads of the forward: tensors, and numbers as attributes."""
+    expressions = {port.port.name: port.name for port in file.inputs}
+    expressions |= {
+        port.port.name: result_expression(file, file.forward, port) for port in file.forward.outputs if _is_saved(port)
+    }
+    tensors = [expressions[port.port.name] for port in file.backward_values if port.is_tensor]
+    numbers = [(port.name, expressions[port.port.name]) for port in file.backward_values if not port.is_tensor]
+    return [f"ctx.save_for_backward({', '.join(tensors)})", *(f"ctx.{name} = {value}" for name, value in numbers)]
+
+
+def _returned(file: FusedFile) -> tuple[list[str], list[str]]:
+    """Return the variables of the outputs, and the lines that assign those which are not a kernel's result itself."""
+    expressions = [result_expression(file, file.forward, port) for port in file.outputs]
+    variables: list[str] = []
+    assignments: list[str] = []
+    for index, (port, expression) in enumerate(zip(file.outputs, expressions, strict=True)):
+        if expression in expressions[:index]:  # returned twice: autograd has one tangent for each tensor
+            variables.append(f"{port.name}_again")
+            assignments.append(f"{port.name}_again = {expression}.clone()")
+        elif not expression.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
+            variables.append(f"{port.name}_laid")
+            assignments.append(f"{port.name}_laid = {expression}")
+        else:
+            variables.append(expression)
+    return variables, assignments
 
 
 def _is_saved(port: CodePort) -> bool:

@@ -706,16 +706,7 @@ def view(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) ->
     if value.by_row:
         raise NotPointwise(f"it makes {list(shape)} of values of rows: add the last dimension, as in n[..., None]")
     if reader.has_time(value):
-        if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
-            times = reader.with_times(value)
-            return Slots(shape, times.by_time * shape[0], times.dtype)
-        same_state = _keeps_places(value.shape[1:], shape[1:])
-        if shape and shape[0] == value.shape[0] and same_state and broadcasts_to(shape[1:], reader.state):
-            times = reader.with_times(value)
-            return Slots(shape, times.by_time, times.dtype)
-        if value.shape[0] == 1 and tuple(value.shape[1:]) == shape:
-            return reader.select_time(reader.with_times(value), 0)
-        raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}, across time")
+        return _view_with_time(reader, value, shape)
     element = reader.untimed_element(value)
     if broadcasts_to(shape, reader.state) and (target is aten.expand.default or _keeps_places(value.shape, shape)):
         return Untimed(shape, element)
@@ -724,6 +715,23 @@ def view(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) ->
     if target is aten.expand.default and len(value.shape) == len(shape) and shape[1:] == tuple(value.shape[1:]):
         return Slots(shape, (element,) * shape[0], element.dtype)
     raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}")
+
+
+def _view_with_time(reader: GraphReader, value: Any, shape: tuple[int, ...]) -> Any:
+    """Return a view of a value with time: of one step as many steps or as none, else with the same steps and the
+    elements of each at their places."""
+    shape_of_step, new_shape_of_step = tuple(value.shape[1:]), shape[1:]
+    if value.shape[0] == 1 and new_shape_of_step == shape_of_step:
+        times = reader.with_times(value)
+        return Slots(shape, times.by_time * shape[0], times.dtype)
+    keeps_steps = bool(shape) and shape[0] == value.shape[0]
+    keeps_places = _keeps_places(value.shape[1:], new_shape_of_step)
+    if keeps_steps and keeps_places and broadcasts_to(new_shape_of_step, reader.state):
+        times = reader.with_times(value)
+        return Slots(shape, times.by_time, times.dtype)
+    if value.shape[0] == 1 and shape_of_step == shape:
+        return reader.select_time(reader.with_times(value), 0)
+    raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}, across time")
 
 
 def _view_of_rows(reader: GraphReader, value: Any, shape: tuple[int, ...]) -> Any:

@@ -52,69 +52,76 @@ def choose_kept(
     least: int,
 ) -> Kept:
     """Return the two directions with the fewest bytes between them: the forward writes what it keeps, and the backward
-    reads that in the place of `kept`, and computes the rest again. `least` is the fewest steps that the loop takes."""
+    reads that in the place of `kept`, and computes the rest again. `least` is the fewest steps that the loop takes.
+
+    Of `h = tanh(x[t] + w * h)`, the gradient of tanh needs `1 - h * h`, and that of w the h of the step before. Where h
+    is an output, both are read from it, and nothing is kept.
+    """
     of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
     uses = _kept_uses(backward)
-    used_each_step = {body for body, slot in uses if isinstance(slot, Now)}
-    used_at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
+    outputs = _values_in_outputs(forward, tensors)
+    inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
+    handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
+    if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
+        handed_on = {}  # of `least` steps, the step before that slot is not there
+
+    written_anyway, read_anyway = {*outputs, *handed_on}, _tensors_read(backward)
+    used_each_step = {value for value, slot in uses if isinstance(slot, Now)}
+    used_at_edges = {value for value, slot in uses if isinstance(slot, Edge)}
+    cut = _minimum_cut(used_each_step, written_anyway, read_anyway, tensors, state, of_rows)
+    # a value that is used at an end alone counts only if the others do not give it anyway
+    if not all(_computable(value, cut) for value in used_at_edges):
+        cut = _minimum_cut(used_each_step | used_at_edges, written_anyway, read_anyway, tensors, state, of_rows)
+
+    def facts_of(name: str, value: Element, timed: bool) -> TensorFacts:
+        shape = (*state[:-1], 1) if value in of_rows else state
+        return TensorFacts(name, name, "saved", shape, value.dtype, timed)
+
+    # inputs, outputs and what the step before has are in memory anyway; the rest of the cut gets tensors of its own
+    to_write = [value for value in cut if value.op != "load" and value not in written_anyway]
+    kept = {value: facts_of(f"kept_{index}", value, timed=True) for index, value in enumerate(to_write)}
     # what the last iteration hands on has no step to be read at: it is kept by itself
-    final_values = list(dict.fromkeys(body for body, slot in uses if slot is None))
-    read_anyway = {
-        item.args[0]
-        for write in _writes_and_carried(backward)
-        for item in in_dependency_order([write.element])
-        if item.op == "load"
-    }
-    outputs = {
+    used_at_end = dict.fromkeys(value for value, slot in uses if slot is None)
+    final = {value: facts_of(f"final_{index}", value, timed=False) for index, value in enumerate(used_at_end)}
+    reader = KeptReader(
+        elements,
+        places={
+            **{value: outputs[value] for value in cut if value in outputs},
+            **{value: facts.name for value, facts in kept.items()},
+        },
+        finals={value: facts.name for value, facts in final.items()},
+        starts={value: (handed_on[value], forward.start[value.args[0]]) for value in cut if value in handed_on},
+    )
+    forward_keeping = replace(
+        forward,
+        writes=(*forward.writes, *(Write(facts.name, Now(), value) for value, facts in kept.items())),
+        after=(*forward.after, *(Write(facts.name, None, value) for value, facts in final.items())),
+    )
+    backward_reading = _read_once(reader.loop(backward), elements)
+    return Kept(forward_keeping, backward_reading, (*kept.values(), *final.values()))
+
+
+def _values_in_outputs(forward: Loop, tensors: Mapping[str, TensorFacts]) -> dict[Element, str]:
+    """Return the values that each iteration writes to an output as they are, and the output: the backward can read them
+    there. Of a loop with iterations outside of it, none: these write other values to the outputs."""
+    if forward.peeled:
+        return {}
+    return {
         write.element: write.tensor
         for write in forward.writes
         if write.element.op not in ("load", "constant", "carried")
         and tensors[write.tensor].dtype == write.element.dtype
     }
-    # the iterations outside of the loop write other values to the outputs
-    if forward.peeled:
-        outputs = {}
-    inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
-    handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
-    if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
-        handed_on = {}  # of `least` steps, the step before that slot is not there
-    written_anyway = {*outputs, *handed_on}
-    cut = _minimum_cut(used_each_step, written_anyway, read_anyway, tensors, state, of_rows)
-    # a value that is used at an end alone counts only if the others do not give it anyway
-    if not all(_computable(body, cut) for body in used_at_edges):
-        cut = _minimum_cut(used_each_step | used_at_edges, written_anyway, read_anyway, tensors, state, of_rows)
-    tensor_by_value: dict[Element, str] = {}
-    facts: list[TensorFacts] = []
-    writes = list(forward.writes)
-    for body in cut:
-        if body in outputs:
-            tensor_by_value[body] = outputs[body]
-        elif body.op != "load" and body not in written_anyway:
-            tensor_by_value[body] = name = f"kept_{len(facts)}"
-            shape = (*state[:-1], 1) if body in of_rows else state
-            facts.append(TensorFacts(name, name, "saved", shape, body.dtype, True))
-            writes.append(Write(name, Now(), body))
-    after = list(forward.after)
-    final_tensors = {}
-    for index, body in enumerate(final_values):
-        final_tensors[body] = name = f"final_{index}"
-        shape = (*state[:-1], 1) if body in of_rows else state
-        facts.append(TensorFacts(name, name, "saved", shape, body.dtype, False))
-        after.append(Write(name, None, body))
-    starts = {item: (handed_on[item], forward.start[item.args[0]]) for item in cut if item in handed_on}
-    reader = KeptReader(elements, tensor_by_value, final_tensors, starts)
-    backward_reading = replace(
-        backward,
-        start=tuple(map(reader.read, backward.start)),
-        following=tuple(map(reader.read, backward.following)),
-        absent=tuple(map(reader.read, backward.absent)),
-        writes=tuple(map(reader.write, backward.writes)),
-        before=tuple(map(reader.write, backward.before)),
-        after=tuple(map(reader.write, backward.after)),
-    )
-    return Kept(
-        replace(forward, writes=tuple(writes), after=tuple(after)), _read_once(backward_reading, elements), tuple(facts)
-    )
+
+
+def _tensors_read(backward: Loop) -> set[str]:
+    """Return the tensors that a backward reads whatever is kept."""
+    return {
+        item.args[0]
+        for write in _writes_and_carried(backward)
+        for item in in_dependency_order([write.element])
+        if item.op == "load"
+    }
 
 
 def _tensors_handed_on(
@@ -346,6 +353,18 @@ class KeptReader:
     def write(self, write: Write) -> Write:
         """Return a write of what `read` makes of its element."""
         return replace(write, element=self.read(write.element))
+
+    def loop(self, backward: Loop) -> Loop:
+        """Return a backward that reads what was kept."""
+        return replace(
+            backward,
+            start=tuple(map(self.read, backward.start)),
+            following=tuple(map(self.read, backward.following)),
+            absent=tuple(map(self.read, backward.absent)),
+            writes=tuple(map(self.write, backward.writes)),
+            before=tuple(map(self.write, backward.before)),
+            after=tuple(map(self.write, backward.after)),
+        )
 
     def read(self, root: Element) -> Element:
         """Return an element of a backward with loads and computations in the place of `kept`."""

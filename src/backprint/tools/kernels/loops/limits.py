@@ -24,12 +24,12 @@ from backprint._torch.pytree import tree_map
 from backprint.api import capture
 from backprint.errors import RefusedError, is_defect
 from backprint.graph.fx.values import resolve
-from backprint.graph.nouns import Capture, Graph, Ref, ScalarSpec, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Pair, Ref, ScalarSpec, TensorSpec
 from backprint.graph.sizes import names_in
 from backprint.tools.kernels.loops.call import Call, call_of
 from backprint.tools.kernels.loops.file_text import Limits, file_text
 from backprint.tools.kernels.loops.nouns import TensorFacts
-from backprint.tools.kernels.loops.triton_text import HALVES
+from backprint.tools.kernels.loops.triton_text import HALVES, Layout
 from backprint.tools.kernels.lowered_check import named_inputs, run_eager, to_float64
 
 if TYPE_CHECKING:
@@ -347,26 +347,19 @@ def _fixed_sizes(lowered: LoweredLoop, captured: Capture, ports: Mapping[str, st
     layout = lowered.parts.layout
     if len(captured.pairs) != 1:
         raise RefusedError("the program is several graphs with symbolic sizes")
-    pair, symbols = captured.pairs[0], dict[str, int | None]()
-    wide = dict.fromkeys(range(-len(layout.state), 0), False)
-    for port in pair.forward.inputs:
-        if port.name not in ports or not isinstance(port.spec, TensorSpec):
-            continue
-        facts = layout.facts[ports[port.name]]
-        shape = port.spec.shape
-        for place, size in enumerate(shape):
-            # the dimension of the state, from the end; None: time
-            of_state = place - len(shape) - facts.by_row if place >= facts.timed else None
-            if isinstance(size, str):
-                # one symbol for two dimensions: the program needs them equal
-                if symbols.setdefault(size, of_state) != of_state or not size.isidentifier():
-                    yield from (dimension for dimension in (of_state, symbols.get(size)) if dimension is not None)
-            elif of_state is not None and size != 1:  # fixed to a number
-                yield of_state
-            if of_state is not None and size != 1:
-                wide[of_state] = True
+    pair = captured.pairs[0]
+    sizes = _sizes_of_inputs(pair, ports, layout)
+    symbols: dict[str, int | None] = {}  # the dimension that a symbol was first seen in
+    for dimension, size in sizes:
+        if isinstance(size, int):
+            if dimension is not None and size != 1:  # fixed to a number
+                yield dimension
+        # one symbol for two dimensions: the program needs them equal
+        elif symbols.setdefault(size, dimension) != dimension or not size.isidentifier():
+            yield from (tied for tied in (dimension, symbols.get(size)) if tied is not None)
     # a dimension that is 1 in every input was no symbol: nothing is known of it
-    yield from (place for place, is_wide in wide.items() if not is_wide)
+    known = {dimension for dimension, size in sizes if size != 1}
+    yield from (dimension for dimension in range(-len(layout.state), 0) if dimension not in known)
     for symbol in pair.forward.symbols:
         # a bound that the program set; torch itself takes sizes from 2 on as symbols
         if symbol.low not in ("0", "1", "2") or symbol.high != "inf":
@@ -380,6 +373,19 @@ def _fixed_sizes(lowered: LoweredLoop, captured: Capture, ports: Mapping[str, st
                 yield from _dimensions_in(guard.text, symbols)
     for graph in (pair.forward, *([pair.backward] if pair.backward else [])):
         yield from _sizes_as_numbers(graph, symbols)
+
+
+def _sizes_of_inputs(pair: Pair, ports: Mapping[str, str], layout: Layout) -> list[tuple[int | None, int | str]]:
+    """Return all sizes of the inputs, each with the dimension of the state that it is of, counted from the end, or None
+    for time: of `x[T, B, 8]`, (None, "T"), (-2, "B"), (-1, 8). `ports` has the tensor of each port."""
+    sizes: list[tuple[int | None, int | str]] = []
+    for port in pair.forward.inputs:
+        if port.name in ports and isinstance(port.spec, TensorSpec):
+            facts, shape = layout.facts[ports[port.name]], port.spec.shape
+            for place, size in enumerate(shape):
+                dimension = place - len(shape) - facts.by_row if place >= facts.timed else None
+                sizes.append((dimension, size))
+    return sizes
 
 
 def _dimensions_in(text: str, symbols: Mapping[str, int | None]) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from backprint.api import capture
@@ -24,6 +24,7 @@ from backprint.tools.kernels.loops.nouns import (
     Elements,
     Loop,
     Program,
+    TensorFacts,
     Write,
     in_dependency_order,
 )
@@ -35,8 +36,8 @@ from backprint.tools.kernels.loops.rolling import (
     find_loop,
     writes_at_length,
 )
-from backprint.tools.kernels.loops.torch_text import torch_loop
-from backprint.tools.kernels.loops.triton_text import Layout, kernel_text
+from backprint.tools.kernels.loops.torch_text import TorchText, torch_loop
+from backprint.tools.kernels.loops.triton_text import KernelText, Layout, kernel_text
 from backprint.tools.kernels.lowered import Face
 
 SUMS = ("stages", "atomics")
@@ -209,31 +210,35 @@ def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
         raise RefusedError(
             f"inputs differ with the length: {sorted(keys[0].union(*keys) - keys[0].intersection(*keys))}"
         )
-    for key in next(iter(ports_by_length.values())):
+    for key in next(iter(ports_by_length.values())):  # in the program's order
         shapes = {length: shape_of(row[key]) for length, row in ports_by_length.items()}
-        changing_dimensions = [
-            place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1
-        ]
+        sizes_by_dimension = zip(*shapes.values(), strict=True)
+        changing_dimensions = [place for place, sizes in enumerate(sizes_by_dimension) if len(set(sizes)) > 1]
         if not changing_dimensions:
             continue
         if changing_dimensions != [0] or any(shape[0] != length for length, shape in shapes.items()):
-            result = key.removeprefix("tangent ")  # a tangent has the shape of its output
-            if result != key:
-                known = ", ".join(f"{list(shape)} after {length} steps" for length, shape in shapes.items())
-                raise RefusedError(
-                    f"the result {result!r} has the shapes {known}: "
-                    "time must be its first dimension, and no other may change with it, so that a step writes one slice"
-                )
-            raise RefusedError(
-                f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
-                f"pass {key}.movedim({changing_dimensions[0]}, 0), a tensor of one slice a step"
-            )
+            raise _time_not_first(key, shapes, changing_dimensions[0])
         timed.add(key)
     if not any(not key.startswith("tangent ") for key in timed):
         raise RefusedError(
             "no argument has a length that changes with the number of steps: nothing says how long it is"
         )
     return frozenset(timed)
+
+
+def _time_not_first(key: str, shapes: Mapping[int, Sequence[int]], dimension: int) -> RefusedError:
+    """Return the error of a port whose first dimension is not the number of steps, with its shape by that number;
+    `dimension` changes with it. A tangent has the shape of its output, which is named instead."""
+    if key.startswith("tangent "):
+        known = ", ".join(f"{list(shape)} after {length} steps" for length, shape in shapes.items())
+        return RefusedError(
+            f"the result {key.removeprefix('tangent ')!r} has the shapes {known}: "
+            "time must be its first dimension, and no other may change with it, so that a step writes one slice"
+        )
+    return RefusedError(
+        f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
+        f"pass {key}.movedim({dimension}, 0), a tensor of one slice a step"
+    )
 
 
 def inputs_of(pair: Pair) -> list[Port]:
@@ -347,64 +352,37 @@ def build_lowered_loop(
 ) -> LoweredLoop:
     """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps; `least` and
     `short_programs` are those of `fewest_steps`."""
-    program, forward, backward = loops.program, loops.forward, loops.backward
-    tensors = dict(program.tensors)
-    for short in short_programs:  # may have gradients that the loop has not
-        tensors = short.tensors | tensors
-    layout = Layout(tensors, program.state)
-    if _has_rows(layout, program, *short_programs):
-        layout.columns = program.state[-1]
+    forward, backward, pair = loops.forward, loops.backward, captured.pairs[0]
+    layout = _layout_of(loops.program, short_programs)
     if backward is not None:
-        with_kept = choose_kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
-        forward, backward = with_kept.forward, with_kept.backward
-        tensors |= {facts.name: facts for facts in with_kept.tensors}
-    # the backward first: what it reads, the forward must round as memory does
-    backward_kernel = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
-    read_later = frozenset(backward_kernel.tensors if backward_kernel is not None else ())
-    # and again, with the names that the kept tensors have from the forward's variables
-    _rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
-    forward_kernel = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
-    backward_kernel = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
-    pair = captured.pairs[0]
-    tensor_by_port = {(facts.role, facts.port): key for key, facts in tensors.items()}
-    inputs = tuple(tensor_by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
-    outputs = tuple(tensor_by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
-    tangents = {
-        key: tensor_by_port["tangent", facts.port]
-        for key, facts in tensors.items()
-        if facts.role == "output" and ("tangent", facts.port) in tensor_by_port
-    }
-    gradients = tuple(tensor_by_port.get(("gradient", tensors[key].port)) for key in inputs)
-    sources = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
-    origin, steps = ", ".join(sources[:3]) or name, (least, max(seen))
+        kept = choose_kept(forward, backward, elements, layout.facts, layout.state, layout.is_row, least)
+        forward, backward = kept.forward, kept.backward
+        layout.facts = {**layout.facts, **{facts.name: facts for facts in kept.tensors}}
+    texts = _kernel_texts(name, forward, backward, layout, sums)
+    ports = _tensors_of_ports(pair, layout.facts)
+    example_call = call_of(make_inputs(loops.program.length))
+    example_inputs = inputs_by_port(function, captured, example_call.args, dict(example_call.kwargs))
+    source_files = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
     parts = FileParts(
-        name, origin, layout, forward_kernel, backward_kernel, inputs, outputs, tangents, gradients, *steps, sums
+        name=name,
+        origin=", ".join(source_files[:3]) or name,
+        layout=layout,
+        forward=texts.forward,
+        backward=texts.backward,
+        inputs=ports.inputs,
+        outputs=ports.outputs,
+        tangents=ports.tangents,
+        gradients=ports.gradients,
+        least=least,
+        most=max(seen),
+        sums=sums,
+        shorts=tuple(_short_of(short, name, ports.gradients, elements, layout, sums) for short in short_programs),
+        without_grad=_inputs_without_grad(ports.inputs, pair, layout.facts),
+        torch_texts=texts.in_torch(name, forward, backward, layout),
+        positive=frozenset(
+            tensor for tensor in ports.inputs if bool((example_inputs[layout.facts[tensor].port] >= 0).all())
+        ),
     )
-    call = call_of(make_inputs(program.length))
-    example_inputs = inputs_by_port(function, captured, call.args, dict(call.kwargs))
-    # for the comparison in the file, which draws inputs (FileParts.positive)
-    positive = frozenset(key for key in inputs if bool((example_inputs[tensors[key].port] >= 0).all()))
-    differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
-    indices_without_grad = [
-        index
-        for index, key in enumerate(inputs)
-        if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
-    ]
-    parts = replace(parts, without_grad=tuple(indices_without_grad), positive=positive)
-    shorts = []
-    for short in short_programs:
-        texts = [
-            kernel_text(f"{name}_{side}_{short.length}", _without_loop(writes, elements, short.length), layout, sums)
-            for side, writes in (("forward", short.forward), ("backward", short.backward))
-            if writes
-        ]
-        written_tensors = {write.tensor for write in short.backward}
-        grads = tuple(name if name in written_tensors else None for name in gradients)
-        shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
-    torch_texts = [torch_loop(f"{name}_forward_in_torch", forward, layout, read_later)]
-    if backward is not None:
-        torch_texts.append(torch_loop(f"{name}_backward_in_torch", backward, layout))
-    parts = replace(parts, shorts=tuple(shorts), torch_texts=tuple(torch_texts))
     return LoweredLoop(
         source=file_text(parts),
         name=name,
@@ -412,10 +390,10 @@ def build_lowered_loop(
         make_inputs=make_inputs,
         capture=captured,
         face=Face(
-            tuple(tensors[key].port for key in inputs),
-            tuple(gradient is not None for gradient in gradients),
-            tuple(tensors[key].port for key in outputs),
-            tuple(key in tangents for key in outputs),
+            tuple(layout.facts[tensor].port for tensor in ports.inputs),
+            tuple(gradient is not None for gradient in ports.gradients),
+            tuple(layout.facts[tensor].port for tensor in ports.outputs),
+            tuple(tensor in ports.tangents for tensor in ports.outputs),
         ),
         forward=forward,
         backward=backward,
@@ -423,6 +401,111 @@ def build_lowered_loop(
         least=min([least, *(short.length for short in short_programs)]),
         seen=seen,
     )
+
+
+def _layout_of(program: Program, short_programs: Sequence[Program]) -> Layout:
+    """Return how the tensors of a program lie in memory, with those that only its short programs have, as a gradient
+    that the loop has not. Tensors that hold kept values are not chosen yet."""
+    tensors = dict(program.tensors)
+    for short in short_programs:
+        tensors = short.tensors | tensors
+    layout = Layout(tensors, program.state)
+    if _has_rows(layout, program, *short_programs):
+        layout.columns = program.state[-1]
+    return layout
+
+
+@dataclass(frozen=True, slots=True)
+class _KernelTexts:
+    """The kernels of both directions. `read_later` are the tensors that the backward reads."""
+
+    forward: KernelText
+    backward: KernelText | None
+    read_later: frozenset[str]
+
+    def in_torch(self, name: str, forward: Loop, backward: Loop | None, layout: Layout) -> tuple[TorchText, ...]:
+        """Return the same directions in PyTorch."""
+        forward_text = torch_loop(f"{name}_forward_in_torch", forward, layout, self.read_later)
+        if backward is None:
+            return (forward_text,)
+        return (forward_text, torch_loop(f"{name}_backward_in_torch", backward, layout))
+
+
+def _kernel_texts(name: str, forward: Loop, backward: Loop | None, layout: Layout, sums: str) -> _KernelTexts:
+    """Return the kernels of both directions, and name the kept tensors in `layout.shown`.
+
+    Each direction is written twice, because each needs what only the other's text tells. The forward rounds what the
+    backward reads as memory does, so the backward comes first. The kept tensors are named after variables of the
+    forward, `h_1` -> `kept_h`, so both are written again with these names.
+    """
+
+    def backward_text() -> KernelText | None:
+        return kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+
+    def forward_text() -> KernelText:
+        return kernel_text(f"{name}_forward", forward, layout, sums, read_later)
+
+    unnamed_backward = backward_text()
+    read_later = frozenset(unnamed_backward.tensors if unnamed_backward is not None else ())
+    _rename_kept(layout, forward_text().named)
+    return _KernelTexts(forward_text(), backward_text(), read_later)
+
+
+@dataclass(frozen=True, slots=True)
+class _PortTensors:
+    """The tensors of a program's ports, by their names in the kernels; the same as in `FileParts`. `tangents` maps an
+    output to the tensor of its gradient."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tangents: Mapping[str, str]
+    gradients: tuple[str | None, ...]
+
+
+def _tensors_of_ports(pair: Pair, tensors: Mapping[str, TensorFacts]) -> _PortTensors:
+    """Return the tensors of a program's ports. For `h = tanh(x @ w)` whose x has no gradient: inputs (x, w), outputs
+    (h,), tangents {h: the tangent of h}, gradients (None, the gradient of w)."""
+    tensor_by_port = {(facts.role, facts.port): name for name, facts in tensors.items()}
+    inputs = tuple(tensor_by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
+    outputs = tuple(tensor_by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
+    tangents = {
+        name: tensor_by_port["tangent", facts.port]
+        for name, facts in tensors.items()
+        if facts.role == "output" and ("tangent", facts.port) in tensor_by_port
+    }
+    gradients = tuple(tensor_by_port.get(("gradient", tensors[name].port)) for name in inputs)
+    return _PortTensors(inputs, outputs, tangents, gradients)
+
+
+def _inputs_without_grad(inputs: Sequence[str], pair: Pair, tensors: Mapping[str, TensorFacts]) -> tuple[int, ...]:
+    """Return the places of the inputs of floating point that have no gradient in a Pair."""
+    backward_outputs = pair.backward.outputs if pair.backward else ()
+    differentiable = {port.name for port in backward_outputs if port.role == "gradient"}
+    facts_of_inputs = [tensors[name] for name in inputs]
+    return tuple(
+        place
+        for place, facts in enumerate(facts_of_inputs)
+        if facts.port not in differentiable and facts.dtype.is_floating_point
+    )
+
+
+def _short_of(
+    short: Program, name: str, gradients: Sequence[str | None], elements: Elements, layout: Layout, sums: str
+) -> Short:
+    """Return the kernels of a short program, which has no loop. It may write fewer of the `gradients` than the loop:
+    in one step, the weight of a state that starts at zero has none."""
+
+    def text_of(side: str, writes: Sequence[Write]) -> KernelText:
+        loop = _without_loop(writes, elements, short.length)
+        return kernel_text(f"{name}_{side}_{short.length}", loop, layout, sums)
+
+    texts = [
+        text_of(side, writes) for side, writes in (("forward", short.forward), ("backward", short.backward)) if writes
+    ]
+    forward_text, *backward_texts = texts
+    written_tensors = {write.tensor for write in short.backward}
+    written_gradients = tuple(gradient if gradient in written_tensors else None for gradient in gradients)
+    return Short(short.length, forward_text, backward_texts[0] if backward_texts else None, written_gradients)
 
 
 def _has_rows(layout: Layout, *programs: Program) -> bool:

@@ -77,26 +77,28 @@ class LoweredLoop(Lowered):
     def explain(self, steps: int = 64) -> str:
         """Return in words what is one kernel, what each direction reads and writes, and the bytes that it moves."""
         layout = self.parts.layout
-        element = torch.Size(layout.state).numel() * 4
+        bytes_of_state = torch.Size(layout.state).numel() * 4
         lines = [
             f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for "
             f"{steps_text(self.parts)} and {shapes_text(self.parts)}",
         ]
         traffic = self.traffic(steps)
-        for name, loop in (("forward", self.forward), ("backward", self.backward)):
-            if loop is None:
+        for name, loop, text in (
+            ("forward", self.forward, self.parts.forward),
+            ("backward", self.backward, self.parts.backward),
+        ):
+            if loop is None or text is None:
                 continue
-            text = self.parts.forward if name == "forward" else self.parts.backward
-            assert text is not None
             written = {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
             reads = [layout.name(tensor) for tensor in text.tensors if tensor not in written]
             writes = [layout.name(tensor) for tensor in text.tensors if tensor in written]
-            count = traffic[name]
+            moved, ratio = traffic[name].moved, traffic[name].ratio
+            states_a_step = moved / bytes_of_state / steps
             lines += [
                 f"{name}: one loop over t with {counted(len(loop.start), 'value')} in registers; reads "
                 f"{', '.join(reads)}; writes {', '.join(writes)}",
-                f"  of {steps} steps: {count.moved:,} bytes, {count.ratio:.3f} of the least possible "
-                f"({count.moved / element / steps:.2f} float32 states a step)",
+                f"  of {steps} steps: {moved:,} bytes, {ratio:.3f} of the least possible "
+                f"({states_a_step:.2f} float32 states a step)",
             ]
             if loop.peeled:
                 end = "last" if (loop.step > 0) == bool(loop.last.count) else "first"
@@ -113,8 +115,9 @@ class LoweredLoop(Lowered):
         ]
         if self.library:
             lines.append(f"calls {self.library} of CUDA's libdevice, which Triton's interpreter has not: needs a GPU")
-        # without "torch."
-        halves = {str(facts.dtype)[6:] for facts in layout.facts.values() if facts.dtype.itemsize == 2}
+        halves = {
+            str(facts.dtype).removeprefix("torch.") for facts in layout.facts.values() if facts.dtype.itemsize == 2
+        }
         if halves:
             lines.append(
                 f"{', '.join(sorted(halves))} is computed in float32; what is kept is rounded before it is used"

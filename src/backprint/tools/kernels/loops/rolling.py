@@ -381,48 +381,61 @@ def _body_at(
         if isinstance(write.slot, int):
             writes_by_time.setdefault(write.slot, []).append(write)
     handed_on = values_handed_on(writes, times, history)
-    matches: dict[int, IterationMatch] = {}
     roots: dict[int, list[tuple[Element, Element]]] = {}
     for index in range(index_of_body, len(walk) - 2):
-        mine, other = writes_by_time.get(walk[index], []), writes_by_time.get(walk[index + 1], [])
-        if [write.tensor for write in mine] != [write.tensor for write in other]:
-            raise RefusedError("not every step is written alike")
-        roots[index] = [(left.element, right.element) for left, right in zip(mine, other, strict=True)]
-        roots[index] += _match_handed_on(handed_on, walk[index], walk[index + 1])
+        time, after = walk[index], walk[index + 1]
+        roots[index] = [
+            *_match_writes(writes_by_time.get(time, []), writes_by_time.get(after, [])),
+            *_match_handed_on(handed_on, time, after),
+        ]
+    matches: dict[int, IterationMatch] = {}
     # where 4 rounds are not enough, `extend_body` finds that the body does not write what the program writes
     for _ in range(4):  # what an iteration hands on is computed in it, and may take more
-        matches.clear()
         for index, root_pairs in roots.items():
             match = matches[index] = IterationMatch(times, walk[index], step, {}, {}, history)
             for left, right in root_pairs:
                 match.match(left, right)
-        is_grown = False
-        for index in sorted(roots):
-            following = matches.get(index + 1)
-            if following is None:
-                continue
-            match = matches[index]
-            # what the next iteration takes, and what the one after it takes there, must be computed alike
-            required_pairs = [
-                (right, following.pairs[right]) for right in match.pairs.values() if right in following.pairs
-            ]
-            new_pairs = [pair for pair in required_pairs if pair[0] not in match.same and pair[0] not in match.pairs]
-            roots[index] += [pair for pair in new_pairs if pair not in roots[index]]
-            is_grown = is_grown or bool(new_pairs)
-        if not is_grown:
+        if not _add_roots(roots, matches):
             break
-    match = matches[index_of_body]
+    # the body: what one iteration takes from the one before is `carried(0)`, `carried(1)`, …
+    match, time = matches[index_of_body], walk[index_of_body]
     carried = tuple(match.pairs)
     replacements = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(carried)}
-    time = walk[index_of_body]
-    body = {
-        write: to_body_element(write.element, replacements, times, time, elements, history)
-        for write in writes_by_time.get(time, [])
-    }
-    following_values = tuple(
-        to_body_element(match.pairs[item], replacements, times, time, elements, history) for item in carried
-    )
-    return Body(carried, following_values, tuple(Write(write.tensor, Now(), item) for write, item in body.items()))
+
+    def in_body(element: Element) -> Element:
+        return to_body_element(element, replacements, times, time, elements, history)
+
+    written = {write: in_body(write.element) for write in writes_by_time.get(time, [])}
+    following_values = tuple(in_body(match.pairs[item]) for item in carried)
+    return Body(carried, following_values, tuple(Write(write.tensor, Now(), item) for write, item in written.items()))
+
+
+def _match_writes(mine: Sequence[Write], other: Sequence[Write]) -> list[tuple[Element, Element]]:
+    """Return pairs of what two times write to the same tensors; raise if they write to others."""
+    if [write.tensor for write in mine] != [write.tensor for write in other]:
+        raise RefusedError("not every step is written alike")
+    return [(left.element, right.element) for left, right in zip(mine, other, strict=True)]
+
+
+def _add_roots(roots: dict[int, list[tuple[Element, Element]]], matches: Mapping[int, IterationMatch]) -> bool:
+    """Add to the roots of each iteration what the next one takes from it, with what the one after takes there: these
+    must be computed alike. Return whether there was something that had not been compared.
+
+    If `h2` takes `h1`, and `h3` takes `h2`, then the iteration of `h1` and that of `h2` have the root (h1, h2).
+    """
+    is_grown = False
+    for index in sorted(roots):
+        if index + 1 not in matches:
+            continue
+        match, pairs_of_next = matches[index], matches[index + 1].pairs
+        new_pairs = [
+            (right, pairs_of_next[right])
+            for right in match.pairs.values()
+            if right in pairs_of_next and right not in match.same and right not in match.pairs
+        ]
+        roots[index] += [pair for pair in new_pairs if pair not in roots[index]]
+        is_grown = is_grown or bool(new_pairs)
+    return is_grown
 
 
 def operation_hashes(
@@ -707,45 +720,57 @@ def extend_body(
     describes and on to the last, with the rest outside. Refuse if that is more than `history.edge` iterations at either
     end."""
     actual = {(write.tensor, write.slot): write.element for write in writes}
-    dtypes = [item.dtype for item in body.carried]
-    values, first = list(body.carried), index_of_body
-    refusal: RefusedError | None = None
     # backwards: solve for what the iteration before took; step 3 of this module's docstring
+    values, first = tuple(body.carried), index_of_body
+    refusal: RefusedError | None = None
     while first > 0:
-        time = walk[first - 1]
-        wanted = list(zip(body.following, values, strict=True))
         try:
-            wanted += [(write.element, actual[write.tensor, time]) for write in body.writes]
-            earlier = solve_values(wanted, dtypes, time, elements, history)
-            computed = run_body(
-                [*body.following, *(write.element for write in body.writes)], earlier, time, elements, None, history
-            )
-            if any(item is not want for item, (_, want) in zip(computed, wanted, strict=True) if want.op != "zero"):
-                raise RefusedError("the first iterations are other programs")
+            values = _taken_before(body, values, actual, walk[first - 1], elements, history)
         except (RefusedError, KeyError, NoMatchError) as error:
             refusal = error if isinstance(error, RefusedError) else None
             break
-        values, first = earlier, first - 1
+        first -= 1
     if first > history.edge:
         raise refusal or RefusedError("the first iterations are other programs")
-    start, last = tuple(values), first - 1
+    start, last = values, first - 1
+    # forwards: run the body from its first values; step 4
+    roots = [*body.following, *(write.element for write in body.writes)]
     absent: set[Element] = set()
     covered_slots: set[tuple[str, Slot]] = set()
-    # forwards: run the body from its first values; step 4
     for index in range(first, length):
         time = walk[index]
-        roots = [*body.following, *(write.element for write in body.writes)]
         results = run_body(roots, values, time, elements, absent if index == first else None, history)
-        stores = {(write.tensor, time): item for write, item in zip(body.writes, results[len(dtypes) :], strict=True)}
+        following, written = results[: len(start)], results[len(start) :]
+        stores = {(write.tensor, time): item for write, item in zip(body.writes, written, strict=True)}
         if any(actual.get(key) is not item for key, item in stores.items()):
             break
         covered_slots |= set(stores)
-        values, last = results[: len(dtypes)], index
+        values, last = tuple(following), index
     if length - 1 - last > history.edge:
         raise RefusedError("the last iterations are other programs")
     return _build_loop(
         body, start, values, writes, covered_slots, elements, (first, last), walk, length, absent, history
     )
+
+
+def _taken_before(
+    body: Body,
+    values: Sequence[Element],
+    actual: Mapping[tuple[str, Slot], Element],
+    time: int,
+    elements: Elements,
+    history: History,
+) -> tuple[Element, ...]:
+    """Return what the iteration at `time` takes, if it is the body, hands on `values`, and writes what the program
+    writes there (`actual`). Raise RefusedError, KeyError or NoMatchError if it is another program."""
+    wanted = list(zip(body.following, values, strict=True))
+    wanted += [(write.element, actual[write.tensor, time]) for write in body.writes]
+    dtypes = [item.dtype for item in body.carried]
+    taken = solve_values(wanted, dtypes, time, elements, history)
+    computed = run_body([element for element, _ in wanted], taken, time, elements, None, history)
+    if any(item is not value for item, (_, value) in zip(computed, wanted, strict=True) if value.op != "zero"):
+        raise RefusedError("the first iterations are other programs")
+    return tuple(taken)
 
 
 def _build_loop(
@@ -781,22 +806,20 @@ def _build_loop(
     first, last = first_and_last
     step = walk[1] - walk[0]
     # places are counted along the walk, which begins at the last time if the step is -1
-    edges = (Edge(first), Edge(length - 1 - last, True)) if step > 0 else (Edge(first, True), Edge(length - 1 - last))
+    of_first, of_last = Edge(first, step < 0), Edge(length - 1 - last, step > 0)
     beginnings = tuple(outside.with_edges(item, {}) for item in start)
-    return canonical_loop(
-        Loop(
-            step,
-            edges[0],
-            edges[1],
-            beginnings,
-            body.following,
-            body.writes,
-            tuple(before),
-            tuple(after),
-            tuple(absent),
-        ),
-        elements,
+    loop = Loop(
+        step,
+        of_first,
+        of_last,
+        beginnings,
+        body.following,
+        body.writes,
+        tuple(before),
+        tuple(after),
+        tuple(absent),
     )
+    return canonical_loop(loop, elements)
 
 
 @dataclass(slots=True)

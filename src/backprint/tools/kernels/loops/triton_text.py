@@ -7,6 +7,7 @@ the number of elements, `T` of steps, `t` the step. `at` is the offset of elemen
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,6 +147,22 @@ def kernel_text(
     """Return the text of one direction. `sums` is how gradients of parameters are added up over elements, and
     `read_later` the tensors that the backward reads: halves are rounded there before they are used."""
     return Writer(name, loop, layout, sums, read_later).write()
+
+
+def _count_uses(elements: Iterable[Element], roots: Iterable[Element]) -> dict[Element, int]:
+    """Return how often each element is used: as an input of one of `elements`, or as a root."""
+    counts: dict[Element, int] = {}
+    for item in itertools.chain((item for element in elements for item in element.inputs), roots):
+        counts[item] = counts.get(item, 0) + 1
+    return counts
+
+
+def _writes_by_element(writes: Iterable[Write]) -> dict[Element, list[Write]]:
+    """Return the writes of each element that is written."""
+    writes_of: dict[Element, list[Write]] = {}
+    for write in writes:
+        writes_of.setdefault(write.element, []).append(write)
+    return writes_of
 
 
 class Writer:
@@ -356,36 +373,30 @@ class Writer:
     ) -> None:
         """Write the statements outside of the loop for stores, and for `values` that later statements need; if `named`,
         each has a variable."""
-        counts: dict[Element, int] = {}
         roots = [*(write.element for write in writes), *values]
-        for element in in_dependency_order(roots):
-            for item in element.inputs:
-                counts[item] = counts.get(item, 0) + 1
-        for root in roots:
-            counts[root] = counts.get(root, 0) + 1
-        stores: dict[Element, list[Write]] = {}
-        for write in writes:
-            stores.setdefault(write.element, []).append(write)
+        order = list(in_dependency_order(roots))
+        counts = _count_uses(order, roots)
+        stores = _writes_by_element(writes)
         named_values = set(values) if named else set()
-        for element in in_dependency_order(roots):
+        for element in order:
             self.write_statement(element, counts, depth, element in named_values)
             for write in stores.get(element, ()):
                 self.write_store(write, depth)
 
     def write_body(self, carried: Sequence[str]) -> None:
-        """Write one iteration, and the assignments to what it carries."""
+        """Write one iteration, and the assignments to what it carries. `carried` are the variables of the latter.
+
+        Where nothing reads the old `h` any more, its new value is assigned at once, else when the iteration ends:
+
+            h = tanh(x + h)            h_1 = tanh(x + h)
+            store(h)                   store(h_1 - h)
+                                       h = h_1
+        """
         loop = self.loop
-        counts: dict[Element, int] = {}
         roots = [*(write.element for write in loop.writes), *loop.following]
         order = [item for item in in_dependency_order(roots) if self.changes[item]]
-        for element in order:
-            for item in element.inputs:
-                counts[item] = counts.get(item, 0) + 1
-        for root in roots:
-            counts[root] = counts.get(root, 0) + 1
-        stores: dict[Element, list[Write]] = {}
-        for write in loop.writes:
-            stores.setdefault(write.element, []).append(write)
+        counts = _count_uses(order, roots)
+        stores = _writes_by_element(loop.writes)
         for element in roots:
             if not self.changes[element]:
                 for write in stores.get(element, ()):
@@ -394,43 +405,52 @@ class Writer:
             if element.op == "carried":
                 name = carried[element.args[0]]
                 self.lines.append(f"        {name} = {name}{self.rounding_text(element)}")
-        position = {element: index for index, element in enumerate(order)}
-        # the place of the last statement that reads each carried value
-        last_reads: dict[int, int] = {}
+        assigned_at_once = self.carried_at_once(order, counts)
         for element in order:
-            for item in element.inputs:
-                if item.op == "carried":
-                    last_reads[item.args[0]] = max(
-                        last_reads.get(item.args[0], -1), self.written_at(element, position, counts)
-                    )
-        # these are assigned to the carried variable at once: nothing reads its old value after them
-        direct_carried = {
-            following: index
-            for index, following in enumerate(loop.following)
-            if following.op not in ("carried", "load")
-            and following in position
-            and position[following] >= last_reads.get(index, -1)
-            and loop.following.index(following) == index
-            and not any(other.op == "carried" and other.args[0] == index for other in loop.following)
-        }
-        for element in order:
-            name = carried[direct_carried[element]] if element in direct_carried else None
+            name = carried[assigned_at_once[element]] if element in assigned_at_once else None
             self.write_statement(element, counts, 2, element in loop.following, name)
             for write in stores.get(element, ()):
                 self.write_store(write, 2)
-        assignments = [
-            (carried[index], self.value_name(following))
-            for index, following in enumerate(loop.following)
-            if following not in direct_carried or direct_carried[following] != index
-        ]
-        assignments = [(left, right) for left, right in assignments if left != right]
-        # one assignment of all, where one would overwrite what another reads
-        if len(assignments) == 1 or not {left for left, _ in assignments} & {right for _, right in assignments}:
-            self.lines += [f"        {left} = {right}" for left, right in assignments]
+        self.write_assignments(
+            [
+                (carried[index], self.value_name(following))
+                for index, following in enumerate(loop.following)
+                if assigned_at_once.get(following) != index
+            ]
+        )
+
+    def carried_at_once(self, order: Sequence[Element], counts: Mapping[Element, int]) -> dict[Element, int]:
+        """Return the values of an iteration that are assigned to a carried variable by the statement that computes
+        them, each with the place of that variable: no later statement reads the variable's old value."""
+        following = self.loop.following
+        position = {element: index for index, element in enumerate(order)}
+        last_reads: dict[int, int] = {}  # the place of the last statement that reads each carried variable
+        for element in order:
+            for item in element.inputs:
+                if item.op == "carried":
+                    read_at = self.written_at(element, position, counts)
+                    last_reads[item.args[0]] = max(last_reads.get(item.args[0], -1), read_at)
+        # variables whose old value another one gets, as in `a, b = b, a + b`
+        handed_over = {value.args[0] for value in following if value.op == "carried"}
+        return {
+            value: index
+            for index, value in enumerate(following)
+            if value.op not in ("carried", "load")
+            and value in position
+            and position[value] >= last_reads.get(index, -1)
+            and following.index(value) == index
+            and index not in handed_over
+        }
+
+    def write_assignments(self, assignments: Sequence[tuple[str, str]]) -> None:
+        """Write assignments, each a variable and its value, at the end of an iteration: one of them all, `a, b = b, c`,
+        where one would overwrite what another reads."""
+        changing = [(variable, value) for variable, value in assignments if variable != value]
+        variables, values = [variable for variable, _ in changing], [value for _, value in changing]
+        if len(changing) == 1 or not set(variables) & set(values):
+            self.lines += [f"        {variable} = {value}" for variable, value in changing]
         else:
-            self.lines.append(
-                f"        {', '.join(left for left, _ in assignments)} = {', '.join(right for _, right in assignments)}"
-            )
+            self.lines.append(f"        {', '.join(variables)} = {', '.join(values)}")
 
     def written_at(self, element: Element, position: Mapping[Element, int], counts: Mapping[Element, int]) -> int:
         """Return the place in `position` of the statement that an element is written in: its own, or that of what it is
@@ -623,7 +643,8 @@ class Writer:
         return self.expression(element)[0]
 
     def expression(self, element: Element) -> tuple[str, int]:
-        """Return the text of an element, and how tightly it binds: the numbers of `words`."""
+        """Return the text of an element, and how tightly it binds, the numbers of `words`: of a sum, `a + b` and SUM,
+        so that its user writes `(a + b) * c`."""
         if element in self.names:
             return self.names[element], NAME_OR_CALL
         number = folded_text(element)
@@ -639,14 +660,7 @@ class Writer:
             return self.previous_text(element), NAME_OR_CALL
         parts = [self.expression(item) for item in element.inputs]
         if element.op in INFIX:
-            word, level = INFIX[element.op]
-            second = element.inputs[1]
-            if element.op == "add" and second.op == "neg" and second not in self.names:
-                word, level, parts[1] = "-", SUM, self.expression(second.inputs[0])  # a + -b is a - b, exactly
-            # Python would chain a < b < c, so a comparison's left side binds tighter than a comparison
-            left = bracket(*parts[0], max(level, SUM))
-            right = bracket(*parts[1], level + 1)
-            return f"{left} {word} {right}", level
+            return self.infix_text(element, *parts)
         if element.op in BIT_OPERATORS:
             return f"({parts[0][0]}) {BIT_OPERATORS[element.op]} ({parts[1][0]})", COMPARISON
         if element.op == "neg":
@@ -656,6 +670,17 @@ class Writer:
         if element.op == "div_rn" and (element.dtype == torch.float64 or not self.is_triton):
             return f"{bracket(*parts[0], PRODUCT)} / {bracket(*parts[1], SIGN)}", PRODUCT
         return self.call_text(element, [text for text, _ in parts])
+
+    def infix_text(self, element: Element, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
+        """Return the text of an operator between its two inputs, `a + b`, with brackets where they are needed. The
+        inputs are texts with how tightly they bind, as `expression` returns them."""
+        word, level = INFIX[element.op]
+        second = element.inputs[1]
+        if element.op == "add" and second.op == "neg" and second not in self.names:
+            word, level, right = "-", SUM, self.expression(second.inputs[0])  # a + -b is a - b, exactly
+        # Python would chain a < b < c, so a comparison's left side binds tighter than a comparison
+        left_text, right_text = bracket(*left, max(level, SUM)), bracket(*right, level + 1)
+        return f"{left_text} {word} {right_text}", level
 
     def call_text(self, element: Element, texts: list[str]) -> tuple[str, int]:
         """Return the text of an operation that is a function, and note the FORMULAS and the functions of libdevice that
