@@ -53,3 +53,19 @@ def test_a_scale_that_the_script_reads_is_said_not_to_move(tmp_path: Path) -> No
     sample = bp.load(bp.save(capture, tmp_path / "sample"))
     text = f"bitwise, {ports - 1} of {ports} ports proved; 1 does not move (mutation scaler._scale), derivative"
     assert verdict_text(sample.verdict) == text
+
+
+def test_a_step_that_the_scaler_leaves_out_is_one_of_its_own(tmp_path: Path) -> None:
+    """Steps are counted as the script counts them, where scaled gradients overflow in the first three."""
+    place = tmp_path / "train.py"
+    place.write_text(SCRIPT.replace("256.0", "2.0**20").replace("range(3)", "range(6)"))
+    kept = bp.record(place, steps=(0, 6))
+    assert [capture.name for capture in kept] == [f"step_{step}" for step in range(6)]
+    updated = [any(port.key.role == "mutation" and "weight" in port.name for port in outputs(step)) for step in kept]
+    assert updated == sorted(updated)
+    assert set(updated) == {False, True}
+
+
+def outputs(capture: bp.Capture) -> list[bp.types.Port]:
+    """The results of all Pairs of a step."""
+    return [port for pair in capture.pairs for port in pair.forward.outputs]

@@ -1,8 +1,8 @@
 """Find where the steps of a running script begin and end, by hooks on torch that the script does not notice.
 
-A step ends with an optimizer's step; if an optimizer steps during a backward, in a hook, with that backward; if a
-script has no optimizer, with a backward. Nothing of ours raises into the script, and none of the script's numbers
-depends on it: anything that cannot be followed loses the step, and the cause is reported.
+A step ends with an optimizer's step, or where a gradient scaler leaves it out; if an optimizer steps during a backward,
+in a hook, with that backward; if a script has no optimizer, with a backward. Nothing of ours raises into the script,
+and none of its numbers depends on it: anything that cannot be followed loses the step, and the cause is reported.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Recording:
     """The steps of a running script, from `first` to before `last`: `done` takes each Capture, `tell` each message.
 
     `count` is the number of the step that runs, `settled` are the steps that were kept or reported, `finished` the
-    recorders that are still on a mode stack, `depth` the calls of autograd that run in each thread, and `undo` what
-    takes each hook off again. `around` is what is open while a step is recorded.
+    recorders that are still on a mode stack, `depth` the calls of autograd that run in each thread, `optimizer_steps`
+    counts the steps of optimizers, and `undo` has what takes each hook off again. `around` is what is open while a
+    step is recorded.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Recording:
         self.finished: list[LiveRecorder] = []
         self.depth: Counter[int] = Counter()
         self.step_is_due = False
+        self.optimizer_steps = 0
         self.without_optimizer: bool | None = None
         self.closed = False
         self.undo: list[Callable[[], Any]] = []
@@ -78,6 +80,7 @@ class Recording:
         self.undo.append(register_optimizer_step_post_hook(self.after_optimizer).remove)
         if self.first == 0:
             self.begin_at_first_module()
+        self.replace(torch.amp.GradScaler, "step", self.wrap_scaler(torch.amp.GradScaler.step))
         self.replace(torch.autograd, "backward", self.wrap_autograd(torch.autograd.backward, self.before_backward))
         self.replace(torch.autograd, "grad", self.wrap_autograd(torch.autograd.grad, self.before_grad))
 
@@ -120,6 +123,20 @@ class Recording:
 
         return call
 
+    def wrap_scaler(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap `GradScaler.step` to end the step also where, for Inf in a gradient, no optimizer is called."""
+
+        @frames.calls_program
+        @functools.wraps(plain)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            steps_before = self.optimizer_steps
+            result = plain(*args, **kwargs)
+            if self.optimizer_steps == steps_before and not self.is_off():
+                self.run_guarded(self.end_step)
+            return result
+
+        return step
+
     def is_off(self) -> bool:
         """Whether there is nothing to do: the script has ended, or this is a forked child of its process."""
         return self.closed or os.getpid() != self.pid
@@ -136,6 +153,7 @@ class Recording:
 
     def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """End the step after an optimizer has stepped, or note that it is due if a backward still runs."""
+        self.optimizer_steps += 1
         if torch.compiler.is_dynamo_compiling() or self.is_off() or _is_inside_another_step(sys._getframe(1)):
             return
         if current_node() is not None or self.depth[threading.get_ident()]:
