@@ -248,9 +248,14 @@ REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 
 def as_reduced(tensor: Tensor, boxed: Any) -> tuple[Tensor, str]:
     """Return the tensor that a rank sends for a reduction (`boxed`, a ReduceOp as operators take it), and the
-    reduction's name as functional operators take it. NCCL's PREMUL_SUM, by which FSDP2 divides by a factor of the
-    user's, multiplies the tensor of each rank before the sum."""
-    number = boxed.op()  # of the kind of reduction, by torch's enum
+    reduction's name as functional operators take it.
+
+    NCCL's PREMUL_SUM, by which FSDP2 divides by a factor of the user's, multiplies the tensor of each rank before the
+    sum. `boxed` does not tell its factor: it is looked up in the frame of the Python function, such as
+    `dist.all_reduce`, from which the operator was called. A factor that is a tensor, or of a caller that is not in
+    Python, is refused.
+    """
+    number = boxed.op()  # of the kind of reduction, by torch's enum; PREMUL_SUM is after those of REDUCTIONS
     if number < len(REDUCTIONS):
         return tensor, REDUCTIONS[number]
     factor = factor_of_call()
@@ -267,8 +272,9 @@ def as_reduced(tensor: Tensor, boxed: Any) -> tuple[Tensor, str]:
 
 @uses("torch._C._distributed_c10d.ReduceOp.__getstate__", needed_by=(private.RANKS,))
 def factor_of_call() -> Any:
-    """Return the factor of PREMUL_SUM in the options of the Python function that has called a collective; None if there
-    is no such function. The operator itself is passed the factor in a form that nothing reads."""
+    """Return the factor of PREMUL_SUM in the options of the function of `torch.distributed` that is calling a
+    collective now, the innermost on the stack; None if there is no such function. The operator itself is passed the
+    factor in a form that nothing reads."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") != torch.distributed.distributed_c10d.__name__:
         frame = frame.f_back

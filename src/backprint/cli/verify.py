@@ -283,7 +283,11 @@ MOST = 24
 
 
 def print_power(row: dict[str, Any]) -> None:
-    """Print whether a check of a sample sees every redraw, and how far each of the first ones moves results."""
+    """Print whether a check of a sample sees every redraw, and how far each of the first ones moves results.
+
+    A row is a redraw of inputs: how many output ports it moves (`ports`), how far it moves the one that moves least
+    (`least`), which port that is (`of`), and how far it moves the one that moves most (`most`), both in tolerances.
+    """
     powers = row["powers"]
     echo(f"{row['sample']}: {powers['tried']} of {powers['of']} inputs redrawn alone; {power_text(row)}")
     columns = {"redrawn": "name", "ports": "digits", "least": "digits", "of": "text", "most": "digits", "why": "detail"}

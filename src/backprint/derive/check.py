@@ -170,7 +170,7 @@ def _with_unusual_runs(
     try:
         inputs = inputs_of_pairs(capture, draws)
     except CannotTell:
-        inputs = []
+        inputs = []  # then no pairs are tried
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
     for index, result in enumerate(results):
         if is_fault_of_meant(result, tries, capture, meant):
@@ -743,8 +743,9 @@ def _verdict_meant(verdict: Derivative) -> Derivative:
 
 
 def _fault_text(verdict: Derivative, gap: float, reason: str) -> str:
-    """Return in one line what is wrong, and what does not show it: `gap 3.2e-01; wrong: the gradient of x; …`. `gap` is
-    the one that was found first, and `reason` as in `explain_gap`."""
+    """Return in one line what is wrong, and what does not show it: `gap 3.2e-01; wrong: the gradient of x; tangents of
+    ones do not show it; everything else is the derivative`, after the `reason`, if there is one (`explain_gap`). `gap`
+    is the one that was found first. Everything else is what is left if the wrong places are taken to be right."""
     words = [reason] if reason else []
     words.append(f"gap {gap:.1e}")
     if verdict.ports:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,8 +36,13 @@ from backprint.judge.closeness import (
     size_of,
 )
 
-Result = tuple[CheckRow, Fault | None]
-"""A row of the table, and what is needed to write a file that shows it if it is wrong, where one call shows it."""
+
+class Result(NamedTuple):
+    """A row of the table, with the Fault from which a file is written that shows it if it is wrong; None where no one
+    call shows it."""
+
+    row: CheckRow
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +99,7 @@ def are_gradients_comparable(results: Sequence[Result]) -> bool:
 
 def result_not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
     """Return the result of a comparison that was not made, with the reason."""
-    return CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"), None
+    return Result(CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"))
 
 
 def row_without_error(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
@@ -204,31 +210,40 @@ def forward_rows(
     subject: Subject, check: str, forward: Forward, expected: Expected, values: Mapping[str, Tensor]
 ) -> Iterator[Result]:
     """Yield a row for each output, and one for a dtype that is not the reference's; or one row in all, if the names of
-    the outputs are not the reference's."""
+    the outputs are not the reference's. Only a row of numbers has a Fault."""
     exact, own = expected.exact.outputs, None if expected.own is None else expected.own.outputs
     if list(forward.outputs) != list(exact):
         ours, theirs = (", ".join(names) or "none" for names in (forward.outputs, exact))
-        yield row_without_error(subject, check, "output", WRONG, f"it returns {ours}, and the reference {theirs}"), None
+        detail = f"it returns {ours}, and the reference {theirs}"
+        yield Result(row_without_error(subject, check, "output", WRONG, detail))
         return
     for name, output in forward.outputs.items():
         right = exact[name]
         if output.shape != right.shape:
             detail = f"its shape is {tuple(output.shape)}, and the reference's {tuple(right.shape)}"
-            yield row_without_error(subject, check, name, WRONG, detail), None
+            yield Result(row_without_error(subject, check, name, WRONG, detail))
             continue
         if own is not None and output.dtype != own[name].dtype:
-            detail = (
+            detail = (  # [6:]: without `torch.`
                 f"its dtype is {str(output.dtype)[6:]}, and the reference's {str(own[name].dtype)[6:]}: if that is "
                 "meant, let the reference convert its result"
             )
-            yield row_without_error(subject, f"{check}, dtype", name, WRONG, detail), None
+            yield Result(row_without_error(subject, f"{check}, dtype", name, WRONG, detail))
         moved = None if expected.moved is None else expected.moved.outputs[name]
         if right.numel():
-            difference = measure_difference(subject, output, right, gradient_if_known(own, name), moved, size_of(right))
+            difference = measure_difference(subject, output, right, value_if_known(own, name), moved, size_of(right))
         else:
             difference = Difference(0.0, 0.0)  # its shape and its dtype are all that there is
-        fault = Fault(subject.ours, subject.call, values, {}, name, right.detach(), check, tuple(forward.outputs), {})
-        yield row_of_difference(subject, check, name, difference, expected.random), fault
+        fault = Fault(
+            program=subject.ours,
+            call=subject.call,
+            values=values,
+            name=name,
+            expected=right.detach(),
+            check=check,
+            outputs=tuple(forward.outputs),
+        )
+        yield Result(row_of_difference(subject, check, name, difference, expected.random), fault)
 
 
 NUMBERS = "the function or the reference draws other random numbers here: pass them as an input"
@@ -329,12 +344,12 @@ def gradient_rows(
         if hostile and check != FIRST:
             yield result_not_tried(subject, check, "all", f"{text}")
         else:
-            yield row_without_error(subject, check, "all", WRONG, text), None
+            yield Result(row_without_error(subject, check, "all", WRONG, text))
         return
     for name, tangent in tangents.items():
         if not bool(((tangent == tangents_copied[name]) | tangent.isnan()).all()):
             text = "the backward writes into its tangent, which others may need: autograd passes it to them too"
-            yield row_without_error(subject, check, f"tangent of {name}", WRONG, text), None
+            yield Result(row_without_error(subject, check, f"tangent of {name}", WRONG, text))
             tangents = tangents_copied  # for the file that shows a fault, as they were
     right = right or gradients_of_reference_runs(expected, tangents_copied)
     largest = max(map(size_of, right.exact.values()), default=0.0)
@@ -347,7 +362,7 @@ def gradient_rows(
         if exact is None:
             exact = torch.zeros_like(to_float64(values[name]))
         difference = measure_difference(
-            subject, gradient, exact, gradient_if_known(right.own, name), gradient_if_known(right.moved, name), largest
+            subject, gradient, exact, value_if_known(right.own, name), value_if_known(right.moved, name), largest
         )
         detail = ""
         if difference.verdict == WRONG:
@@ -358,8 +373,17 @@ def gradient_rows(
             if subject.has_reference and is_kink(subject, values, tangents_copied, gradients):
                 # There is no one gradient, so any error is allowed.
                 difference, detail = Difference(difference.error, math.inf), OTHER_SUBGRADIENT
-        fault = Fault(subject.ours, call, values, tangents, name, exact, check, tuple(forward.outputs), {})
-        yield row_of_difference(subject, check, name, difference, random=False, detail=detail), fault
+        fault = Fault(
+            program=subject.ours,
+            call=call,
+            values=values,
+            tangents=tangents,
+            name=name,
+            expected=exact,
+            check=check,
+            outputs=tuple(forward.outputs),
+        )
+        yield Result(row_of_difference(subject, check, name, difference, random=False, detail=detail), fault)
 
 
 CANCELLED = 0.05
@@ -377,16 +401,17 @@ def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str,
     gradients = reference_gradients(expected.exact, random_tangents)
     size_of_random = max(map(size_of, random_tangents.values()), default=0.0)
     size_of_tangents = max(map(size_of, tangents.values()), default=0.0)
-    return size_of(gradient_if_known(gradients, name)) * size_of_tangents / size_of_random if size_of_random else 0.0
+    return size_of(value_if_known(gradients, name)) * size_of_tangents / size_of_random if size_of_random else 0.0
 
 
 FIRST = "gradient, random tangents"
 """The first check of gradients: nothing about this call is unusual, so an error that it raises is a wrong row."""
 
 
-def gradient_if_known(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
-    """Return the gradient of this name; None if the reference did not run, or returned none."""
-    return None if gradients is None else gradients[name]
+def value_if_known(values: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
+    """Return the output, or the gradient, of this name; None if the reference did not run (`values` is None), or has no
+    such gradient."""
+    return None if values is None else values[name]
 
 
 def reference_gradients(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dict[str, Tensor | None] | None:

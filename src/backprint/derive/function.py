@@ -170,7 +170,7 @@ def rows_of_dtype(
         # In the dtype that the caller passed it is the caller's error; in a dtype of `dtypes` it is a wrong row.
         if subject.dtype is None:
             raise
-        yield row_without_error(subject, FORWARD, "output", WRONG, f"the function raised {error_text(error)}"), None
+        yield Result(row_without_error(subject, FORWARD, "output", WRONG, f"the function raised {error_text(error)}"))
         return
     _refuse_outputs(forward.outputs)
     try:
@@ -201,7 +201,7 @@ def rows_of_dtype(
         yield from mask_rows(subject, expected)
         yield from rows_for_borders(subject, expected.random, indices)
     if random_tangents and in_use:  # one call, as a file makes it, does not show what is wrong here
-        yield from ((row, None) for row, _ in usage_rows(subject, random_tangents, expected))
+        yield from (Result(row) for row, _ in usage_rows(subject, random_tangents, expected))
     if order > 1 and subject.has_reference:
         yield from second_rows(subject, expected)
 
@@ -245,8 +245,18 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
         difference = measure_difference(subject, gradient, right, own[name], rounded[name], largest)
         detail = "" if gradient is not None or difference.verdict != WRONG else "its gradient is a constant to autograd"
         outputs = tuple(expected.exact.outputs)
-        fault = Fault(subject.ours, call, subject.values, tangents, name, right, check, outputs, directions)
-        yield row_of_difference(subject, check, name, difference, expected.random, detail), fault
+        fault = Fault(
+            program=subject.ours,
+            call=call,
+            values=subject.values,
+            tangents=tangents,
+            name=name,
+            expected=right,
+            check=check,
+            outputs=outputs,
+            directions=directions,
+        )
+        yield Result(row_of_difference(subject, check, name, difference, expected.random, detail), fault)
 
 
 def second_gradients(
@@ -326,11 +336,11 @@ def _derivative_rows(
                 reason = _why_undecided(captured, verdicts)
         if reason and function_name(ours.function) in meant:
             text = f"{NOT_TRIED}: {reason}, and its gradient is meant to differ"
-            yield CheckRow(check, "float64", "all", None, None, text), None
+            yield Result(CheckRow(check, "float64", "all", None, None, text))
         elif reason:
             yield from _rows_by_differences(call, ours, check, degree, reason)
         else:
-            yield from ((_derivative_row(check, verdict, call), None) for verdict in verdicts)
+            yield from (Result(_derivative_row(check, verdict, call)) for verdict in verdicts)
 
 
 def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
@@ -345,16 +355,17 @@ def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
 
 
 def _rows_by_differences(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:
-    """Yield rows by differences, of a function that cannot be captured."""
+    """Yield rows by differences, of a function whose captured graphs do not tell, for the `reason`. They have no Fault:
+    a file repeats one call, and differences are of many."""
     # Central differences of the function say nothing about gradients of gradients.
     if degree > 1:
-        yield CheckRow(check, "float64", "all", None, None, f"{NOT_TRIED}: {reason}"), None
+        yield Result(CheckRow(check, "float64", "all", None, None, f"{NOT_TRIED}: {reason}"))
         return
     for product in products_by_differences(call, ours):
         if product.not_tried:
             verdict = f"{NOT_TRIED}: {reason}; by differences: {product.not_tried}"
-            yield CheckRow(check, "float64", product.name, None, None, verdict), None
+            yield Result(CheckRow(check, "float64", product.name, None, None, verdict))
         else:
             word = OK if product.gap <= product.allowed else WRONG
             title, detail = f"{check}, by differences", f"by central differences: {reason}"
-            yield CheckRow(title, "float64", product.name, product.gap, product.allowed, word, detail), None
+            yield Result(CheckRow(title, "float64", product.name, product.gap, product.allowed, word, detail))

@@ -416,9 +416,9 @@ class Sizes(TorchDispatchMode):
 
 
 def sizes_in(backward: Backward, tangents: Mapping[str, Tensor]) -> list[Size]:
-    """Return the sizes of all results in a backward."""
+    """Run a backward for these tangents, and return the sizes of the results of all operators in it, in order."""
     mode = Sizes()
-    push_mode(mode)
+    push_mode(mode)  # not `with mode`, which sets a flag by which compiled code runs otherwise: `_torch.modes`
     try:
         backward(tangents)
     finally:
@@ -431,6 +431,7 @@ def _has_other_range(backward: Backward, base: Base, scale: float, sizes_before:
     is not scaled by a power of `scale`: then the backward need not be wrong. `sizes_before` has the sizes of the
     results for the base's tangents."""
     sizes_after = sizes_in(backward, _scaled_by(base, scale))
+    # of a backward that took another branch, one has fewer operators
     for size_before, size_after in zip(sizes_before, sizes_after, strict=False):
         if size_before.operator != size_after.operator or size_before.dtype != size_after.dtype:
             return False  # the backward took another branch

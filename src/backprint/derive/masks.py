@@ -130,8 +130,16 @@ def _rows_with_nan(
             return
         right = without_nan.outputs[output].detach()
         difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
-        fault = Fault(subject.ours, call, values, {}, output, right, check, outputs_of_fault, {})
-        yield row_of_difference(subject, title, output, difference, random=False), fault
+        fault = Fault(
+            program=subject.ours,
+            call=call,
+            values=values,
+            name=output,
+            expected=right,
+            check=check,
+            outputs=outputs_of_fault,
+        )
+        yield Result(row_of_difference(subject, title, output, difference, random=False), fault)
     title = f"{subject.gradient_check}, {check}"
     for wanted in call.wanted:
         gradient, right = ours.gradients[wanted], without_nan.gradients[wanted]
@@ -151,5 +159,14 @@ def _rows_with_nan(
             distance = math.inf
             detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"
         difference = Difference(distance, 8 * subject.tiny * size_of(right))
-        fault = Fault(subject.ours, call, values, tangents, wanted, right, check, outputs_of_fault, {})
-        yield row_of_difference(subject, title, wanted, difference, random=False, detail=detail), fault
+        fault = Fault(
+            program=subject.ours,
+            call=call,
+            values=values,
+            tangents=tangents,
+            name=wanted,
+            expected=right,
+            check=check,
+            outputs=outputs_of_fault,
+        )
+        yield Result(row_of_difference(subject, title, wanted, difference, random=False, detail=detail), fault)

@@ -34,7 +34,7 @@ def excuse_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Res
             allowed = _moved_by_rounding(subject, fault, row.detail if row.detail in MEASURES else "")
             if row.error <= allowed:
                 row = replace(row, allowed=allowed, verdict=OK, detail=DETAIL)
-        yield row, fault
+        yield Result(row, fault)
 
 
 def _moved_by_rounding(subject: Subject, fault: Fault, measure: str) -> float:

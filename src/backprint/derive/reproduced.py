@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from backprint.values.geometry import span
 from backprint.values.tensor_files import bytes_in_memory, write_safetensors
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Fault:
     """A wrong output or gradient, the one called `name`, with the values and tangents that show it, and what was
     expected.
@@ -33,12 +33,12 @@ class Fault:
     program: Program
     call: Call
     values: Mapping[str, Tensor]
-    tangents: Mapping[str, Tensor]
+    tangents: Mapping[str, Tensor] = field(default_factory=dict)
     name: str
     expected: Tensor
     check: str
     outputs: tuple[str, ...]
-    directions: Mapping[str, Tensor]
+    directions: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 # ---- How the function is imported

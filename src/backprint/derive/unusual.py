@@ -280,7 +280,7 @@ def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         return  # its backward refuses such inputs, in whatever way
     for row, more in rows_for_inputs(subject, ROW_OF_ZEROS, values, expected):
         if row.verdict != WRONG or row.error == math.inf:
-            yield row, more
+            yield Result(row, more)
         else:
             reason = "it is another number there, as a division by a length may give"
             yield result_not_tried(subject, row.check, row.name, reason)

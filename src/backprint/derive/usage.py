@@ -180,11 +180,10 @@ def _later_calls(
         yield from rows
     for name, (value, copy) in earlier.items():
         if not same_bits(value, copy):
-            yield (
+            yield Result(
                 row_without_error(
                     subject, WRITTEN, name, WRONG, "a later call writes into this result of an earlier one"
-                ),
-                None,
+                )
             )
 
 
@@ -241,7 +240,7 @@ def buffer_rows(subject: Subject, forward: Forward, expected: Expected) -> Itera
     if names and ours is not None and exact is not None:
         reference = Expected(exact, own, moved, expected.random)
         for compared, _ in forward_rows(subject, "buffer", ours, reference, subject.values):
-            yield compared, None  # what is wrong is no output, whose call a file could repeat
+            yield Result(compared)  # what is wrong is no output, whose call a file could repeat
 
 
 # ---- What is written where autograd does not see it
@@ -260,9 +259,9 @@ def written_rows(subject: Subject) -> Iterator[Result]:
             yield result_not_tried(subject, WRITTEN, "all", f"the function raised {error_text(error)}")
             return
     if not written:
-        yield CheckRow(WRITTEN, subject.text, "all", 0.0, 0.0, OK), None
+        yield Result(CheckRow(WRITTEN, subject.text, "all", 0.0, 0.0, OK))
     for name, when in written.items():
-        yield row_without_error(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"), None
+        yield Result(row_without_error(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"))
 
 
 def _unseen_writes(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
@@ -317,12 +316,12 @@ def process_rows(subject: Subject) -> Iterator[Result]:
         yield result_not_tried(subject, PROCESS, "all", f"the function raised {error_text(error)}")
         return
     if not changed:
-        yield CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK), None
+        yield Result(CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK))
     for name in sorted(changed):
         text = "the function changes it"
         if name in RANDOM_STATES:
             text = "the function seeds it: what others draw is the same after each call"
-        yield row_without_error(subject, PROCESS, name, WRONG, text), None
+        yield Result(row_without_error(subject, PROCESS, name, WRONG, text))
 
 
 def process_changes(program: Program, call: Call, values: Mapping[str, Tensor]) -> frozenset[str]:

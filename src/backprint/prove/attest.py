@@ -145,12 +145,14 @@ def _run_first(capture: Capture, draw: Draw) -> CheckedRun:
 
 
 def _part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
-    """Return the witness rows of each Pair's own results: of the part of the program that the Pair was traced from, on
-    the values that the Pair had in this replay. Empty if there are no such parts."""
+    """Return the witness rows of each Pair's own results: of the part of the program (`origin.parts`) that the Pair was
+    traced from, on the values that the Pair had in this replay (`replayed.parts`). Empty if the program has no parts
+    that can run alone."""
     if not capture.origin.parts:
         return {}
+    # A replay runs every Pair, in order.
     expected = [run_part_of_program(capture, index, pair_run) for index, pair_run in enumerate(replayed.parts)]
-    named = zip(capture.pairs, expected, strict=False)
+    named = zip(capture.pairs, expected, strict=True)
     return {f"{pair.name} {key}": numbers_of(value) for pair, results in named for key, value in results.items()}
 
 

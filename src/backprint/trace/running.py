@@ -709,7 +709,8 @@ class Staged:
 
     def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return the gradients (`NAME.grad`) that the run has set on leaves, also on the external tensors in `outside`,
-        and the tensors that it has put into the states of optimizers (`NAME.state.KEY`)."""
+        and the tensors that it has put into the states of optimizers (`NAME.state.KEY`). A tensor that was there before
+        is not new: if the run added to it in place, that is a write. Of a DTensor, the tensor inside is returned."""
         new = {}
         for name, tensor in {**self.passed, **(outside or {})}.items():
             if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):

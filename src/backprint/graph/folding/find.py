@@ -26,9 +26,12 @@ from typing import NamedTuple, TypeAlias
 LEAST_SAVED = 8
 """How many steps a loop must save."""
 
+LEAST_SEARCHED = 2 + LEAST_SAVED
+"""How many steps a list must have to be searched: those that a loop saves, and two that remain as its iteration."""
+
 PERIODS = 12
 """How many periods (the lengths of an iteration), runs and phases (where an iteration begins) are tried, the most
-promising first.
+promising first: one limit for all three.
 
 The limit bounds the search: steps whose tokens are a Fibonacci word have long runs of very many periods.
 """
@@ -157,16 +160,18 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
 
     `ends`: whether iterations with odd steps may join. Lists of ports have none.
     """
-    if high - low < 2 or steps.weight(range(low, high)) < 2 + LEAST_SAVED:
+    if high - low < 2 or steps.weight(range(low, high)) < LEAST_SEARCHED:
         return None
     runs = [run for period in _periods(steps, low, high) for run in runs_of(steps, low, high, period)]
+    # Those that save most come first (`_Run.rank`).
     for run in sorted(runs, key=_Run.rank)[:PERIODS]:
         # The run that would save most is not always a loop: its tokens are equal, but maybe no two iterations have one
         # dataflow. Then the next run is tried.
         repeat = _repeat_of(steps, (low, high) if ends else None, run)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
-        # The runs after this one save less.
+        # No run after this one saves more. It was tried all the same: iterations with odd steps may have joined it, so
+        # that the loop saves more than the run.
         if run.saved < LEAST_SAVED:
             break
     return None
@@ -176,7 +181,8 @@ class _Run(NamedTuple):
     """Steps in a row of which each is equal to the step a period later."""
 
     saved: int
-    """How many steps a loop saves. Whole iterations alone count: the rest of a run stays outside of the loop."""
+    """How many steps a loop saves, all but those of one iteration. Whole iterations alone count: the rest of a run
+    stays outside of the loop."""
     period: int
     start: int
     length: int

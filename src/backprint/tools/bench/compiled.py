@@ -206,6 +206,7 @@ def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> fl
         step *= largest_input / largest_direction
         estimate = 0.0
         for steps_away, weight in enumerate(WEIGHTS, 1):
+            # the two sides of a central difference
             ahead, behind = (_product_at(setting, sign * steps_away * step) for sign in (1, -1))
             if ahead is None or behind is None:
                 return math.inf
@@ -217,7 +218,8 @@ def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> fl
 
 
 def _product_at(setting: Setting, step: float) -> float | None:
-    """Return the product of the tangents and the results where the inputs are moved along the direction."""
+    """Return ⟨tangents, results⟩ of the captured forward where the inputs are moved by `step` times the direction, for
+    a difference quotient; None if the forward does not run there."""
     try:
         results = results_at(setting, step)
     except (BackprintError, RuntimeError):

@@ -178,7 +178,8 @@ class _SampleSearch:
 
     def minify(self) -> Iterator[str]:
         """Minify the first graph that fails, and write its case; if none is minified, return the reasons. One that
-        takes too long comes after all others: the machine may only be slow."""
+        takes too long comes after all others: the machine may only be slow. One that fails only sometimes (`flaky`) is
+        the first that fails, and none is minified in its place."""
         from backprint.tools.bench.shrinking import UnminifiedGraph, begin_search
         from backprint.tools.lowering.subjects import bench_graphs
 

@@ -101,7 +101,8 @@ class MinifiedGraph:
 
 @dataclass(frozen=True, slots=True)
 class UnminifiedGraph:
-    """A graph that cannot be minified, and why: the compiler is right on it, or fails only sometimes."""
+    """A graph that cannot be minified, and why: the compiler is right on it, or fails on it only sometimes
+    (`flaky`)."""
 
     title: str
     why: str

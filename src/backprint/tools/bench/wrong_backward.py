@@ -291,7 +291,8 @@ def _places(
 
 @dataclass(frozen=True, slots=True)
 class _LocatedInDraw:
-    """The wrong places in a draw of a Pair's inputs and tangents; `by_formula` if autograd itself is wrong there."""
+    """The wrong places in a draw of a Pair's inputs and tangents; `by_formula` if autograd itself is wrong there, by
+    PyTorch's formula of an operator's derivative."""
 
     setting: Setting
     places: Sequence[WrongPlace]
@@ -301,7 +302,12 @@ class _LocatedInDraw:
 def _locate_in_draws(
     capture: Capture, number: int, pair: Pair, functions: Sequence[Collection[str]]
 ) -> _LocatedInDraw | None:
-    """Return the wrong places of the first draw that shows any; None if no draw does."""
+    """Return the wrong places of the first draw that shows any; None if no draw does.
+
+    Calls whose gradients differ from those of autograd come first. If there are none and the two products differ all
+    the same, a *formula* is wrong: the derivative of an operator that PyTorch has, by which the backward and autograd
+    went alike. That is told by differences, which see no gap below `LIMIT_BY_DIFFERENCES`.
+    """
     values = inputs_of_pairs(capture)[number]
     for seed in range(MAX_DRAWS):
         setting = make_setting(pair, values, seed, capture.seed)

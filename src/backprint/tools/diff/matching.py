@@ -2,7 +2,7 @@
 
 Names of values do not count, and neither does the order of independent steps. The graphs are taken as numbers
 (`Wired`). First the layers are paired, and the modules in them (`_pair_modules`); steps of modules that both graphs
-have are kept apart until the end. Then `match_steps` makes three passes:
+have are kept apart (`Matching.keep_apart`), up to the last steps that are left. Then `match_steps` makes three passes:
 
 1. The same call of the same values, from the inputs down, and the same value for the same users, from the outputs up
    (`_match_identical`). Where one step of a graph was edited, this matches all others.
@@ -12,7 +12,8 @@ have are kept apart until the end. Then `match_steps` makes three passes:
    another (`_match_replaced`): `gelu` for `relu` between the same two layers.
 
 Passes 2 and 3 are repeated with labels that say less and less of a step: with what surrounds it, as it is, and by its
-operator alone.
+operator alone. At the end, steps of any two modules may be matched (`Matching.keep_together`), and pass 3 runs once
+more on what is left.
 """
 
 from __future__ import annotations
@@ -220,7 +221,8 @@ class Matching:
         self.echoed = _echoed_steps(a, forward.echoes[0]), _echoed_steps(b, forward.echoes[1])
 
     def keep_together(self) -> None:
-        """From now on, match steps of any two modules: one was renamed in part, or a step moved to another."""
+        """Undo `keep_apart`: from now on, match steps of any two modules, for one was renamed in part, or a step moved
+        to another."""
         self.groups, self.echoed = ([""] * len(self.a.takes), [""] * len(self.b.takes)), ({}, {})
 
     def join(self, a: int, b: int) -> None:
@@ -263,7 +265,7 @@ def _echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
 
 
 def match_steps(matching: Matching) -> None:
-    """Match the steps of two graphs, some inputs of which are matched already."""
+    """Match the steps of two graphs, some inputs of which are matched already, and whose modules are kept apart."""
     loose: Labels = matching.a.loose, matching.b.loose
     strict: Labels = matching.a.strict, matching.b.strict
     rings = _with_neighbors(matching, _with_neighbors(matching, strict))
@@ -274,6 +276,7 @@ def match_steps(matching: Matching) -> None:
         _match_identical(matching, strict)
         _match_neighbors(matching, labels)
     _match_replaced(matching)
+    # What is still left has no counterpart in its own module: from here on, modules are not kept apart any more.
     matching.keep_together()
     _match_identical(matching, strict)
     _match_neighbors(matching, strict)
@@ -407,6 +410,7 @@ def _match_neighbors(matching: Matching, labels: Labels) -> None:
     while waiting:
         left = waiting.pop()
         right = matching.to_b[left]
+        # of two operators with another number of arguments, the first ones
         pairs = list(zip(a.takes[left], b.takes[right], strict=False))
         kinds_a = _open_users(a, labels[0], left, matching.to_b)
         kinds_b = _open_users(b, labels[1], right, matching.to_a) if kinds_a else {}

@@ -166,8 +166,14 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
 
 
 def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
-    """Return what the file contains besides its graphs and its exact data. `rerun.Program` reads it: a link is source,
-    role, port, target and name; the key of a stride is `INDEX NAME` of a tangent."""
+    """Return what the file contains besides its graphs and its exact data, as plain data that `rerun.Program` reads.
+
+    A link passes an output or a gradient of one Pair to an input of another, and is written as source, role, port,
+    target and name. With the target None it is a result of the whole Capture; a Capture of one Pair, which has no
+    links, gets one for each output. The key of a stride is `INDEX NAME` of a tangent. A Recipe says how the values of
+    an input are made.
+    """
+    # `result_links` has those without a target, and for one Pair those that the Capture does not write down.
     links = [*(link for link in capture.links if link.target is not None), *result_links(capture)]
     environment = dict(capture.environment)
     return {

@@ -88,7 +88,12 @@ def is_wrong(verdict: Verdict) -> bool:
 
 
 def _verdict_row(verdict: Verdict, capture: Capture, power: Power | None = None) -> dict[str, Any]:
-    """Return a Verdict in a sample's form, with a digest of the graphs that its Derivative is about."""
+    """Return a Verdict in a sample's form.
+
+    Its Derivative, which says whether the backward is the derivative, is None if that was not checked. If there is one,
+    the row has a digest of the graphs that it is about: a loaded sample relies on the kept word where its graphs alone
+    say less (`derive.kept`), but not if they are other graphs by then. All other words are found anew by a replay.
+    """
     row = verdict_json(verdict, power)
     if verdict.derivative is not None:
         row["graphs"] = digest_of_graphs(capture)

@@ -83,9 +83,11 @@ class _ModeRewriter(ast.NodeTransformer):
         self.changed: Counter[str] = Counter()
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Return a call in the mode, after the calls in its arguments. `ast.NodeTransformer` finds this method by its
+        name."""
         self.generic_visit(node)
         match node.func:
-            case ast.Name(id=target) if target == FUSED_ATTENTION:
+            case ast.Name(id=target) if target == FUSED_ATTENTION and self.train:  # it has no derivative
                 return self.unfuse_attention(node)
             case ast.Name(id=target) if target in MODE_ARGUMENTS:
                 self.set_mode(node, target)
@@ -98,7 +100,7 @@ class _ModeRewriter(ast.NodeTransformer):
         the other function has the sequence as the first dimension, and this one the batch: hence the transposes.
         """
         match node.args[9:11]:  # a call without a mask and without weights, as modules make it
-            case [ast.Constant(value=None), ast.Constant(value=False)] if self.train and not node.keywords:
+            case [ast.Constant(value=None), ast.Constant(value=False)] if not node.keywords:
                 pass
             case _:
                 return node

@@ -152,7 +152,7 @@ def write_graphnet(
 ) -> None:
     """Write GraphNet's five files for one direction. `values` has the inputs by `role name`, or none without data.
 
-    The ports of the names in `exact` are written out whole; `run` tries what GraphNet would draw.
+    The ports of the names in `exact` are written out whole; `run` runs the graph on what GraphNet would draw.
     """
     described = _describe_inputs(graph, values, exact, run)
     facts: dict[str, Any] = {
@@ -173,7 +173,9 @@ def write_graphnet(
 
 
 def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str, Graph, str, PortValues], None]:
-    """Return a writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
+    """Return a function that writes GraphNet's files beside a `model.py`. It runs small graphs by `run` on inputs that
+    are drawn as GraphNet's tools will draw them, and while a graph fails on these, writes out more of its inputs whole;
+    without `run`, it runs nothing."""
 
     def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: PortValues) -> None:
         write_graphnet(folder, name, graph, text, values, _inputs_to_write_out(capture, graph), run)
@@ -484,6 +486,7 @@ def _write_each_tree(
         eval_capture, eval_values = evaluation
         inference = [without_saved(pair.forward) for pair in eval_capture.pairs]
         written.append(_write_one_tree(eval_folder, eval_capture, f"{name}_eval_forward", inference, eval_values, run))
+    # strict=False: without an evaluation, `written` ends before the last of TREES
     return [tree for tree, is_written in zip(TREES, written, strict=False) if is_written]
 
 

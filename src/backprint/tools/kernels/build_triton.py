@@ -130,7 +130,12 @@ def load_tuner(kernel: Kernel) -> Any:
 
 
 def load_tuner_from_file(folder: Path, kernel: Kernel) -> Any:
-    """Run a kernel's source from a file in a folder, and return its autotuner: the interpreter reads the file again."""
+    """Write a kernel's source to a file in a folder, run it from there, and return its autotuner.
+
+    This is for Triton's interpreter, which runs a kernel without a GPU: at a kernel's first launch it looks up the
+    source of the function in this file, and rewrites it. So the folder must be there until all kernels have run; for a
+    source in memory alone, as of `load_tuner`, the interpreter would run the function as it is.
+    """
     name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
     with no_gpu_driver():
         place = folder / f"{name}.py"

@@ -103,21 +103,27 @@ class SeenCall:
 
 @dataclass(slots=True)
 class Watcher:
-    """Sees the calls of all places."""
+    """Sees the calls of all places: makes each, and notes what it was passed, returned and drew.
+
+    `error` says what the first call that failed has raised, under the name of the place's solution. It is read where
+    the solutions run: an error in `record`, which runs the originals, is raised there.
+    """
 
     calls: dict[str, list[SeenCall]] = field(default_factory=dict)
     error: str = ""
 
     def __call__(
-        self, place: Place, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], make: Callable[[], Any]
+        self, place: Place, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], call: Callable[[], Any]
     ) -> Any:
+        """Make a call of a place, note it, and return its results. `call` runs the solution or the original, whichever
+        the place chooses (`Place.choose`)."""
         names, tensors = named_tensors(place, module, args, kwargs)
         with torch.no_grad():
             seen = SeenCall(tuple(args), dict(kwargs), names, tensors, [tensor.detach().clone() for tensor in tensors])
         self.calls.setdefault(place.name, []).append(seen)
         before = random_states()
         try:
-            results = make()
+            results = call()
         except Exception as error:
             self.error = self.error or f"{name_of(place.solution)} at {place.name} raised {error_text(error)}"
             raise
@@ -156,13 +162,13 @@ def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
     watcher = Watcher()
     learning: set[str] = set()
 
-    def watch(place: Place, module: nn.Module, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:
+    def watch(place: Place, module: nn.Module, args: Any, kwargs: Any, call: Callable[[], Any]) -> Any:
         """Let a place learn its guard of this call, and of its others in this step, and note the call."""
         if place.guard is None or place.name in learning:
             guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
             place.guard = guard if place.guard is None else place.guard.merged_with(guard)
             learning.add(place.name)
-        return watcher(place, module, args, kwargs, make)
+        return watcher(place, module, args, kwargs, call)
 
     with install_methods(places, None, watch, active=False):
         step.run(step.call.values)

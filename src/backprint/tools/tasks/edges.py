@@ -50,7 +50,7 @@ def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bo
     except (NoReference, ReferenceFailed):
         return  # the reference refuses such a value
     except SolutionFailed as error:
-        yield CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"), None
+        yield Result(CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"))
         return
     if expected.own is None:
         return
@@ -61,7 +61,7 @@ def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bo
     try:
         outputs = run_forward(subject.ours, subject.call, values).outputs
     except SolutionFailed as error:
-        yield CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"), None
+        yield Result(CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"))
         return
     for name, exact in expected.exact.outputs.items():
         ours, own = outputs.get(name), expected.own.outputs[name]
@@ -84,19 +84,21 @@ def compare_at_edge(
     assert exact is not None
     assert own is not None
     certain = certain_elements(check, exact, [own, *([] if moved is None else [moved])])
-    fault = Fault(subject.ours, subject.call, values, {}, name, exact, check, tuple(), {})
+    fault = Fault(
+        program=subject.ours, call=subject.call, values=values, name=name, expected=exact, check=check, outputs=()
+    )
     if detail := first_of_other_kind(certain, ours, exact):
-        return CheckRow(check, subject.text, name, None, None, WRONG, detail), fault
+        return Result(CheckRow(check, subject.text, name, None, None, WRONG, detail), fault)
     certain_and_finite = certain & exact.isfinite()
     if not bool(certain_and_finite.any()):
-        return CheckRow(check, subject.text, name, 0.0, 0.0, OK), None
+        return Result(CheckRow(check, subject.text, name, 0.0, 0.0, OK))
     # What is no number, or not sure to be one, is 0 on both sides, and so not compared.
     compared = [
         None if value is None else torch.where(certain_and_finite, value, 0.0) for value in (ours, exact, own, moved)
     ]
     assert compared[1] is not None
     difference = measure_difference(subject, compared[0], compared[1], compared[2], compared[3], size_of(compared[1]))
-    return CheckRow(check, subject.text, name, difference.error, difference.allowed, difference.verdict), fault
+    return Result(CheckRow(check, subject.text, name, difference.error, difference.allowed, difference.verdict), fault)
 
 
 def is_finite(value: Tensor) -> bool:

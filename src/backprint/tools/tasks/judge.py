@@ -301,10 +301,10 @@ class Judging:
             try:
                 yield from rows()
             except SolutionFailed as error:
-                yield CheckRow(stage, "", "all", None, None, WRONG, f"it raised {error}"), None
+                yield Result(CheckRow(stage, "", "all", None, None, WRONG, f"it raised {error}"))
             except ReferenceFailed as error:
                 self.remote.again = False
-                yield CheckRow(stage, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error}"), None
+                yield Result(CheckRow(stage, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error}"))
         tried = {row.check for row in self.rows if row.tried}
         compared = {row.name for row in self.rows if row.tried}
         names = [*(name for name, _ in self.program.outputs), *self.program.wanted]
@@ -355,11 +355,11 @@ class Judging:
         try:
             expected = expected_of(subject, subject.values)
         except NoReference as error:
-            yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
+            yield Result(CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"))
             return
         results = rows_for_inputs(subject, check, values, expected)
         for row, fault in excuse_rounding(subject, results) if check == LARGER else results:
-            yield _refusal_is_wrong(row), fault
+            yield Result(_refusal_is_wrong(row), fault)
 
     def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
         """Yield rows in another dtype, if the solution takes it."""
@@ -367,9 +367,8 @@ class Judging:
         try:
             run_forward(self.ours, subject.call, subject.values)
         except SolutionFailed as error:
-            yield (
-                CheckRow("forward", subject.text, "all", None, None, f"{NOT_TRIED}: the function raised {error}"),
-                None,
+            yield Result(
+                CheckRow("forward", subject.text, "all", None, None, f"{NOT_TRIED}: the function raised {error}")
             )
             return
         yield from rows_of_dtype(subject, 1, self.indices)
@@ -381,19 +380,19 @@ class Judging:
         call = replace(self.program.call, values=dict(values))
         if not self.takes_float64(call):
             why = "in float64 it does not return what it returns in the task's dtypes"
-            yield CheckRow(DERIVATIVE, "float64", "all", None, None, f"{NOT_TRIED}: {why}"), None
+            yield Result(CheckRow(DERIVATIVE, "float64", "all", None, None, f"{NOT_TRIED}: {why}"))
             return
         reference = {product.name: product for product in products_by_differences(call, self.contents.reference)}
         for product in products_by_differences(call, self.ours):
             other = reference.get(product.name)
             if product.not_tried or other is None or other.not_tried or other.gap > other.allowed:
                 why = product.not_tried or "differences do not show it of the reference either"
-                yield CheckRow(DERIVATIVE, "float64", product.name, None, None, f"{NOT_TRIED}: {why}"), None
+                yield Result(CheckRow(DERIVATIVE, "float64", product.name, None, None, f"{NOT_TRIED}: {why}"))
                 continue
             allowed = max(product.allowed, self.times * other.gap, LOOSE)
             word = OK if product.gap <= allowed else WRONG
             detail = "its backward is not the derivative of its own forward" if word == WRONG else ""
-            yield CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, word, detail), None
+            yield Result(CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, word, detail))
 
     def takes_float64(self, call: Call) -> bool:
         """Whether the solution returns in float64 about what the reference does: no task has float64 among its dtypes,
@@ -413,23 +412,23 @@ class Judging:
     def memory_rows(self) -> Iterator[Result]:
         """Yield a row that is wrong if a result is a view of an input or of another: the reference's never is."""
         for text in self.remote.shared:
-            yield CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text), None
+            yield Result(CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text))
 
     def rows_on_all_calls(self) -> Iterator[Result]:
         """Yield rows on all calls together: what was written, whether equal calls were equal, held results, and shared
         memory once more, which a later call may have shown."""
         for name in self.remote.written:  # an input, `a tangent`, or `what it saved, …`
-            yield CheckRow("mutation", "", name.partition(",")[0], None, None, WRONG, f"it writes into {name}"), None
+            yield Result(CheckRow("mutation", "", name.partition(",")[0], None, None, WRONG, f"it writes into {name}"))
         worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)
         allowed = ROUNDINGS
         word = OK if worst <= allowed else WRONG
         detail = "two calls on equal inputs return different results" if word == WRONG else ""
         if word == OK and worst:
             self.notes.append(f"two equal calls differ by up to {worst:.1e} roundings of the largest value")
-        yield CheckRow("equal calls", "", "all", worst, allowed, word, detail), None
+        yield Result(CheckRow("equal calls", "", "all", worst, allowed, word, detail))
         time.sleep(PAUSE)
         changed = self.remote.changed_later()
-        yield CheckRow("held results", "", "all", None, None, WRONG if changed else OK, changed), None
+        yield Result(CheckRow("held results", "", "all", None, None, WRONG if changed else OK, changed))
         yield from self.memory_rows()
 
     # ---- What came of it

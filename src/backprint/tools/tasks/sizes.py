@@ -144,22 +144,22 @@ def _at_sizes(program: TaskProgram, sizes: Mapping[str, int], subject_of: Subjec
     check = f"{SIZES}{', '.join(f'{name}={size}' for name, size in sizes.items())}"
     try:
         if (elements := _elements_at(program, sizes)) > MOST_ELEMENTS:
-            yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {elements:,} elements are too many"), None
+            yield Result(CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {elements:,} elements are too many"))
             return
         values = _values_at(program, sizes, seed)
         check_guards(program.capture, values)
         subject = subject_of(values)
         expected = expected_of(subject, subject.values)
     except NoReference as error:
-        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {error}"), None
+        yield Result(CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {error}"))
         return
     except SolutionFailed as error:
-        yield CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"), None
+        yield Result(CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"))
         return
     except (ReferenceFailed, BackprintError) as error:
-        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error_text(error)}"), None
+        yield Result(CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error_text(error)}"))
         return
     for row, fault in rows_for_inputs(subject, check, values, expected):
         if "the function raised" in row.verdict:  # `not tried: the function raised …`, as `bp.check` has it
             row = replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
-        yield row, fault
+        yield Result(row, fault)

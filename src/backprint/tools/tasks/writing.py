@@ -22,9 +22,9 @@ from backprint.derive.compared import (
     NoReference,
     Subject,
     expected_of,
-    gradient_if_known,
     measure_difference,
     reference_gradients,
+    value_if_known,
 )
 from backprint.derive.setting import drawn_like, is_inexact, to_float64
 from backprint.errors import BackprintError, RefusedError, UsageError
@@ -229,7 +229,7 @@ def _compared_results(
         tables.append(
             {
                 **{(label_of(name), ""): value.detach() for name, value in outputs.items()},
-                **{(name, "gradient of "): gradient_if_known(gradients, name) for name in program.wanted},
+                **{(name, "gradient of "): value_if_known(gradients, name) for name in program.wanted},
             }
         )
     return {

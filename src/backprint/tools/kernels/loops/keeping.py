@@ -4,6 +4,10 @@ A value that the backward uses is written and read (twice its bytes), or compute
 iteration (read once), and from what it carries, which is written and read too, or read once where it is an input or
 an output of another step. The choice is a minimum cut of the iteration's graph between what it takes and what the
 backward uses: once for one iteration, not for all of time.
+
+A `kept` element of a backward is a value of the forward's iteration (`args[0]`) at a slot (`args[1]`): at each step
+(Now), at a step near an end (Edge), or None, what the last iteration hands on. `state` is the shape of what the loop
+carries, without time, and `of_rows` are the elements that are one number for a whole row of it.
 """
 
 from __future__ import annotations
@@ -34,6 +38,15 @@ ENDLESS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOn:
+    """Where a carried value can be read: in the step before of a tensor that is in memory anyway; the first step has
+    the value `start`."""
+
+    tensor: str
+    start: Element
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A forward that keeps values, the backward that reads them, and the tensors that hold them."""
 
@@ -52,7 +65,8 @@ def choose_kept(
     least: int,
 ) -> Kept:
     """Return the two directions with the fewest bytes between them: the forward writes what it keeps, and the backward
-    reads that in the place of `kept`, and computes the rest again. `least` is the fewest steps that the loop takes.
+    reads that in the place of `kept`, and computes the rest again. `is_row_tensor` says whether a tensor has one number
+    for a whole row of the state, and `least` is the fewest steps that the loop takes.
 
     Of `h = tanh(x[t] + w * h)`, the gradient of tanh needs `1 - h * h`, and that of w the h of the step before. Where h
     is an output, both are read from it, and nothing is kept.
@@ -62,8 +76,10 @@ def choose_kept(
     outputs = _values_in_outputs(forward, tensors)
     inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
     handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
-    if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
-        handed_on = {}  # of `least` steps, the step before that slot is not there
+    # Carried values are read at the step before; near the last step of the shortest program, that may not be there.
+    near_last = [slot for _, slot in uses if isinstance(slot, Edge) and slot.last]
+    if any(Edge(slot.count + 1, last=True).at(least) < 0 for slot in near_last):
+        handed_on = {}
 
     written_anyway, read_anyway = {*outputs, *handed_on}, _tensors_read(backward)
     used_each_step = {value for value, slot in uses if isinstance(slot, Now)}
@@ -90,7 +106,7 @@ def choose_kept(
             **{value: facts.name for value, facts in kept.items()},
         },
         finals={value: facts.name for value, facts in final.items()},
-        starts={value: (handed_on[value], forward.start[value.args[0]]) for value in cut if value in handed_on},
+        starts={value: handed_on[value] for value in cut if value in handed_on},
     )
     forward_keeping = replace(
         forward,
@@ -126,10 +142,10 @@ def _tensors_read(backward: Loop) -> set[str]:
 
 def _tensors_handed_on(
     forward: Loop, outputs: Mapping[Element, str], inputs: Collection[str], elements: Elements
-) -> dict[Element, str]:
-    """Return the carried values that the step before wrote as an output or read as an input, and that tensor: the
-    backward reads it there. At the first step there is no step before: that value must be a number, an input, or `zero`
-    for what nothing reads."""
+) -> dict[Element, HandedOn]:
+    """Return the carried values that the step before wrote as an output or read as an input: the backward reads them
+    there. At the first step there is no step before: that value must be a number, an input, or `zero` for what nothing
+    reads."""
     if forward.step < 0 or forward.peeled:
         return {}
     handed_on = {}
@@ -138,13 +154,14 @@ def _tensors_handed_on(
         if following.op == "load" and following.args[0] in inputs and following.args[1] == Now():
             tensor = following.args[0]
         if tensor is not None and start.op in ("constant", "zero", "load") and following.dtype.is_floating_point:
-            handed_on[elements.make("carried", (index,), following.dtype)] = tensor
+            handed_on[elements.make("carried", (index,), following.dtype)] = HandedOn(tensor, start)
     return handed_on
 
 
 def _read_once(backward: Loop, elements: Elements) -> Loop:
-    """Return a backward that reads each slot once. Where an iteration at t reads both x[t] and `previous` x[t - 1], the
-    latter is the x[t] of the next iteration, since a backward walks down: it is carried to it."""
+    """Return a backward that reads each slot of a tensor from memory once. Where an iteration at t reads both x[t] and
+    `previous` x[t - 1], the latter is the x[t] of the next iteration, since a backward walks down: it is carried to
+    it."""
     inside = list(in_dependency_order([*(write.element for write in backward.writes), *backward.following]))
     carried_reads = {}
     for item in inside:
@@ -311,7 +328,7 @@ class KeptReader:
     """Turns elements of a backward that use `kept` into elements that read what was kept.
 
     `places` has the tensor of each value that is written at every step, `finals` that of each that the last iteration
-    hands on, and `starts` the tensor of each value that the step before has, with its first value.
+    hands on, and `starts` where each carried value is read, in the step before.
     """
 
     def __init__(
@@ -319,17 +336,22 @@ class KeptReader:
         elements: Elements,
         places: Mapping[Element, str],
         finals: Mapping[Element, str],
-        starts: Mapping[Element, tuple[str, Element]],
+        starts: Mapping[Element, HandedOn],
     ) -> None:
         self.elements, self.places, self.finals, self.starts = elements, places, finals, starts
 
     def previous(self, item: Element, slot: Slot) -> Element:
         """Return a carried value as its tensor has it one step before the slot, or at the first step as its first
         value."""
-        tensor, start = self.starts[item]
+        tensor, start = self.starts[item].tensor, self.starts[item].start
         if isinstance(slot, Now):
-            # a number, or the Element of an input
-            first = {"constant": start.args[:1], "zero": (0.0,)}.get(start.op, (start,))[0]
+            match start.op:
+                case "constant":
+                    first = start.args[0]
+                case "zero":
+                    first = 0.0
+                case _:
+                    first = start  # the Element of an input
             return self.elements.make("previous", (tensor, first), item.dtype)
         assert isinstance(slot, Edge)
         if slot.last:

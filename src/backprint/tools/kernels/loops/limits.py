@@ -349,7 +349,7 @@ def _fixed_sizes(lowered: LoweredLoop, captured: Capture, ports: Mapping[str, st
         raise RefusedError("the program is several graphs with symbolic sizes")
     pair = captured.pairs[0]
     sizes = _sizes_of_inputs(pair, ports, layout)
-    symbols: dict[str, int | None] = {}  # the dimension that a symbol was first seen in
+    symbols: dict[str, int | None] = {}  # the dimension that a symbol was first seen in; None: time
     for dimension, size in sizes:
         if isinstance(size, int):
             if dimension is not None and size != 1:  # fixed to a number
@@ -389,15 +389,23 @@ def _sizes_of_inputs(pair: Pair, ports: Mapping[str, str], layout: Layout) -> li
 
 
 def _dimensions_in(text: str, symbols: Mapping[str, int | None]) -> Iterator[int]:
-    """Yield the dimensions of the state whose sizes an expression has; all of them if it is empty, or has a size that
-    is none of `symbols`."""
-    # "" is no symbol: all
-    names = [name for name in names_in(text) if name in symbols or SYMBOL_NAME.fullmatch(name)] if text else [""]
-    for name in names:
-        if name not in symbols:
-            yield from (place for place in symbols.values() if place is not None)
-        elif (place := symbols[name]) is not None:
-            yield place
+    """Yield the dimensions of the state whose sizes an expression has. `symbols` has the dimension of each symbol, None
+    for the number of steps, which is no size of the state.
+
+    A number without an expression (`text` is empty), and a symbol that is not the size of an input, may come from any
+    size: all dimensions.
+    """
+    all_dimensions = [dimension for dimension in symbols.values() if dimension is not None]
+    if not text:
+        yield from all_dimensions
+        return
+    for name in names_in(text):
+        if name in symbols:
+            dimension = symbols[name]
+            if dimension is not None:
+                yield dimension
+        elif SYMBOL_NAME.fullmatch(name):  # other names are functions, as `Mod` and `Max`
+            yield from all_dimensions
 
 
 def _sizes_as_numbers(graph: Graph, symbols: Mapping[str, int | None]) -> Iterator[int]:

@@ -67,6 +67,9 @@ class Edge:
 
 
 Slot: TypeAlias = "int | Now | Edge | None"
+"""Which step of a tensor with time an element is read from or written to: a number in a program of one length, relative
+to the iteration (Now), or counted from the first or the last step (Edge). None is for a tensor without time; as the
+slot of a `kept` element, it is what the last iteration hands on."""
 
 
 class Elements:
