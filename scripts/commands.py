@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import made_pages
 
 from backprint.cli import QUESTIONS, options
 from backprint.cli import main as backprint
@@ -162,13 +162,7 @@ def current(page: str) -> str:
 
 
 def main() -> None:
-    page = PAGE.read_text("utf-8")
-    new = current(page)
-    if new == page:
-        return
-    if "--check" in sys.argv:
-        raise SystemExit(f"{PAGE} is not what the commands say: run python scripts/commands.py")
-    PAGE.write_text(new, "utf-8")
+    made_pages.keep(PAGE, current(PAGE.read_text("utf-8")), "commands.py")
 
 
 if __name__ == "__main__":

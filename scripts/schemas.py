@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import made_pages
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "json.md"
@@ -95,13 +96,7 @@ def current(page: str) -> str:
 
 
 def main() -> None:
-    page = PAGE.read_text("utf-8")
-    new = current(page)
-    if new == page:
-        return
-    if "--check" in sys.argv:
-        raise SystemExit(f"{PAGE} is not what the schemas say: run python scripts/schemas.py")
-    PAGE.write_text(new, "utf-8")
+    made_pages.keep(PAGE, current(PAGE.read_text("utf-8")), "schemas.py")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import backprint as bp
 from face import SeveralError, UsageError, main
 
 ZOO = """
+import sys
+
 import torch
 from torch import nn
 
@@ -40,6 +42,7 @@ def small():
 MODELS = {"small": small, "a/b c": lambda: made(8), "pair": made(2)}
 FAILS = {
     "raises": lambda: {}["absent"],
+    "exits": lambda: sys.exit("no data"),
     "small": small,
     "module": nn.Linear(2, 2),
     "wrong": lambda: (Wrong.apply, (torch.randn(2, requires_grad=True),)),
@@ -87,8 +90,9 @@ def test_one_that_fails_is_named_and_the_others_go_on() -> None:
     done = run("capture", "zoo.py:FAILS", "-o", "models", "--json")
     assert done.exit_code == 1
     rows = {row["name"]: row for row in map(json.loads, done.stdout.splitlines()[1:])}
-    assert list(rows) == ["raises", "small", "module", "wrong", "number", "unknown"]
+    assert list(rows) == ["raises", "exits", "small", "module", "wrong", "number", "unknown"]
     assert rows["raises"]["detail"].startswith("KeyError: 'absent' (at zoo.py:")
+    assert rows["exits"]["detail"].startswith("SystemExit: no data (at zoo.py:")
     assert rows["small"]["verdict"] == "bitwise"
     assert (
         "zoo.py:FAILS[module] is the module Linear, not a function: write lambda: (model, args)"
@@ -104,7 +108,7 @@ def test_what_is_said_of_those_that_fail() -> None:
     done = run("capture", "zoo.py:FAILS", "-o", "models")
     assert "models/raises: failed; KeyError: 'absent' (at zoo.py:" in done.stdout
     assert "models/wrong: bitwise, not the derivative; " in done.stdout
-    last = "2 of 6 captured, in models; failed: raises, module, number, unknown; not good: wrong"
+    last = "2 of 7 captured, in models; failed: raises, exits, module, number, unknown; not good: wrong"
     assert done.stdout.splitlines()[-1] == last
 
 
@@ -126,5 +130,5 @@ def test_names_that_would_clash_are_refused_before_anything_is_written() -> None
     done = run("capture", "zoo.py:CLASHING", "-o", "models")
     assert (done.exit_code, "the key 'a_b' is no name of a folder of its own" in done.stderr) == (2, True)
     assert "leave --name out" in run("capture", "zoo.py:MODELS", "-o", "models", "--name", "x").stderr
-    assert "zoo.py has no function 'EMPTY'" in run("capture", "zoo.py:EMPTY", "-o", "models").stderr
+    assert "zoo.py:EMPTY is an empty dict" in run("capture", "zoo.py:EMPTY", "-o", "models").stderr
     assert not Path("models").exists()

@@ -360,7 +360,7 @@ def capture_several(
                 report = capture_and_save(text, place, place, named, on_stage, factory)
             row = json.loads(report.lines[0])
             not_good += [key] if report.code else []
-        except Exception as error:  # whatever one raises, the others are captured
+        except (Exception, SystemExit) as error:  # whatever one raises, the others are captured
             row = {"sample": str(place), "name": key, "verdict": "failed", "detail": where_it_failed(error)}
             failed.append(key)
         gc.collect()  # its model and its tape, before the next
@@ -383,7 +383,7 @@ def places_of_keys(target: str, several: Mapping[str, Any], output: Path) -> dic
     return places
 
 
-def where_it_failed(error: Exception) -> str:
+def where_it_failed(error: BaseException) -> str:
     """Return an error in a line, with the line of the user's program that raised it; a defect of ours with its
     traceback."""
     text = describe_error(error)

@@ -54,6 +54,8 @@ def find_factory(text: str) -> Callable[..., Any]:
             f"`backprint capture {text} -o DIR` captures all",
             several,
         )
+    if isinstance(value, (Mapping, list, tuple)):
+        raise UsageError(f"{text} is an empty {type(value).__name__}: put functions in it that return (model, args)")
     if not callable(value):
         names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise UsageError(f"{place} has no function {name!r}; it has {names[:300] or 'none'}")
