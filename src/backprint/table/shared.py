@@ -1,6 +1,6 @@
 """A report that can be passed on: paths of this machine in it are relative to the report, or the end of them.
 
-    Table cell   '/home/me/work/run/samples/mlp: no such operator'
+    Table cell   '/data/me/run/samples/mlp: no such operator'
     in run/      'samples/mlp: no such operator'
     elsewhere    'mlp: no such operator', and 'samples/mlp: …' where the report names another mlp too
 
