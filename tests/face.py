@@ -361,7 +361,7 @@ if TYPE_CHECKING:
     )
     from backprint.tools.jobs.ledger import LARGEST as LEDGER_LARGEST
     from backprint.tools.jobs.merge import merge_runs
-    from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, parts_of, unify
+    from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, parts_of
     from backprint.tools.jobs.places import RESULT, WORK, log_of
     from backprint.tools.jobs.pool import Event, Pool, Stage
     from backprint.tools.jobs.progress import Bars, ProgressLines

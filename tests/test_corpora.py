@@ -49,15 +49,13 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.slow
-def test_a_split_of_a_folder_keeps_equal_parts_once(samples: Path, tmp_path: Path) -> None:
+def test_a_split_of_a_folder_has_the_parts_of_each_sample(samples: Path, tmp_path: Path) -> None:
     events: list[Any] = []
-    done = bp.corpus.run(
-        "split", samples, tmp_path / "out", by="range:2", unique=True, data="none", jobs=1, watch=events.append
-    )
+    done = bp.corpus.run("split", samples, tmp_path / "out", by="range:2", data="none", jobs=1, watch=events.append)
     assert done.good
     assert events
     rows = json.loads((tmp_path / "out" / "b" / "parts.json").read_text())
-    assert [bool(row["of"]) for row in rows] == [True, True]
+    assert [row["part"] for row in rows] == ["part_000", "part_001"]
     assert bp.load(tmp_path / "out" / "a" / "part_000").recipes.missing
 
 

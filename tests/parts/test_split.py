@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,10 @@ from torch import Tensor, nn
 import backprint as bp
 from face import (
     DERIVED,
-    NAME,
     SLICED,
     Capture,
-    Job,
     Ledger,
     Pair,
-    PartRow,
     Ref,
     RefusedError,
     Split,
@@ -36,7 +33,6 @@ from face import (
     replay_values,
     split_capture,
     split_sample,
-    unify,
     weighty,
 )
 from face import split as splitting
@@ -202,31 +198,6 @@ def test_exact_parts_take_the_values_that_the_whole_had(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_equal_parts_are_counted_once(tmp_path: Path) -> None:
-    path = bp.save(net(), tmp_path / "net")
-    arguments = [
-        "corpus",
-        "run",
-        "split",
-        str(path),
-        "-o",
-        str(tmp_path / "parts"),
-        "--by",
-        "module:1",
-        "--unique",
-        "--json",
-    ]
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 0, done.output
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["label"] for row in rows] == ["first", "second", "third", "(itself)", "fc", "(itself)"]
-    assert [bool(row["part"]) for row in rows] == [True, True, False, True, True, True]  # x has no gradient
-    assert rows[2]["of"] == rows[1]["part"]
-    assert len(list((tmp_path / "parts" / "net").glob("part_*"))) == 5
-    assert CliRunner().invoke(main, ["verify", str(tmp_path / "parts")]).exit_code == 0
-
-
-@pytest.mark.slow
 def test_dedup_of_a_split_groups_its_parts_and_names_what_has_none(tmp_path: Path) -> None:
     bp.save(net(), tmp_path / "in" / "a" / "net")
     bp.save(bp.capture(torch.sin, torch.randn(3)), tmp_path / "in" / "b")
@@ -257,7 +228,7 @@ def test_a_folder_of_samples_is_cut_and_what_cannot_be_is_a_row(tmp_path: Path) 
     other = CliRunner().invoke(main, [*arguments[:-1], "range:1"])
     assert (other.exit_code, "by 'module:1', now 'range:1'" in " ".join(other.stderr.split())) == (2, True)
     shown = CliRunner().invoke(main, [*arguments[:-1], "range:1", "--restart"])
-    assert "2 parts: 2 written, 0 equal to another" in shown.output
+    assert "2 parts: 2 written" in shown.output
     assert not (tmp_path / "out" / "a" / "net" / "part_003").exists()
     none = CliRunner().invoke(
         main, ["corpus", "run", "split", str(tmp_path / "out" / "none"), "-o", str(tmp_path / "x"), "--by", "range:2"]
@@ -461,43 +432,6 @@ def test_what_is_wrong_with_how_to_cut_is_wrong_usage(tmp_path: Path) -> None:
     assert not (tmp_path / "o").exists()
 
 
-def split_run(out: Path) -> None:
-    """A run of two samples whose second parts are equal."""
-    with Ledger.writing(out / NAME) as ledger:
-        ledger.add([Job(name, name, "", "backprint", name) for name in "ab"])
-        for name in "ab":
-            parts = [
-                PartRow(name, f"part_{number}", "", "bitwise", "", 1, 1, "sliced", key=name if number == 0 else "same")
-                for number in (0, 1)
-            ]
-            for part in parts:
-                (out / name / part.part).mkdir(parents=True)
-            (out / name / "parts.json").write_text(json.dumps(list(map(asdict, parts))))
-            (out / name / "result.json").write_text("{}")
-            ledger.finish(name, {"verdict": "bitwise"})
-
-
-def test_equal_parts_are_kept_once_and_cut_again_where_the_first_is_gone(tmp_path: Path) -> None:
-    (tmp_path / ".work").mkdir()
-    split_run(tmp_path)
-    for _ in range(2):
-        assert unify(tmp_path) is False
-        found = [(row["part"], row["of"]) for row in all_parts(tmp_path)]
-        a, b = tmp_path / "a", tmp_path / "b"
-        assert found == [
-            (str(a / "part_0"), ""),
-            (str(a / "part_1"), ""),
-            (str(b / "part_0"), ""),
-            ("", str(a / "part_1")),
-        ]
-        assert not (b / "part_1").exists()
-    (a / "part_1").rmdir()
-    assert unify(tmp_path) is True
-    with Ledger.reading(tmp_path) as ledger:
-        assert ledger.counts("state") == {"done": 1, "todo": 1}
-    assert not (b / "result.json").exists()
-
-
 # ------------------------------------------------------------------ by what repeats
 
 
@@ -564,7 +498,6 @@ def test_its_parts_are_samples_with_their_count(tmp_path: Path) -> None:
         str(out),
         "--by",
         "fold",
-        "--unique",
         "--jobs",
         "1",
     ]
@@ -576,9 +509,7 @@ def test_its_parts_are_samples_with_their_count(tmp_path: Path) -> None:
         for name in ("small", "tall")
     }
     assert counts == {"small": 5, "tall": 7}
-    written = [row["part"] for row in rows if row["part"]]
-    assert len(written) < len(rows)  # both models have the same layer
-    for place in written:
+    for place in (row["part"] for row in rows):
         assert [verdict.verdict for verdict in bp.verify(bp.load(place))] == ["bitwise"]
 
 

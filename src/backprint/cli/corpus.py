@@ -245,12 +245,9 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
     help="range:N, ranges:0-10,10-25, operators[:A,B,C], module[:DEPTH], fold or saved[:N].",
 )
 @DATA
-@option(OUTPUT, "--unique", is_flag=True, help="Write parts whose graphs are equal once.")
 @ALLOW
 @RUN
-def split(
-    source: Path, out: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool, **rest: Any
-) -> None:
+def split(source: Path, out: Path, by: str, data: str, allow: tuple[str, ...], as_json: bool, **rest: Any) -> None:
     """Cut samples into parts: a forward with the backward that belongs to it, each a sample again.
 
     SRC is a sample, or a folder with samples below; the parts of each are below OUT/<its path>/, and `parts.json` there
@@ -273,7 +270,7 @@ def split(
     def silent(as_json: bool) -> Any:  # the answer comes at the end
         return contextlib.nullcontext(lambda event: None)
 
-    chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
+    chosen = {"by": by, "data": data, "allow": list(allow)}
     carry_out("split", source, out, chosen, as_json=as_json, show=silent if as_json else None, close=close, **rest)
 
 
@@ -282,7 +279,7 @@ def print_parts(rows: list[dict[str, Any]]) -> None:
     columns = {"part": "name", "verdict": "word", "of": "text", "times": "count", "steps": "digits", "backward": "text"}
     cells = [
         (
-            row["part"] or (f"= {row['of']}" if row["of"] else "(not written)"),
+            row["part"] or "(not written)",
             *(row["verdict"], row["label"], row.get("count", 1)),
             f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}",
             *(row["backward"], row["detail"]),
@@ -290,8 +287,8 @@ def print_parts(rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]
     print_table(Table("", {**columns, "detail": "detail"}, cells))
-    copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
-    echo(f"{len(rows)} parts: {written} written, {copies} equal to another")
+    written = sum(bool(row["part"]) for row in rows)
+    echo(f"{len(rows)} parts: {written} written")
 
 
 @run_group.command("export")

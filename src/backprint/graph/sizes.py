@@ -360,9 +360,14 @@ def with_guarded_constants(graph: Graph) -> Graph:
 
 def without_saved(graph: Graph) -> Graph:
     """Return a forward that saves nothing: without steps that only a backward needs."""
+    return without_dead_code(returning_results_alone(graph))
+
+
+def returning_results_alone(graph: Graph) -> Graph:
+    """Return a forward that computes all that it did and returns its results alone, not the values that it saves."""
     pairs = zip(graph.outputs, graph.results, strict=True)
     kept = [(port, result) for port, result in pairs if port.role != "saved"]
-    return without_dead_code(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+    return replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
 
 
 def with_tensor_results_only(graph: Graph) -> Graph:

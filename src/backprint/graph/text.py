@@ -52,10 +52,10 @@ from backprint.graph.nouns import (
 )
 
 # ---- Before `ast` parses a text: its strings, its comments, and how much memory its tree may take
-# Python's tree takes up to BYTES_OF_A_TOKEN for each token, and an f-string of many holes takes a time that grows with
-# their square. One pass separates strings and comments from code exactly as Python does. Constructs that would make
-# that hard are refused by name: prefixes of strings, backslashes that continue a line, characters that look different
-# from what they do.
+# Python's tree takes up to 1,000 bytes for each token (920 for `a;a;a`), and an f-string of many holes takes a time
+# that grows with their square. One pass separates strings and comments from code exactly as Python does. Constructs
+# that would make that hard are refused by name: prefixes of strings, backslashes that continue a line, characters that
+# look different from what they do.
 
 
 MAX_CHARACTERS = 24 * 2**20
@@ -66,9 +66,6 @@ MAX_TOKENS = 1_000_000
 
 MAX_QUOTES = 2_000_000
 """How many quote and comment marks a text may have."""
-
-BYTES_OF_A_TOKEN = 1_000
-"""The most memory that Python's tree takes for one token: for `a;a;a` it takes 920 bytes for each."""
 
 # Possessive quantifiers, so that no text makes it backtrack. A long string is tried before a short one,
 # because `"""` begins with `""`. `open` and `end` match a quote without an end, and a backslash: both are refused.

@@ -98,8 +98,13 @@ def graph_in_float64(graph: Graph) -> Graph:
 
 @functools.lru_cache(maxsize=4096)
 def spec_in_float64(spec: Spec) -> Spec:
-    """Return the spec of a tensor in float64."""
-    return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
+    """Return the spec of a value in float64: of a tensor, or of several."""
+    match spec:
+        case TensorSpec():
+            return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype))
+        case tuple():
+            return tuple(spec_in_float64(part) for part in spec)
+    return spec
 
 
 def step_in_float64(step: Step) -> Step:

@@ -298,13 +298,6 @@ def observed_program(program: CalledProgram, **findings: Any) -> ObservedProgram
     return ObservedProgram(**{**values, **findings})
 
 
-def called_program(program: CalledProgram, **changes: Any) -> CalledProgram:
-    """Return a program without the findings of a run, with `changes` to its fields."""
-    # The fields of the base class only, which drops the findings.
-    values = {field_.name: getattr(program, field_.name) for field_ in fields(CalledProgram)}
-    return CalledProgram(**{**values, **changes})
-
-
 # ---- The tensors of a program
 
 

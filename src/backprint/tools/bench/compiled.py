@@ -46,11 +46,11 @@ from backprint.derive.setting import (
 )
 from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair, Spec, TensorSpec
+from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
 from backprint.judge.closeness import distance, size_of
-from backprint.prove.power import WIDE
+from backprint.prove.power import spec_in_float64
 from backprint.tools.lowering.subjects import lifted_draws, steps_that_draw
 from backprint.values.settings import preserving_random_states
 
@@ -100,18 +100,8 @@ def wide_pairs(capture: Capture) -> list[Pair | None]:
 
 def _for_compiler(graph: Graph) -> Graph:
     """Return a graph in float64 without guards, whose steps are annotated as float64 too."""
-    steps = tuple(replace(step, spec=wide_spec(step.spec)) for step in graph.steps)
+    steps = tuple(replace(step, spec=spec_in_float64(step.spec)) for step in graph.steps)
     return unguarded_graph(replace(graph, steps=steps))
-
-
-def wide_spec(spec: Spec) -> Spec:
-    """Return the spec of a value in float64."""
-    match spec:
-        case TensorSpec():
-            return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype))
-        case tuple():
-            return tuple(wide_spec(part) for part in spec)
-    return spec
 
 
 def values_for_pairs(capture: Capture) -> list[Mapping[str, Any]]:

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from backprint.graph.nouns import Graph
-from backprint.graph.sizes import unguarded_graph
-from backprint.tools.tasks.writing import without_saved_results
+from backprint.graph.sizes import returning_results_alone, unguarded_graph
 
 
 def forward_alone(graph: Graph) -> Graph:
     """Return a forward as a program has it: without guards, and without the values that it saves."""
-    return without_saved_results(unguarded_graph(graph))
+    return returning_results_alone(unguarded_graph(graph))
 
 
 def gradients_of(function: Callable[..., Any], places: Sequence[int], seed: int, *values: Any) -> tuple[Tensor, ...]:

@@ -33,7 +33,7 @@ from backprint.common.words import BENCH_DIRECTIONS
 from backprint.errors import SampleError
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph
-from backprint.graph.sizes import at_example_sizes, unguarded_graph
+from backprint.graph.sizes import at_example_sizes, returning_results_alone, unguarded_graph
 from backprint.judge import VERSION
 from backprint.prove.other_inputs import held_by_guards
 from backprint.tools.bench.calls import (
@@ -520,12 +520,10 @@ ENDED = ("crashed", "timeout", "out of memory")
 def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
     """Return the cell of a solution before it is judged (`_blank_cell` is that of a compiler). Values that eager saves
     are no part of its least work."""
-    from backprint.tools.tasks.writing import without_saved_results
-
     name, _, direction = title.partition(" ")
     pair = capture.pairs[int(name.removeprefix("pair_"))]
     forward, steps = at_example_sizes(pair.forward), len(pair.forward.steps)
-    work = least_work(without_saved_results(forward))
+    work = least_work(returning_results_alone(forward))
     if direction == STEP and pair.backward is not None:
         work, steps = least_step_work(forward, at_example_sizes(pair.backward)), steps + len(pair.backward.steps)
     least: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes)

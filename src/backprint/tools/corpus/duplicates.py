@@ -204,7 +204,7 @@ def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
     written = False
     for part in all_parts(source):
         written = written or bool(part["part"])
-        if not part["part"] and not part["of"]:
+        if not part["part"]:
             name = ", ".join(filter(None, (part["sample"], part["label"])))
             yield _Member(name, (), why=one_line(f"no part was written: {part['verdict']}, {part['detail']}"))
     with Ledger.reading(source) as ledger:

@@ -18,8 +18,7 @@ from typing import Any
 from backprint.common.formats import is_direction
 from backprint.errors import GraphError, RefusedError, SampleError
 from backprint.graph.nouns import Graph, TensorSpec, custom_operators
-from backprint.graph.sizes import contiguous_inputs, with_constant_sizes, with_tensor_results_only
-from backprint.graph.steps import without_dead_code
+from backprint.graph.sizes import contiguous_inputs, with_constant_sizes, with_tensor_results_only, without_saved
 from backprint.graph.text import HEADER, parse
 from backprint.sample.ending import MARKER, ending
 from backprint.tools.graphnet.code import DEVICE, DEVICE_TEXT, META, ForwardArgument, ModelProgram, is_slice, read_code
@@ -707,22 +706,17 @@ def _read_graph_text(text: str) -> Graph:
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         raise RefusedError(f"step {step.name!r} calls {name}, which is not an operator of PyTorch")
-    graph = contiguous_inputs(with_tensor_results_only(without_saved(with_constant_sizes(graph))))
+    graph = contiguous_inputs(with_tensor_results_only(for_inference(with_constant_sizes(graph))))
     for port in graph.inputs:
         if not isinstance(port.spec, TensorSpec):
             raise GraphError(f"the graph takes {port.name!r}, which is not a tensor, so no metadata can say what it is")
     return graph
 
 
-def without_saved(graph: Graph) -> Graph:
-    """Return a forward without the values that it saves for its backward, as `without_saved` of graph/sizes.py; but a
-    graph that returns nothing else as it is, because a sample returns something."""
-    kept = [(p, r) for p, r in zip(graph.outputs, graph.results, strict=True) if p.role != "saved"]
-    if not kept:
-        return graph
-    return without_dead_code(
-        replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
-    )
+def for_inference(graph: Graph) -> Graph:
+    """Return a forward that saves nothing; a graph that returns nothing else as it is, because a sample returns
+    something."""
+    return without_saved(graph) if any(port.role != "saved" for port in graph.outputs) else graph
 
 
 def _graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:

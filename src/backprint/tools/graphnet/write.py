@@ -33,7 +33,7 @@ from backprint.graph.sizes import (
     with_tensor_results_only,
 )
 from backprint.graph.text import emit
-from backprint.tools.graphnet.read import with_movable_devices, without_saved
+from backprint.tools.graphnet.read import for_inference, with_movable_devices
 from backprint.values.tree import strided_parts
 
 # ---- Draws as GraphNet's tools make them, and the graphs that may fail on such draws
@@ -484,7 +484,7 @@ def _write_each_tree(
         written.append(True)
     elif evaluation is not None:
         eval_capture, eval_values = evaluation
-        inference = [without_saved(pair.forward) for pair in eval_capture.pairs]
+        inference = [for_inference(pair.forward) for pair in eval_capture.pairs]
         written.append(_write_one_tree(eval_folder, eval_capture, f"{name}_eval_forward", inference, eval_values, run))
     # strict=False: without an evaluation, `written` ends before the last of TREES
     return [tree for tree, is_written in zip(TREES, written, strict=False) if is_written]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,10 +97,8 @@ def run_corpus(
     names = Path(list) if list is not None else None
     plan = RunPlan(verb, Path(source), Path(out), chosen, names, tuple(only), limit, where=tuple(where), shard=shard)
     count, limits, elsewhere = workplace(plan, ray, jobs, (timeout, memory, disk))
-    going_on = partial(run_plan, plan, limits, count, watcher=watch or ignore, executor=elsewhere)
-    verdicts = going_on(restart=restart, retry=retry)
-    if known is not None and known.finish is not None and known.finish(plan.out, chosen):  # samples to be done again
-        verdicts = going_on()
+    verdicts = run_plan(plan, limits, count, watcher=watch or ignore, executor=elsewhere, restart=restart, retry=retry)
+    if known is not None and known.finish is not None:
         known.finish(plan.out, chosen)
     return CorpusRun(plan.out, verdicts)
 

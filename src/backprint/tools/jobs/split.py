@@ -29,7 +29,7 @@ def split_sample(sample: Path, out: Path, by: str, data: str = "seed", allow: Se
 
 
 def row_of(sample: Path, folder: Path, part: SplitPart) -> PartRow:
-    """Return the row of a part that will be written to a folder. Equal graphs have an equal key (`jobs.parts`)."""
+    """Return the row of a part that will be written to a folder."""
     [pair] = part.capture.pairs
     derived = any(why.startswith(DERIVED) for why in part.capture.why)
     return PartRow(
@@ -42,5 +42,4 @@ def row_of(sample: Path, folder: Path, part: SplitPart) -> PartRow:
         backward_steps=len(pair.backward.steps) if pair.backward is not None else 0,
         backward="none" if pair.backward is None else "derived" if derived else "sliced",
         count=part.count,
-        key=f"{pair.forward.hash()} {pair.backward.hash() if pair.backward is not None else ''}",
     )

@@ -35,8 +35,7 @@ class Verb:
 
     `instead` has, by cause of failure, the options for one more try; `kinds` the kinds of samples it is for, others are
     skipped; () means all. With `keeps`, a failed sample's folder is kept. `fixed` are the options whose values the verb
-    implies. `check` raises for an invalid source or options. `finish` is called with OUT at the end of a run, and
-    returns whether samples must be done again.
+    implies. `check` raises for an invalid source or options. `finish` is called with OUT at the end of a run.
     """
 
     run: Callable[[Task, Options, Path], Row]
@@ -47,7 +46,7 @@ class Verb:
     keeps: bool = False
     fixed: Options = field(default_factory=dict)
     check: Callable[[Path, Options], None] | None = None
-    finish: Callable[[Path, Options], bool] | None = None
+    finish: Callable[[Path, Options], None] | None = None
 
 
 def resolve_verb(text: str, given: Options) -> tuple[str, dict[str, Any]]:
@@ -317,13 +316,6 @@ def _check_split(source: Path, options: Options) -> None:
         raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
 
 
-def _finish_split(out: Path, options: Options) -> bool:
-    """With `unique`, keep one of the parts that are equal."""
-    from backprint.tools.jobs.parts import unify
-
-    return unify(out) if options["unique"] else False
-
-
 def below(folder: Path, place: str) -> str:
     """Return a path relative to a folder; '' for ''."""
     return Path(place).relative_to(folder).as_posix() if place else ""
@@ -357,11 +349,10 @@ VERBS: dict[str, Verb] = {
     "split": Verb(
         split,
         warm,
-        {"by": "", "data": "seed", "allow": [], "unique": False},
+        {"by": "", "data": "seed", "allow": []},
         kinds=("backprint",),
         keeps=True,
         check=_check_split,
-        finish=_finish_split,
     ),
 }
 """The verbs of this module by name.

@@ -149,11 +149,11 @@ def _check_verb(source: Path, options: Mapping[str, Any]) -> None:
     check_kernels(source, options)
 
 
-def _gather_verb(out: Path, options: Mapping[str, Any]) -> bool:
+def _gather_verb(out: Path, options: Mapping[str, Any]) -> None:
     """Write the rows of all kernels of a run."""
     from backprint.tools.kernels.work import gather_kernels
 
-    return gather_kernels(out, options)
+    gather_kernels(out)
 
 
 KERNELS: Mapping[str, Any] = {

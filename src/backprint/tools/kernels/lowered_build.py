@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from backprint.child.child import run_command
 from backprint.errors import RefusedError
 from backprint.tools.kernels.build_triton import name_files_by_package, use_separate_cache
 
@@ -62,7 +62,7 @@ def read_resources(cubin: bytes) -> tuple[int | None, int | None]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+        text = run_command([tool, "-res-usage", file.name], timeout=60.0).printed
     # what spills is on the stack: `REG:32 STACK:8 SHARED:0 ...`
     match = re.search(r"REG:(\d+) STACK:(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (None, None)

@@ -33,13 +33,12 @@ def load_inductor(options: Mapping[str, Any]) -> dict[str, str]:
     return warm(options)
 
 
-def gather_kernels(out: Path, options: Mapping[str, Any]) -> bool:
-    """Write OUT/kernels.jsonl at the end of a run; return False: no sample must be done again."""
+def gather_kernels(out: Path) -> None:
+    """Write OUT/kernels.jsonl at the end of a run."""
     from backprint.tools.jobs.ledger import NAME, Ledger
 
     with Ledger.reading(out / NAME) as ledger:
         gather_rows(out, [row["id"] for row in ledger.rows(order="id")])
-    return False
 
 
 def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from backprint.errors import GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, Step, TensorSpec, Value, refs
 from backprint.graph.operators import operators
-from backprint.graph.steps import used, without_dead_code
+from backprint.graph.sizes import without_saved
+from backprint.graph.steps import used
 from backprint.tools.cost.stretches import Stretch, StretchGraphs, module_of_stretch, stretches_of
 from backprint.tools.parts.uninitialised import uninitialized_values
 
@@ -203,9 +204,7 @@ def weighty(graph: Graph) -> list[int]:
 
 def _calls_of(graph: Graph) -> list[int]:
     """Return the numbers of the steps that the forward needs: no items, aliases or guards."""
-    needed = {
-        step.name for step in without_saved_results(graph).steps if not step.is_guard and step.target not in FOLLOWS
-    }
+    needed = {step.name for step in without_saved(graph).steps if not step.is_guard and step.target not in FOLLOWS}
     return [number for number, step in enumerate(graph.steps) if step.name in needed]
 
 
@@ -254,7 +253,7 @@ def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
     itself, between its modules, are pieces too. A step without a source line belongs to the module of the parameter
     that it takes, else to the piece before it."""
     depth = whole_number(what, "module", 1, 64) if what else 64
-    needed = {step.name for step in without_saved_results(graph).steps}
+    needed = {step.name for step in without_saved(graph).steps}
     owners = {
         port.local: port.name.rpartition(".")[0] for port in (*graph.by_role("parameter"), *graph.by_role("buffer"))
     }
@@ -285,10 +284,10 @@ def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
     if what:
         raise UsageError(f"by=fold:{what:.40}: fold takes nothing after a colon")
     # Loops repeat in the forward without its saved values; a step that only these need goes to the stretch before it.
-    without_saved = without_saved_results(graph)
+    saving_nothing = without_saved(graph)
     places = {step.name: place for place, step in enumerate(graph.steps)}
-    saved = {name for result in graph.results for name in refs(result)} & {step.name for step in without_saved.steps}
-    stretches, graphs = stretches_of(without_saved), StretchGraphs(without_saved, saved)
+    saved = {name for result in graph.results for name in refs(result)} & {step.name for step in saving_nothing.steps}
+    stretches, graphs = stretches_of(saving_nothing), StretchGraphs(saving_nothing, saved)
     if all(stretch.loop is None for stretch in stretches):
         raise UsageError("by=fold: no steps of this forward repeat as a loop; cut it by module, range or saved")
     first_stretch: dict[str, Stretch] = {}
@@ -296,10 +295,10 @@ def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
     for stretch in stretches:
         key = graphs.graph_of(stretch).hash() if stretch.loop is not None else str(stretch)
         counts[first_stretch.setdefault(key, stretch)] += 1
-    starts = [0, *(places[without_saved.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
+    starts = [0, *(places[saving_nothing.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
     ends = dict(zip(stretches, pairwise(starts), strict=True))
     labels = {
-        kind: module_of_stretch(without_saved, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts
+        kind: module_of_stretch(saving_nothing, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts
     }
     pieces = _with_gaps(graph, [(*ends[kind], labels[kind]) for kind in counts], "fold")
     count_by_start = {ends[kind][0]: count for kind, count in counts.items()}
@@ -472,7 +471,7 @@ def part_of_each_value(graph: Graph, places: Sequence[int]) -> dict[str, int]:
 
     A value that is made only for the backward is left out: the part whose backward needs it makes it.
     """
-    needed = {step.name for step in without_saved_results(graph).steps}
+    needed = {step.name for step in without_saved(graph).steps}
     part_of_value: dict[str, int] = {}
     for number, step in enumerate(graph.steps):
         if not step.is_guard and step.name in needed:
@@ -513,14 +512,6 @@ def movable(graph: Graph) -> set[str]:
 def _flags_of(step: Step) -> str:
     """Return the flags of a step's operator."""
     return operators().get(step.target, "")
-
-
-def without_saved_results(graph: Graph) -> Graph:
-    """Return the forward without its saved values, and without the steps that only those need."""
-    kept = [(port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"]
-    return without_dead_code(
-        replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
-    )
 
 
 def _part_of_step(number: int, step: Step, part_of_value: Mapping[str, int], places: Sequence[int]) -> int:

@@ -250,11 +250,6 @@ class Pass:
         return {edge.name: edge.gradient for edge in self.edges if edge.gradient is not None}
 
     @property
-    def accumulated(self) -> dict[str, Any]:
-        """The gradient at each node's input, where values were kept."""
-        return {row.name: row.gradient for row in self.inputs if row.gradient is not None}
-
-    @property
     def bad_part(self) -> Pass:
         """This pass with the gradients that have NaN or Inf alone, the nodes at their ends, and the one that they come
         from."""

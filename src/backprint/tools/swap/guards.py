@@ -341,9 +341,6 @@ def shown(value: Any) -> str:
 # ---- Learning
 
 
-Fixed = bool | Sequence[int] | Mapping[str, Sequence[int]]
-
-
 def _fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
     """Return which dimensions of an input are compared, as the argument `fixed` of `bp.swap` says: True, dimensions for
     all inputs, or a mapping by name. UsageError names a dimension that the input does not have."""

@@ -29,7 +29,7 @@ from backprint.derive.compared import (
 from backprint.derive.setting import drawn_like, is_inexact, to_float64
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
-from backprint.graph.sizes import at_example_sizes
+from backprint.graph.sizes import at_example_sizes, returning_results_alone
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 from backprint.judge.closeness import size_of
 from backprint.sample.inputs import fit
@@ -121,7 +121,7 @@ def task_of(program: TaskProgram, name: str, occurs: int = 1) -> Task:
         dtypes=dtypes,
         sized=program.sized,
         is_derivative=not any(verdict.word == NOT_THE_DERIVATIVE for verdict in verdicts),
-        forward=work(least_work(without_saved_results(forward))),
+        forward=work(least_work(returning_results_alone(forward))),
         step=work(least_step_work(forward, backward)),
         tolerances=tolerances,
         without_power=powerless,
@@ -141,16 +141,6 @@ def task_port(name: str, port: Port, differentiable: bool) -> TaskPort:
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     return TaskPort(name, port.role, spec.dtype, tuple(map(str, spec.shape)), differentiable)
-
-
-def without_saved_results(forward: Graph) -> Graph:
-    """Return a forward that returns its results alone, not what it saves."""
-    places = [place for place, port in enumerate(forward.outputs) if port.role != "saved"]
-    return replace(
-        forward,
-        outputs=tuple(forward.outputs[place] for place in places),
-        results=tuple(forward.results[place] for place in places),
-    )
 
 
 def work(least: Work) -> TaskWork:
