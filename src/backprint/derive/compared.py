@@ -22,7 +22,6 @@ from torch import Tensor
 
 from backprint.derive.called import Call, Forward, Program, draws_random_numbers, error_text, run_forward
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
-from backprint.derive.hostile import tolerance
 from backprint.derive.reproduced import Fault
 from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, to_float64
 from backprint.judge.closeness import (
@@ -34,6 +33,7 @@ from backprint.judge.closeness import (
     precise,
     rounded_again,
     size_of,
+    tolerance_of,
 )
 
 
@@ -191,7 +191,9 @@ def measure_difference(
     if not subject.has_reference:
         if not exact.numel():
             return Difference(math.nan, math.nan, NO_ELEMENTS)
-        return Difference(largest_difference(ours, exact), tolerance(exact) * max(size_of(exact), 1e-3 * largest))
+        return Difference(
+            largest_difference(ours, exact), tolerance_of(exact.dtype) * max(size_of(exact), 1e-3 * largest)
+        )
     closeness = compare(
         ours,
         exact,

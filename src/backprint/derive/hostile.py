@@ -66,9 +66,6 @@ def tangents_of_kinds(tangents: Mapping[str, Tensor], source: torch.Generator) -
     return kinds
 
 
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
-"""The relative difference up to which two gradients are the same; for dtypes of 16 bits it is 5e-2."""
-
 MAX_OUTPUTS_ALONE = 64
 """The most outputs that are tried alone."""
 
@@ -86,11 +83,6 @@ def relative_difference(gradient: Any, expected: Tensor, least: float = 0.0) -> 
     error = distance(gradient, expected, max(size_of(gradient), least))
     # A NaN in the gradient counts as missing, unless the expected one has NaN too.
     return error if math.isfinite(error) else 0.0 if bool(expected.isnan().any()) else 1.0
-
-
-def tolerance(value: Tensor) -> float:
-    """Return the relative difference up to which two gradients of this dtype are the same."""
-    return TOLERANCE.get(value.dtype, 5e-2)
 
 
 # ---- Inputs and tangents at which a backward may go wrong

@@ -25,13 +25,12 @@ from backprint.derive.hostile import (
     indices_of,
     relative_difference,
     tangents_of_kinds,
-    tolerance,
 )
 from backprint.derive.setting import drawn_like, is_inexact, nudge_values, own_source, to_float64
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.steps import UNWRITTEN
-from backprint.judge.closeness import size_of
+from backprint.judge.closeness import size_of, tolerance_of
 from backprint.judge.occasions import FACTORS, MEMORIES_OF_TANGENTS
 from backprint.trace.captured import LiveProgram
 from backprint.values.tree import plain_leaves
@@ -291,7 +290,7 @@ def first_difference(gradients: Gradients, expected: Gradients, times: float = 1
             right = torch.zeros_like(gradient)
         scaled = None if gradient is None else to_float64(gradient) / times
         error = relative_difference(scaled, to_float64(right), SMALLEST * largest)
-        if error > tolerance(right):
+        if error > tolerance_of(right.dtype):
             return name, error
     return None
 
@@ -325,7 +324,7 @@ def _layout_fault(backward: Backward, base: Base, unusual: Mapping[str, Tensor])
         if right is None:
             continue
         error = relative_difference(gradients.get(name), right, SMALLEST * largest)
-        if error > tolerance(right) and error > ROUNDING * base.noise.get(name, 0.0):
+        if error > tolerance_of(right.dtype) and error > ROUNDING * base.noise.get(name, 0.0):
             return ProgramFault(name, error, "that for the same numbers in new memory")
     return None
 

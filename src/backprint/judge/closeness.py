@@ -302,7 +302,7 @@ def rounded_again(value: Tensor, dtype: torch.dtype, seed: int, units: float = 0
 
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
 """How far a port may be from its reference, relative to its largest value, and still be `close`, where neither can be
-run again: results of another stack, digests."""
+run again: results of another stack, digests. Also how far two runs of one program may be from one another."""
 
 NOTHING = 1e-30
 """Errors are relative to this if the largest value is 0."""
@@ -312,6 +312,11 @@ NUDGES = 3
 
 INT_DTYPES = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """The integer dtypes as which floating-point numbers of a size are compared."""
+
+
+def tolerance_of(dtype: torch.dtype) -> float:
+    """Return the TOLERANCE of a dtype; of one with fewer bits than bfloat16, that of bfloat16."""
+    return TOLERANCE.get(str(dtype)[6:], TOLERANCE["bfloat16"])
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:

@@ -143,7 +143,9 @@ def _texts_of(report: Report) -> Iterator[str]:
     for table in (*report.tables, report.rows):
         yield from (table.title, table.note)
         for row in table.rows:
-            yield from _texts_in(row)
+            for kind, value in zip(table.columns.values(), row, strict=True):
+                if not _is_relative(kind, value):
+                    yield from _texts_in(value)
     for picture in report.pictures:
         yield from (*picture.names, *picture.series)
 
@@ -173,7 +175,17 @@ class _Rows:
         return count_rows(self.table)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return (tuple(_cell(value, self.base, self.names) for value in row) for row in self.table.rows)
+        kinds = tuple(self.table.columns.values())
+        for row in self.table.rows:
+            yield tuple(
+                value if _is_relative(kind, value) else _cell(value, self.base, self.names)
+                for kind, value in zip(kinds, row, strict=True)
+            )
+
+
+def _is_relative(kind: str, value: Any) -> bool:
+    """Whether a cell is a path relative to the report: a link, which must stay as it is, whatever is in its names."""
+    return kind == "path" and not os.path.isabs(value)
 
 
 def _cell(value: Any, base: Path, names: Names) -> Any:
