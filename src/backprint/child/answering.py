@@ -1,5 +1,9 @@
 """The process that answers requests, seen from inside: an error of a kind that is told is sent as such, and any other
 is Backprint's own defect.
+
+A request is a JSON object: under `do` the name of what to do, and beside it the values for that (`Child.request`). The
+answer is an object too: what the method `do_NAME` returns; or an error, as its text under the key that `told` has for
+its class; or under `defect` the traceback of any other.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ class Answering:
         try:
             answer: Mapping[str, Any] = getattr(self, f"do_{name}")(**values)  # as `Child.request` sends it
             return answer
-        except BaseException as error:
+        except BaseException as error:  # SystemExit too: the parent is told of it, with a traceback
             for key, kind in self.told.items():
                 if isinstance(error, kind):
                     return {key: str(error)}

@@ -3,6 +3,18 @@
 A child has one line to its parent, a socket, on which each sends JSON, one message a line. In the child that is its
 `Line`: `start_by_fork` passes it to the function that is called, and a module that `start_interpreter` runs takes it
 from its arguments with `line_of`.
+
+A Start is a function that starts a process: it takes the descriptors of the child (Ends), and returns the id of the
+process and a function that waits for it. A ChildEnd says how a process ended. Of a Child, seen from its parent:
+
+- `process` is its id, `handle` a descriptor that is readable when it has ended (pidfd), `line` the parent's end of the
+  line, `output` the descriptor of what it prints if that is captured; -1 stands for no descriptor. `open` has those of
+  them that may still say something.
+- `lines` are the messages that have come whole, `text` the beginning of the next one, `tail` the last of what it
+  printed, and `printed` how many bytes that was in all.
+- `use` is what it has used of its limits (`Use`), and `look` the time at which `check` is due.
+- `end` is its ChildEnd, None while it runs, and `code` its exit code. `orphans` says that the parent
+  adopts orphans and has no other child, so that all processes below the parent are the child's.
 """
 
 from __future__ import annotations
@@ -82,8 +94,8 @@ Start = Callable[[Ends], Started]
 def start_interpreter(
     module: str, *arguments: str, environment: Mapping[str, str] | None = None, inherited: Sequence[int] = ()
 ) -> Start:
-    """Run a module in a new interpreter, which takes its line with `line_of`; it has the descriptors `inherited`
-    too."""
+    """Return the Start that runs a module with `arguments` in a new interpreter, which takes its line with `line_of`.
+    It has the descriptors `inherited` too, and the variables of `environment` besides those of this process."""
 
     def start(ends: Ends) -> Started:
         # `line_of` takes the first two arguments: the descriptor of the line, and the parent's process.
@@ -94,15 +106,16 @@ def start_interpreter(
 
 
 def line_of(arguments: Sequence[str]) -> tuple[Line, list[str]]:
-    """Return the line of this process, which `start_interpreter` started, and its other arguments. From now on it dies
-    with its parent."""
+    """Return the line of this process, which `start_interpreter` started with these `arguments`, and the others of
+    them. From now on the process dies with its parent."""
     line, parent, *others = arguments
     processes.die_with_parent(int(parent))
     return Line(int(line)), others
 
 
 def command(words: Sequence[str], folder: Path | None = None) -> Start:
-    """Run a program that knows of no line."""
+    """Return the Start that runs a program, `words` being its command, in a folder or in the parent's; it knows of no
+    line."""
     return lambda ends: open_process(words, ends.output, (), os.environ, folder)
 
 
@@ -113,8 +126,9 @@ def open_process(
     environment: Mapping[str, str],
     folder: Path | None = None,
 ) -> Started:
-    """Start a program in a session of its own, so that signals of the terminal are for its parent. No other function
-    starts one: tests replace it by one that forks."""
+    """Start a program in a session of its own, so that signals of the terminal are for its parent. `words` are its
+    command, `output` is what it prints to (-1: what this process does), and `descriptors` are those that it has of this
+    process. No other function starts one: tests replace it by one that forks."""
     output = output if output >= 0 else 2  # both to this process's stderr
     process = subprocess.Popen(
         words,
@@ -130,7 +144,8 @@ def open_process(
 
 
 def start_by_fork(work: Callable[[Line], Any], inherited: Sequence[int] = ()) -> Start:
-    """Call a function with the line in a process that is forked from this one, which must have one thread.
+    """Return the Start that calls the function `work` with the line in a process that is forked from this one, which
+    must have one thread: a lock that another thread holds would stay locked in the child.
 
     A child whose output is kept is isolated: it has none of this process's files but the descriptors `inherited`.
     """
@@ -138,15 +153,21 @@ def start_by_fork(work: Callable[[Line], Any], inherited: Sequence[int] = ()) ->
     def start(ends: Ends) -> Started:
         parent = os.getpid()
         pid = os.fork()
-        if not pid:
+        if not pid:  # in the child
             _run_forked(work, ends, inherited, parent)
-        return pid, lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+        def wait() -> int:
+            _, status = os.waitpid(pid, 0)  # 0: no options
+            return os.waitstatus_to_exitcode(status)
+
+        return pid, wait
 
     return start
 
 
 def _run_forked(work: Callable[[Line], Any], ends: Ends, inherited: Sequence[int], parent: int) -> NoReturn:
-    """Be a forked child: it never returns into the code of its parent."""
+    """Be a forked child of the process `parent`: call `work` with the line, and end. It never returns into the code of
+    its parent. A child whose output is kept is isolated first, and has the descriptors `inherited`."""
     code = 70  # EX_SOFTWARE of sysexits.h: it raised
     try:
         os.setsid()
@@ -163,7 +184,8 @@ def _run_forked(work: Callable[[Line], Any], ends: Ends, inherited: Sequence[int
 
 
 def _isolate(ends: Ends, inherited: Sequence[int]) -> int:
-    """Part this process from its parent's files, output and signals; return the new descriptor of its line."""
+    """Part this process from its parent's files, but for the descriptors `inherited`, and from its output and signals;
+    return the new descriptor of its line."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, this process ends before its parents
     line = fcntl.fcntl(ends.line, fcntl.F_DUPFD_CLOEXEC, 500)  # strangers use and close the low ones
@@ -178,8 +200,8 @@ def _isolate(ends: Ends, inherited: Sequence[int]) -> int:
     sys.stdout = open(1, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", errors="backslashreplace", closefd=False, buffering=1)  # noqa: SIM115
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(number, signal.SIG_DFL)  # not its parent's handler
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no file
     return line
 
 
@@ -206,19 +228,21 @@ class Child:
         folder: Path | None = None,
         spent: Callable[[int], float] | None = None,
     ) -> None:
+        """Start the process, under limits (None: no limits). If `start` raises, no descriptor stays open."""
         self.captured, self.orphans = captured, orphans
-        self.line, theirs = socket.socketpair()
-        self.output, write = os.pipe() if captured else (-1, -1)
+        self.line, childs_line = socket.socketpair()
+        self.output, childs_output = os.pipe() if captured else (-1, -1)
         own = (self.line.fileno(), *([self.output] if captured else []))
         try:
-            self.process, self._wait = start(Ends(theirs.fileno(), write, own))
+            self.process, self._wait = start(Ends(childs_line.fileno(), childs_output, own))
         except BaseException:
             self._close_files()
             raise
         finally:
-            theirs.close()
+            # The child has them: here they would keep the line and the output open after its end.
+            childs_line.close()
             if captured:
-                os.close(write)
+                os.close(childs_output)
         self.use = Use(limits or limited(), spent, folder)
         self.end: ChildEnd | None = None
         self.code: int | None = None
@@ -263,8 +287,9 @@ class Child:
         return self.lines.popleft() if self.lines else None
 
     def request(self, do: str, **values: Any) -> dict[str, Any]:
-        """Send a request and return the answer, within the limit of seconds. An error there is raised here as `told`
-        says; ChildDied says that it has ended."""
+        """Send a request, the name of what to do and its values, and return the answer, within the limit of seconds. An
+        error there is raised here as `told` says; RuntimeError is a defect there, and ChildDied says that it has
+        ended."""
         self.use.begin()
         self.send({"do": do, **values})
         text = self.receive()
@@ -284,11 +309,12 @@ class Child:
         poller = select.poll()
         for descriptor in self.open:
             poller.register(descriptor, select.POLLIN)
-        for descriptor, _ in poller.poll(max(0.0, seconds) * 1000 if seconds < math.inf else None):
+        milliseconds = max(0.0, seconds) * 1000 if seconds < math.inf else None
+        for descriptor, _ in poller.poll(milliseconds):
             if descriptor == self.handle or not self._read_available(descriptor):
                 self.open.discard(descriptor)
                 self.gone = self.gone or descriptor != self.output  # it may close its output and go on
-                self.look = 0.0
+                self.look = 0.0  # it may have ended: `check` is due at once
 
     def check(self) -> None:
         """End it if it exceeds a limit, and take note if it has ended."""
@@ -306,8 +332,8 @@ class Child:
         return [other for other in processes.descendants(os.getpid() if self.orphans else pid) if other != pid]
 
     def finish(self, end: ChildEnd | None = None) -> ChildEnd:
-        """End it and all that it has started, and take what it still had to say; return its end: as given, or how it
-        ended by itself."""
+        """End it and all that it has started, and take what it still had to say; return its end: `end` as given, for
+        one that was ended at a limit, or how it ended by itself. A second time, return the same."""
         if self.end is not None:
             return self.end
         if self.orphans:
@@ -344,13 +370,15 @@ class Child:
         self.open = set()
 
     def _has_ended(self) -> bool:
-        """Whether it has ended. It is not waited for yet, so that its group is nobody else's; an orphan is."""
+        """Whether it has ended. It is not waited for yet, so that the id of its group stays its own until the group is
+        killed; where this process adopts orphans, it is."""
         if self.orphans:
             self._note(processes.reap())
             return self.code is not None
         if not hasattr(os, "waitid"):  # macOS has had it since Python 3.13
             return self.gone
         with contextlib.suppress(ChildProcessError):
+            # WNOHANG: None if it runs. WNOWAIT: its status stays to be waited for.
             return os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return not processes.resident_bytes(self.process)  # another's child, as tests start some
 
@@ -360,8 +388,8 @@ class Child:
             self.code = os.waitstatus_to_exitcode(status)
 
     def _read_available(self, descriptor: int) -> bool:
-        """Take what a descriptor has, at most 16 pieces, because limits must be checked too; return False at its
-        end."""
+        """Take what a descriptor has, the line or the output; return False at its end, and True if more may come. At
+        most 16 pieces are taken, because limits must be checked too."""
         for _ in range(16):
             try:
                 if descriptor == self.output:
@@ -392,6 +420,7 @@ class Child:
         self.text += piece
         if b"\n" in piece:
             *lines, rest = bytes(self.text).split(b"\n")
+            # Of a message that is too long, what came last is the first line here.
             self.lines.extend(lines[1:] if self.is_too_long else lines)
             self.text, self.is_too_long = bytearray(rest), False
         elif len(self.text) > MESSAGE:
@@ -416,6 +445,7 @@ def in_child(
         answer = child.receive()
     finally:
         end = child.close()
+    # Without an answer it has ended before, by itself or at a limit.
     return end if answer is None else ChildEnd(**json.loads(answer))
 
 
@@ -435,10 +465,12 @@ def _send_outcome(function: Callable[[], Any], line: Line) -> None:
 
 
 def run_command(words: Sequence[str], timeout: float, folder: Path | None = None) -> ChildEnd:
-    """Run a program to its end; it has ended well with exit code 0. `printed` has the last of its output."""
+    """Run a program to its end, for at most `timeout` seconds, and return its end: it has ended well with exit code 0.
+    `printed` has the last of its output."""
     child = Child(command(words, folder), limited(timeout), captured=True)
     try:
-        child.receive()
+        child.receive()  # a program has nothing to send: this waits for its end
     finally:
         end = child.close()
+    # Without a cause, an end is one that went well; of a child, also exit code 0 has one.
     return end if child.code else replace(end, cause="", detail="")

@@ -1,4 +1,7 @@
-"""How a process ended, in words that are the same wherever they are shown: `killed by SIGSEGV`, `exit 3`, `timeout`."""
+"""How a process ended, in words that are the same wherever they are shown: `killed by SIGSEGV`, `exit 3`, `timeout`.
+
+An exit code is negative for the number of a signal, as `subprocess` has it.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ class ChildDied(BackprintError):
 
 
 def end_of_code(code: int | None) -> ChildEnd:
-    """Return the end of a process that ended by itself, from its exit code, which is negative for a signal's number."""
+    """Return the end of a process that ended by itself, and not at a limit, from its exit code."""
     if code is None:  # somebody else took its status
         return ChildEnd(cause="killed", detail="its process could not be waited for")
     if code >= 0:

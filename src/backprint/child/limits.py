@@ -1,4 +1,10 @@
-"""Limits of a process and of all that it starts, and its use of them: this alone says which limit is exceeded."""
+"""Limits of a process and of all that it starts, and its use of them: this alone says which limit is exceeded.
+
+A limit that nothing reaches is NO_LIMIT. A *sample* is what one process works on in a run over many, by `jobs` workers
+at a time. A ChildEnd says how a process ended: its cause, such as TIMEOUT, with a detail in words. Of the Use of
+limits, `spent(pid)` returns the seconds that count of a process (None: all since `began`), `inherited` are bytes of its
+parent's memory, which do not count, and `peak` the most bytes that were seen.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +70,9 @@ FREE = GIB // 2
 def limits_of(
     jobs: int, out: Path, timeout: float = 600.0, memory: float | None = None, disk: float | None = None
 ) -> Limits:
-    """Return limits for each of `jobs` workers. `memory` and `disk` are in GiB; by default each worker gets an equal
-    part of 90% of the free memory, and of half of the free disk, at most 16 GiB."""
+    """Return limits for each of `jobs` workers: `timeout` is in seconds, `memory` and `disk` in GiB. By default each
+    worker gets an equal part of 90% of the free memory, and of half of the free disk of the folder `out`, at most 16
+    GiB of disk."""
     # The disk of `out`, which need not exist yet.
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
     memory_limit = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
@@ -118,7 +125,8 @@ class Use:
         """Return the end of a process that exceeds a limit, with both numbers; None if it exceeds none. `descendants`
         returns the processes that it has started."""
         limits = self.limits
-        if (self.spent(pid) if self.spent else time.monotonic() - self.began) > limits.timeout:
+        seconds = self.spent(pid) if self.spent else time.monotonic() - self.began
+        if seconds > limits.timeout:
             return ChildEnd(cause=TIMEOUT, detail=f"still at work after {limits.timeout:g} s (--timeout)")
         if min(limits.processes, limits.memory) < NO_LIMIT:
             alive = [pid, *filter(resident_bytes, descendants())]  # one that has ended has no memory

@@ -1,6 +1,8 @@
 """Processes in Linux's /proc, what they use, and how they are killed.
 
-`prctl` is called through ctypes (tried on Linux 6.18): a process can die with its parent, or adopt orphans.
+`prctl` is called through ctypes (tried on Linux 6.18): a process can die with its parent, or adopt orphans, which are
+processes whose parents have ended. A process may be gone while its files in /proc are read: then the answer is that it
+has nothing. A *status* is what `waitpid` returns of a process that has ended.
 """
 
 from __future__ import annotations
@@ -87,7 +89,8 @@ def processor_seconds(pid: int) -> float:
         with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
             # After the name in parentheses, which may have blanks: fields 14 to 17 of stat, the time in user and kernel
             # mode of the process, and of its children that have ended.
-            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+            _, _, fields_from_3 = file.read().rpartition(")")
+            ticks += sum(map(int, fields_from_3.split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -117,7 +120,7 @@ def memory_in_use(pids: Sequence[int], limit: int) -> int:
 
 
 def status(field: str, pid: int | str = "self") -> int:
-    """Return a field of /proc/PID/status, given in kB, in bytes; 0 if there is none."""
+    """Return a field of /proc/PID/status, such as `VmHWM`, which has it in kB, in bytes; 0 if there is none."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
         for line in file:
             if line.startswith(f"{field}:".encode()):
@@ -132,7 +135,7 @@ def reset_peak() -> None:
 
 
 def processes_of_run(value: str) -> list[int]:
-    """Return every process except this one whose environment has the mark of a run."""
+    """Return every process except this one whose environment has the mark of a run (MARK) with this value."""
     wanted = f"{MARK}={value}".encode()
     pids = []
     for name in os.listdir("/proc"):
@@ -156,6 +159,7 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 def end_tree(pid: int) -> int:
     """Kill a child, its process group, and all below it; return how many there were below it. It is not waited for, so
     its pid is no other process's yet."""
+    # Without those that have ended already, which have no memory.
     seen = _stop_all(lambda: [*filter(resident_bytes, [pid, *descendants(pid)])])
     kill(seen)
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -165,8 +169,8 @@ def end_tree(pid: int) -> int:
 
 
 def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
-    """Kill all descendants of this process and wait for them; return how many there were, and the statuses of own
-    children. They come to be its own if it adopts orphans."""
+    """Kill all descendants of this process and wait for them, for at most so many seconds; return how many there were,
+    and the statuses of own children, by pid. Descendants come to be its own children if it adopts orphans."""
     seen: set[int] = set()
     statuses: dict[int, int] = {}
     deadline = time.monotonic() + seconds
@@ -182,8 +186,8 @@ def end_descendants(seconds: float = 10.0) -> tuple[int, dict[int, int]]:
 
 
 def _stop_all(list_pids: Callable[[], Sequence[int]], seconds: float = 10.0) -> set[int]:
-    """Stop processes until there are no new ones, so that one that forks faster than it is killed cannot escape: a
-    stopped process cannot fork."""
+    """Stop the processes that `list_pids` returns, until it returns no new ones, for at most so many seconds; return
+    them. So one that forks faster than it is killed cannot escape: a stopped process cannot fork."""
     stopped: set[int] = set()
     deadline = time.monotonic() + seconds
     while (new_pids := set(list_pids()) - stopped) and time.monotonic() < deadline:
@@ -206,7 +210,8 @@ def reap() -> dict[int, int]:
 
 
 def end_marked(value: str, seconds: float = 10.0) -> int:
-    """Kill the remaining processes of a run without a parent; return how many there were."""
+    """Kill the processes with the mark of a run that are left, though their parent is gone, for at most so many
+    seconds; return how many there were."""
     seen: set[int] = set()
     deadline = time.monotonic() + seconds
     while (alive := processes_of_run(value)) and time.monotonic() < deadline:

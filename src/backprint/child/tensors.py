@@ -2,6 +2,11 @@
 
 Nothing is unpickled, because a child may run code that is not trusted. Inputs keep their strides and the memory that
 they share; of results, the elements alone are sent.
+
+The *kind* of a tensor in the memory is the list `["float32", [2, 3], offset]`: its dtype, its shape, and the byte at
+which its elements begin. A *header* is JSON that describes one input or result: it has the kinds of the tensors that it
+consists of, and what else is needed to make it again, or a value that is no tensor. `strided_parts` returns a strided
+tensor itself, or the strided tensors of a sparse one.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ Header = Mapping[str, Any]
 
 class SharedMemory:
     """Memory that a process shares with its children; it grows where a writer needs more. A child that was not forked
-    opens it by its `file`, a descriptor."""
+    opens it by its `file`, a descriptor. `map` is the memory as this process has mapped it, None before it is used."""
 
     def __init__(self, file: int = -1) -> None:
         self.file = _new_file() if file < 0 else file
@@ -54,7 +59,8 @@ class SharedMemory:
             os.ftruncate(self.file, -(-2 * size // mmap.PAGESIZE) * mmap.PAGESIZE)
 
     def tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> Tensor:
-        """Return a contiguous tensor of the bytes from an offset on."""
+        """Return a contiguous tensor of the bytes from an offset on. ValueError for a size below 0, which a process
+        that is not trusted may have sent."""
         count = 1
         for size in shape:
             if size < 0:
@@ -62,6 +68,7 @@ class SharedMemory:
             count *= size
         if not count:
             return torch.empty(tuple(shape), dtype=dtype)
+        # The other process may have made the file longer than what is mapped here.
         if self.map is None or offset + count * dtype.itemsize > len(self.map):
             self.map = mmap.mmap(self.file, os.fstat(self.file).st_size)
         return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset).view(tuple(shape))
@@ -105,7 +112,8 @@ def _dtype_named(name: str) -> torch.dtype:
 
 
 class TensorChild(Child):
-    """A child with two shared memories, for inputs and for results: `start` makes its Start of them."""
+    """A child with two shared memories, for inputs and for results: `start` makes of them the function that starts it
+    (`Start`)."""
 
     def __init__(
         self,
@@ -144,7 +152,8 @@ def put_results(memory: SharedMemory, values: Sequence[Any], offset: int = 0) ->
 
 
 def _put_result(memory: SharedMemory, value: Any, offset: int) -> tuple[Header, int]:
-    """Copy one result, of a sparse tensor its parts; return its header and the offset behind it."""
+    """Copy one result to an offset, of a sparse tensor its parts; return its header and the offset behind it. Of a
+    value that is no plain tensor the header has all that is sent."""
     if type(value) not in (Tensor, torch.nn.Parameter):  # a subclass may compute its values when they are read
         return _plain_header(value), offset
     parts = []
@@ -197,9 +206,10 @@ def _read_result(memory: SharedMemory, header: Header) -> Any:
 
 
 def put_inputs(memory: SharedMemory, values: Sequence[Any]) -> list[Header]:
-    """Copy inputs, each storage once; return a header for each."""
+    """Copy inputs, each storage once; return a header for each. RefusedError for a quantized tensor, and for one of a
+    subclass."""
     headers: list[Header] = []
-    storages: dict[int, list[Any]] = {}
+    storages: dict[int, list[Any]] = {}  # the kind of each storage so far, by its address
     offset = 0
     for value in values:
         if not isinstance(value, Tensor) or value.layout is not torch.strided:
@@ -211,6 +221,7 @@ def put_inputs(memory: SharedMemory, values: Sequence[Any]) -> list[Header]:
                 f"an input is a {type(value).__name__} of dtype {value.dtype}, which is not passed to another process"
             )
         storage = value.untyped_storage()
+        # Empty storages may all have the address 0.
         if storage.data_ptr() not in storages or not storage.nbytes():
             whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
             storages[storage.data_ptr()], offset = memory.put(whole, offset)
@@ -236,15 +247,18 @@ def read_inputs(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
         if "memory" not in header:
             inputs.append(_read_result(memory, header))
             continue
-        offset = header["memory"][2]  # of the storage's kind (`SharedMemory.put`), which tensors that share it have
+        _, _, offset = header["memory"]  # the kind of its storage: tensors that share it have the same offset
+        # An empty storage has no bytes, so the next one begins at the same offset.
         if offset not in storages or not storages[offset].numel():
             storages[offset] = memory.read(header["memory"]).to(header["device"])
         value = torch.empty(0, dtype=_dtype_named(header["dtype"]), device=header["device"])
         shape, stride, start = header["place"]
         value.set_(storages[offset].untyped_storage(), start, shape, stride)
-        conj, neg, grad = header["flags"]
-        value = neg_view(value.conj() if conj else value) if neg else value.conj() if conj else value
-        inputs.append(value.requires_grad_() if grad else value)
+        is_conj, is_neg, requires_grad = header["flags"]
+        # As lazy bits, which the input had: its elements in memory are those before conjugation and negation.
+        value = value.conj() if is_conj else value
+        value = neg_view(value) if is_neg else value
+        inputs.append(value.requires_grad_() if requires_grad else value)
     return inputs
 
 

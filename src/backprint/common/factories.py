@@ -1,4 +1,8 @@
-"""The function that a text names, `file.py:name` or `package.module:name`: a factory, a loss, a compiler."""
+"""The function that a text names, `file.py:name` or `package.module:name`: a factory, a loss, a compiler.
+
+A *factory* is a function without arguments that returns a model and its inputs, `(model, args)`. A text may also name
+an item of a dict or a list of factories, by its key in brackets: `file.py:MODELS[small]`.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,9 @@ def functions_of(file: Path) -> list[str]:
 
 
 def find_factory(text: str) -> Callable[..., Any]:
-    """Find the function that `file.py:name`, `package.module:name` or `file.py:DICT[key]` names. The file is imported,
-    and so executed. SeveralError if the name is that of a dict or a list of functions."""
+    """Return the function that `file.py:name`, `package.module:name` or `file.py:DICT[key]` names. The file is
+    imported, and so executed. SeveralError if the name is that of a dict or a list of functions; UsageError if it is
+    that of no function."""
     if text.endswith(".py") and Path(text).is_file():
         names = ", ".join(f"{text}:{name}" for name in functions_of(Path(text))) or "it has none at its top level"
         raise UsageError(f"{text}: name the function that returns the model and its inputs: {names}")
@@ -44,7 +49,7 @@ def find_factory(text: str) -> Callable[..., Any]:
     place, name, key = parts["place"], parts["name"], parts["key"]
     module = _import_file(Path(place)) if place.endswith(".py") else _import_by_name(place)
     value = getattr(module, name, None)
-    several = _by_key(value)
+    several = _by_key(value)  # empty for a function
     if key is not None:
         return _one_of(f"{place}:{name}", several, key)
     if several:
@@ -71,13 +76,15 @@ def _by_key(value: Any) -> dict[str, Any]:
         return {}
     names = [item if isinstance(item, str) else getattr(item, "__name__", "") for item in value]
     return {
+        # Not `<lambda>`, which is the name of many.
         name if name.strip("<>").isidentifier() and name[0] != "<" and names.count(name) == 1 else str(index): item
         for index, (name, item) in enumerate(zip(names, value, strict=True))
     }
 
 
 def _one_of(text: str, several: Mapping[str, Any], key: str) -> Callable[..., Any]:
-    """Return the function of a key, which may stand in quotation marks."""
+    """Return the function of a key, which may stand in quotation marks, among `several`; `text` names these in an
+    error."""
     key = key[1:-1] if len(key) > 2 and key[0] == key[-1] and key[0] in "'\"" else key
     if key not in several:
         has = ", ".join(several) or "no items: it is no dict and no list of functions"
@@ -92,7 +99,7 @@ def factory_of(text: str, value: Any) -> Callable[..., Any]:
         return lambda: value
     if isinstance(value, str):
         raise UsageError(f"{text} is the text {value!r:.80}: if it names a model, capture {value!r:.80}")
-    if not callable(value) or hasattr(value, "named_parameters"):
+    if not callable(value) or hasattr(value, "named_parameters"):  # which a torch.nn.Module has
         what = f"the module {type(value).__name__}" if callable(value) else f"a {type(value).__name__}"
         raise UsageError(f"{text} is {what}, not a function: write lambda: (model, args)")
     factory: Callable[..., Any] = value
@@ -100,7 +107,8 @@ def factory_of(text: str, value: Any) -> Callable[..., Any]:
 
 
 def _import_file(path: Path) -> Any:
-    """Import a Python file, with its folder on sys.path as for a script."""
+    """Import a Python file and return the module, with its folder on sys.path as for a script. A file with relative
+    imports is imported as the module of its package that it is."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     sys.path.insert(0, str(path.resolve().parent))
@@ -112,6 +120,7 @@ def _import_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except ImportError as error:
+        # Python's message for a relative import in a file that is no module of a package.
         if "no known parent package" not in str(error) or not (path.resolve().parent / "__init__.py").is_file():
             raise
         del sys.modules[path.stem]
@@ -120,7 +129,8 @@ def _import_file(path: Path) -> Any:
 
 
 def _import_of_package(path: Path) -> Any:
-    """Import a file that has relative imports as the module that it is of its package."""
+    """Import a file that has relative imports as the module that it is of its package, and return the module. The first
+    folder of sys.path, which is the file's, is replaced by the one that the top package is in."""
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():
         names.insert(0, root.name)
@@ -130,7 +140,7 @@ def _import_of_package(path: Path) -> Any:
 
 
 def _import_by_name(name: str) -> Any:
-    """Import a module by its dotted name, with the current folder on sys.path."""
+    """Import a module by its dotted name, with the current folder on sys.path, and return it."""
     sys.path.insert(0, "")
     try:
         return importlib.import_module(name)

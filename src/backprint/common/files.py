@@ -24,17 +24,18 @@ from backprint.errors import BackprintError, PlaceError, SampleError, UsageError
 
 @contextlib.contextmanager
 def whole_file(place: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears in its place, with the folders above it, when the block ends without an error."""
+    """Open a file that appears in its place, with the folders above it, when the block ends without an error; else
+    nothing is left of it. PlaceError if it cannot be written."""
     if "\0" in str(place):
         raise UsageError(f"{str(place)!r} is not the name of a file: it has a NUL character")
-    part = None
+    part = None  # the file under its other name, while it is there
     new_folders = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(prefix=f".{place.name[:80]}.", suffix=".part", dir=place.parent)
         with os.fdopen(handle, "wb") as file:
             yield file
-        os.chmod(part, 0o644)
+        os.chmod(part, 0o644)  # `mkstemp` makes it readable by its owner alone
         os.replace(part, place)
         part, new_folders = None, []
     except OSError as error:
@@ -55,7 +56,9 @@ def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
 
 
 # ---- Reading a stranger's file: one open, one look at what was opened, and no more bytes than are allowed
-# A path that is looked at and then opened may be another file by then: larger, a pipe, a link to elsewhere.
+# A path that is looked at and then opened may be another file by then: larger, a pipe, a link to elsewhere. All
+# functions here take the most bytes that are read, whether a symbolic link is followed (`links`), and the class of the
+# error that they raise.
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 """Opened so, a pipe does not wait for a writer."""
@@ -65,7 +68,7 @@ def open_regular(
     path: str | os.PathLike[str], links: bool = False, error: type[BackprintError] = SampleError
 ) -> BinaryIO:
     """Open a regular file for reading; a symbolic link to one only with `links`. Anything else raises `error`."""
-    refuse_links = 0 if links else getattr(os, "O_NOFOLLOW", 0)
+    refuse_links = 0 if links else getattr(os, "O_NOFOLLOW", 0)  # a flag of `open`; 0 where the system has none
     if not links and not refuse_links and Path(path).is_symlink():
         raise error(f"{path}: is a symbolic link; {OWN}")
     try:
@@ -92,13 +95,13 @@ OWN = "a sample's files are its own: copy what it leads to (cp -RL)"
 def read_bytes(
     path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
 ) -> bytes:
-    """Return the content of a regular file of at most `most` bytes."""
+    """Return the content of a regular file of at most `most` bytes; `links` and `error` are as in `open_regular`."""
     with open_regular(path, links, error) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise error(f"{path}: {size:,} bytes; at most {most:,} are read")
         try:
-            content = file.read(most + 1)
+            content = file.read(most + 1)  # it may have grown since its size was read
         except OSError as cause:
             raise error(f"{path}: cannot be read: {cause.strerror}") from None
     if len(content) > most:
@@ -114,8 +117,8 @@ def read_lines(
     links: bool = False,
     error: type[BackprintError] = SampleError,
 ) -> list[str]:
-    """Return the lines of a regular file as `read_bytes` does; there may be `lines` of them. `errors` is the argument
-    of `bytes.decode`."""
+    """Return the lines of a regular file, which is read as `read_bytes` does; there may be `lines` of them. `errors` is
+    the argument of `bytes.decode`."""
     content = read_bytes(path, most, links, error).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     count = content.count(b"\n")
     if count > lines:  # an empty line takes a byte of a file, and more of memory
@@ -163,12 +166,12 @@ def _converted(kind: Any, value: Any, where: str) -> Any:
         return filled(kind, value, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        (inner,) = (argument for argument in arguments if argument is not type(None))
+        (inner,) = (argument for argument in arguments if argument is not type(None))  # a union is `T | None` here
         return None if value is None else _converted(inner, value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise wrong(kind, value, where)
-        repeated = len(arguments) == 2 and arguments[1] is Ellipsis
+        repeated = len(arguments) == 2 and arguments[1] is Ellipsis  # `tuple[T, ...]`
         members = [arguments[0]] * len(value) if repeated else arguments
         if len(members) != len(value):
             raise wrong(kind, value, where)
@@ -176,7 +179,7 @@ def _converted(kind: Any, value: Any, where: str) -> Any:
             _converted(member, item, f"{where}[{index}]")
             for index, (member, item) in enumerate(zip(members, value, strict=True))
         )
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int:  # as JSON has a float without a fraction
         try:
             return float(value)
         except OverflowError:
@@ -187,7 +190,8 @@ def _converted(kind: Any, value: Any, where: str) -> Any:
 
 
 def filled(kind: Any, value: Any, where: str) -> Any:
-    """Return a dataclass of an object that has its fields, and no others; a field with a default may be missing."""
+    """Return a dataclass of an object that has its fields, and no others; a field with a default may be missing.
+    ValueError names the place of what is wrong, which begins with `where`."""
     if not isinstance(value, Mapping):
         raise wrong(kind, value, where)
     declared = _declared_fields(kind)

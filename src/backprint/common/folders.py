@@ -49,8 +49,8 @@ def unfinished_folder(parent: Path, name: str = "") -> Iterator[Path]:
 
 
 def _made_and_locked(parent: Path, name: str) -> tuple[Path, int | None]:
-    """Make a folder, and lock it; return the handle of the lock. A folder that another process has taken for an
-    abandoned one before it was locked is made again."""
+    """Make a folder, and lock it; return it, and the handle of the lock, None where the system has no such locks. A
+    folder that another process has taken for an abandoned one, and removed, before it was locked is made again."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{name[:80]}.", suffix=SUFFIX, dir=parent))
         if fcntl is None:
@@ -61,7 +61,7 @@ def _made_and_locked(parent: Path, name: str) -> tuple[Path, int | None]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if folder.exists():
                 return folder, lock
-            os.close(lock)
+            os.close(lock)  # of a folder that is gone
 
 
 def _remove_abandoned(parent: Path) -> None:
@@ -71,7 +71,7 @@ def _remove_abandoned(parent: Path) -> None:
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if UNFINISHED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # its writer holds the lock: it is not abandoned
+                with contextlib.suppress(OSError):  # its writer holds the lock, so it is not abandoned: `flock` raises
                     lock = os.open(entry.path, os.O_RDONLY)
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

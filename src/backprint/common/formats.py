@@ -2,6 +2,10 @@
 
 A format is a row here, a room that reads it, and a row of the same name in these tables: `target.READERS`,
 `tools/corpus/duplicates.KEYS`, `cli/show.SHOWN`.
+
+A Backprint sample has a folder for each Pair, `pair_0`, and in it `forward` and `backward`, which have the files of a
+GraphNet sample as well. A *region* is a block of a running program that was watched, and a *dump* what was written of
+it: a folder for each *pass*, one call of the block.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def held_bytes(column: int = 1) -> int:
 
 
 def available_bytes() -> int:
-    """Return the bytes of memory that are still free on this machine, or in its container."""
+    """Return the bytes of memory that are still free on this machine, or in its container, whichever is less; 0 where
+    the system does not tell."""
     available = total = 0
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -48,7 +49,7 @@ def available_bytes() -> int:
             if line.startswith("MemTotal:"):
                 total = int(line.split()[1]) * 1024
     for limit, used in CONTAINERS:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # a container without a limit says `max`
             most = int(Path(limit).read_text())
             if most < total:
                 available = min(available, max(0, most - int(Path(used).read_text())))
@@ -56,8 +57,8 @@ def available_bytes() -> int:
 
 
 def why_too_large(bytes: int, what: str = "a result of") -> str:
-    """Return why a result of this size does not fit in memory; '' where it does. `what` begins the text, for a thing
-    that is no result."""
+    """Return why a result of this many bytes does not fit in memory; '' where it does. `what` begins the text, for a
+    thing that is no result. What is free on the machine counts, and what `ulimit -v` and `limit_memory` leave."""
     if bytes <= SMALL:
         return ""
     import resource

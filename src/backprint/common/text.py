@@ -81,12 +81,13 @@ def _refuse_constant(text: str) -> Any:
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of a key that is there twice, one reader takes the first value and another the last."""
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"an object has the key {twice!r:.80} twice")
+    """Return an object; raise ValueError for a key that is there twice: one reader takes its first value and another
+    the last."""
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise ValueError(f"an object has the key {key!r:.80} twice")
+        content[key] = value
     return content
 
 

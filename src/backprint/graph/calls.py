@@ -1,4 +1,13 @@
-"""Refuse calls of the public functions that cannot be right, with what to write instead."""
+"""Refuse calls of the public functions that cannot be right, with what to write instead.
+
+A `target` is the model or the function that a call captures or checks. A TARGET, in messages, is a text in its place: a
+path or `file.py:factory`. `args` and `kwargs` are what a call of `bp.capture(target, *args, **kwargs)` passes besides:
+the program's own arguments, and in `kwargs` also keywords that may be misspelled options. Each `check_…` returns
+nothing, or raises UsageError.
+
+`kind(value)` describes a value in words, `name_of(target)` is its name, `parameters_of(target)` has the parameters of
+its signature, and `_binds(target, …)` says whether it could be called so.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +32,7 @@ LONGEST_NAME = 4096
 
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
-    """Raise for a call of `bp.capture` that cannot be right."""
+    """Raise for a call of `bp.capture` that cannot be right. `options` are the names of the options of `bp.capture`."""
     if isinstance(target, type):
         _check_class(target, args)
     if _has_tensors(target) and not callable(target):
@@ -38,7 +47,8 @@ def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def check_world(world: Any, shard: Any, ranks: Any, fake: Any) -> None:
-    """Raise unless `world=` is a number of ranks, and `shard=` and `ranks=` go with it."""
+    """Raise unless `world=` is a number of ranks or None, and `shard=` and `ranks=` go with it. `fake` is whether the
+    capture is one without values."""
     if world is not None and (isinstance(world, bool) or not isinstance(world, int) or world < 1):
         raise UsageError(f"world={world!r} is not a number of ranks: write world=4")
     if shard is not None and not callable(shard):
@@ -55,6 +65,7 @@ def check_world(world: Any, shard: Any, ranks: Any, fake: Any) -> None:
     if isinstance(ranks, (str, bytes)) or not isinstance(ranks, Iterable):
         raise UsageError(f"ranks={ranks!r} are not numbers of ranks: write ranks=(0, 5)")
     numbers = list(ranks)
+    # A bool is an int for isinstance.
     unknown = [rank for rank in numbers if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < world]
     if not numbers or unknown or len(set(numbers)) < len(numbers):
         raise UsageError(f"ranks={ranks!r} are not different ranks of 0 to {world - 1}")
@@ -92,8 +103,9 @@ def arguments_of(
     options: Mapping[str, Any],
     defaults: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the program's arguments in a call of `bp.capture` with these options. An option that the call sets to
-    another value than its default, and that is also a parameter of the program, raises."""
+    """Return the positional and the keyword arguments of the program in a call of `bp.capture` with these `options`, by
+    name, as their `defaults` are. UsageError if an option that the call sets to another value than its default is also
+    a parameter of the program: the call could mean either."""
     if (spelled := spelled_call(args, kwargs)) is not None:
         return spelled
     parameters = parameters_of(target) or {}
@@ -115,9 +127,10 @@ def check_collision(call: str, parameters: Collection[str], is_passed: Mapping[s
 
 
 def check_requires_grad(requires_grad: Any) -> None:
-    """Raise for a tensor, and for a text that is not a word of `requires_grad`: it would be read letter by letter."""
+    """Raise unless `requires_grad=` is None, a bool, a word of this option, or names: not for a tensor, nor for another
+    text, which would be read letter by letter."""
     if isinstance(requires_grad, str):
-        roles_with_grad(requires_grad)
+        roles_with_grad(requires_grad)  # which raises for a text that is no word
     if requires_grad is not None and (is_tensor(requires_grad) or not isinstance(requires_grad, (bool, Iterable))):
         raise UsageError(
             f"requires_grad is a {type(requires_grad).__name__}: write True or False, 'inputs', 'parameters' or "
@@ -132,8 +145,10 @@ def check_name(name: Any) -> None:
 
 
 def check_target_options(target: Any, kwargs: Mapping[str, Any]) -> None:
-    """Raise for an option that only a TARGET has, if a callable without such a parameter is captured."""
+    """Raise for an option that only a TARGET has (TARGET_OPTIONS), if a callable without such a parameter is
+    captured."""
     parameters = parameters_of(target) or {}
+    # With `**kwargs`, any keyword may be the program's.
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name, instead in TARGET_OPTIONS.items():
@@ -168,6 +183,7 @@ def _check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Coll
     parameters = parameters_of(target)
     if "specialise" in kwargs and "specialise" not in (parameters or {}):
         raise UsageError("specialise= is spelled specialize=, as PyTorch spells it")
+    # Without a signature, or with `**kwargs`, any keyword may be the program's.
     if parameters is None or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for key in kwargs:
@@ -266,8 +282,8 @@ def check_loss(loss: Any) -> None:
 
 
 def unknown_loss(text: str) -> UsageError:
-    """Return the error for a text that is no loss: what a loss may be, and how the nearest loss of PyTorch is
-    written."""
+    """Return the error for a text that is no word of `loss=`: it says what a loss may be, and how the loss of PyTorch
+    with the nearest name is written."""
     return UsageError(f"loss={text!r:.80} is no loss: {LOSS_TAKES}, {_example_of_loss(text)}; {ON_COMMAND_LINE}")
 
 
@@ -286,14 +302,14 @@ SHORT_LOSSES = {
 
 
 def _example_of_loss(loss: Any) -> str:
-    """Return a loss as a call writes it: the one of torch.nn.functional whose name is nearest to a text, or to the name
-    of a loss of PyTorch; else, for a program's own, the mean squared error."""
+    """Return a loss as a call writes it: the one of torch.nn.functional whose name is nearest to `loss`, if that is a
+    text, or a class or function of torch.nn; else, for a program's own, the mean squared error."""
     from torch.nn import functional
 
     of_torch = (getattr(loss, "__module__", None) or "").startswith("torch.nn.")
     named = loss if isinstance(loss, str) else name_of(loss) if of_torch else ""
-    wanted = named.lower().replace("_", "").removesuffix("loss")
-    names = {
+    wanted = named.lower().replace("_", "").removesuffix("loss")  # `CrossEntropyLoss` and `cross_entropy` are one
+    names = {  # the names of the losses, by the same short form
         name.replace("_", "").removesuffix("loss"): name
         for name in dir(functional)
         if name.endswith(("_loss", "cross_entropy", "kl_div", "cross_entropy_with_logits"))
@@ -316,7 +332,9 @@ def check_capture(value: Any, verb: str) -> None:
 
 
 def check_function_call(fn: Any, like: Any, dtypes: Any, order: Any, times: Any) -> None:
-    """Raise for a call of `bp.check` that cannot be right."""
+    """Raise for a call of `bp.check` that cannot be right: `fn` and the reference `like` must be functions, `dtypes`
+    floating-point dtypes, `order` 1 for gradients or 2 for gradients of gradients, and `times` the factor by which the
+    reference's own error may be exceeded."""
     import torch
 
     # `like=None` is the default: there is no reference then.
@@ -352,7 +370,9 @@ def check_save(capture: Any, path: Any) -> None:
 def check_export_call(
     capture: Any, path: Any, backend: Any, direction: object, data: object, allow: Sequence[str]
 ) -> None:
-    """Raise if `bp.export` is not given a Capture or a sample, a path, and known options."""
+    """Raise if `bp.export` is not given a Capture or the path of a sample, a path to write to, and known options: the
+    name of a `backend` of torch.compile or None, words for `direction` and `data`, and in `allow` names of custom
+    operators."""
     if not isinstance(capture, (str, os.PathLike)):
         check_capture(capture, "export")
     if not isinstance(path, (str, os.PathLike)):
@@ -417,7 +437,8 @@ def name_of(target: Any) -> str:
 
 
 def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Return the parameters of a callable, or of a module's forward; None if Python knows no signature of it."""
+    """Return the parameters of a callable, or of a module's forward, by name; None if Python knows no signature of
+    it, as of some builtins."""
     try:
         return inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):
@@ -425,12 +446,12 @@ def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
 
 
 def _binds(target: Any, *args: Any, **kwargs: Any) -> bool:
-    """Whether a callable accepts these arguments, as far as its signature is known."""
+    """Whether a callable accepts these arguments; True if Python knows no signature of it."""
     try:
         inspect.signature(getattr(target, "forward", target)).bind(*args, **kwargs)
     except TypeError:
         return False
-    except ValueError:
+    except ValueError:  # no signature
         return True
     return True
 
@@ -441,7 +462,8 @@ NEEDS_GROUP = ("Default process group has not been initialized", "Error initiali
 
 @contextlib.contextmanager
 def with_advice_on_ranks() -> Iterator[None]:
-    """Say what to do where a program raises because it has no process group."""
+    """Raise UsageError, which says what to do, in the place of the ValueError by which torch says in the block that
+    there is no process group."""
     try:
         yield
     except ValueError as error:

@@ -4,6 +4,13 @@ The form is a walk from the graph's roots, which are ordered: first the steps wi
 guards) as they run, then the results, each depth first through its arguments. An ordered walk of a rooted graph has no
 ties, so the numbering is canonical. It distinguishes a value used twice from one computed twice, and independent steps
 may be in any order. Each read of a value that is mutated has the number of mutations before it.
+
+A value is written by the number that the walk gives it: `%in0` is an input, `%3` the result of a step, and `%3@1` its
+contents after one mutation. A symbolic size is `$0`, and a subgraph of a higher-order operator has its hash. Flags of
+operators are those of `operators.txt`: `r` draws random numbers, `m` changes an argument, `v` may return a view.
+
+Of a walk, `numbers` has the number of each value so far, by its name, and `symbols` that of each symbol, '' before the
+walk reaches it; `steps` has the index of each step by its name, and `sizes` is whether sizes count.
 """
 
 from __future__ import annotations
@@ -82,7 +89,8 @@ def graph_hash(graph: Graph, sizes: bool = True) -> str:
 
 
 def numbered_walk(graph: Graph, sizes: bool = True) -> tuple[str, dict[str, str]]:
-    """Return the hash of a graph, and the number of each value in its canonical form.
+    """Return the hash of a graph, and the number of each value in its canonical form, by the value's name. `sizes` is
+    as in `canonical`.
 
     Graphs with one hash have the same numbers. Values that nothing needs are numbered by their calls, so several may
     have one number.
@@ -96,21 +104,21 @@ def is_effect(step: Step) -> bool:
     """Whether a step does more than compute its result, so that its place among the other effects counts."""
     if step.target in HIGHER:
         return step.target.rpartition(".")[2].startswith(EFFECTFUL_HIGHER)
-    # Flags of operators.txt: `r` draws random numbers, `m` changes an argument; below, `v` may return a view.
     return step.is_guard or is_custom(step.target) or any(flag in "rm" for flag in operators().get(step.target, ""))
 
 
 def mutated(step: Step) -> list[str]:
-    """Return the names whose memory a step may change. A custom operator may change any argument."""
+    """Return the names, among the arguments of a step, of the values whose memory it may change. A custom operator may
+    change any of them."""
     if step.target in HIGHER:
-        # It calls the operator that it is given, on the arguments after that operator.
+        # Some call an operator that is an argument (`run_with_rng_state`), on the arguments after it.
         for place, value in enumerate(step.args):
             if isinstance(value, Op):
                 return mutated(replace(step, target=value.target, args=step.args[place + 1 :]))
         return []
     if "m" not in operators().get(step.target, ""):
         return list(used(step)) if is_custom(step.target) else []
-    name = step.target.split(".")[-2]
+    name = step.target.split(".")[-2]  # `add_` of `aten.add_.Tensor`
     # An in-place operator writes its first argument: a tensor, or a list for `_foreach_add_`. `_fused_adam_` writes the
     # gradients and moments too, so all its arguments count, as below.
     if name.endswith("_") and not name.startswith("_fused_") and step.args:
@@ -146,6 +154,7 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
         for name in {owner[name] for name in changed}:
             count[name] = count.get(name, 0) + 1
         shares = "v" in operators().get(step.target, "") or step.target == "operator.getitem"
+        # An in-place operator returns what it changed, and a view is one of the first value that it takes.
         shared = changed or (list(used(step)) if shares else [])
         owner[step.name] = owner[shared[0]] if shared else step.name
     for result in graph.results:
@@ -155,7 +164,9 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
 
 class _Walk:
     """One walk over one graph. `numbers` has the number of each value so far, as `%3`, and `symbols` that of each
-    symbol, '' before the walk reaches it. Without `sizes`, numbers that are sizes are left out."""
+    symbol, '' before the walk reaches it. Without `sizes`, numbers that are sizes are left out. `steps` has the index
+    of each step by its name, `subs` the hash of each subgraph, and `versions` how often a value was mutated before a
+    read (the function `versions`)."""
 
     def __init__(self, graph: Graph, sizes: bool) -> None:
         self.graph, self.sizes = graph, sizes
@@ -182,9 +193,9 @@ class _Walk:
         yield from sorted(self.dead())
 
     def visit(self, root: int, prefix: str = "") -> Iterator[str]:
-        """Number a step after the steps it needs; with a stack of its own, for graphs deeper than Python's recursion
-        limit."""
-        stack = [(root, False)]
+        """Number the step of index `root` after the steps it needs, and yield the line of each; the line of the root
+        begins with `prefix`. A stack takes the place of recursion, for graphs deeper than Python's limit."""
+        stack = [(root, False)]  # with whether the arguments of the step are numbered
         while stack:
             index, ready = stack.pop()
             step = self.graph.steps[index]
@@ -213,15 +224,16 @@ class _Walk:
                 yield f"dead {call}"
 
     def call(self, step: Step, index: int) -> str:
-        """Return the call of a step as text, with numbers for the values that it takes."""
+        """Return the call of the step of an index as text, with numbers for the values that it takes."""
         # `view` of `aten.view.default`; a target such as `assert_shape` has no second part.
-        sized = not self.sizes and step.target.split(".")[1:2] != [] and step.target.split(".")[1] in SIZED
+        sized = not self.sizes and not SIZED.isdisjoint(step.target.split(".")[1:2])
         args = [self.value(value, index, sized) for value in step.args]
         kwargs = [f"{key}={self.value(value, index, sized)}" for key, value in step.kwargs]
         return f"{step.target}({', '.join(args + kwargs)}) {self.spec(step.spec)}"
 
     def value(self, value: Value, index: int, sized: bool) -> str:
-        """Return a value that the step of an index reads as text; with `sized`, integers are sizes and left out."""
+        """Return a value that the step of an index reads as text; with `sized`, integers are sizes, and `_` stands for
+        each."""
 
         def several(values: tuple[Value, ...]) -> str:
             return ", ".join([self.value(item, index, sized) for item in values])
@@ -263,12 +275,13 @@ class _Walk:
         return "?"
 
     def size(self, size: Size) -> str:
-        """Return a size with symbols named in the order in which the walk reaches them."""
+        """Return a size as text, with symbols named `$0`, `$1`, … in the order in which the walk reaches them."""
 
         def rename(match: re.Match[str]) -> str:
+            """Return the number of a symbol, which gets the next one if it has none; any other name as it is."""
             name = match[0]
             if self.symbols.get(name) == "":
-                self.symbols[name] = f"${sum(map(bool, self.symbols.values()))}"
+                self.symbols[name] = f"${sum(map(bool, self.symbols.values()))}"  # how many have a number already
             return self.symbols.get(name, name)
 
         return re.sub(r"[A-Za-z_]\w*", rename, size) if isinstance(size, str) else str(size)
@@ -279,6 +292,7 @@ def effects(graph: Graph) -> list[int]:
     subs_with_effects = {name for name, sub in graph.subgraphs if effects(sub)}
 
     def takes_such_subgraph(step: Step) -> bool:
+        # Most graphs have no such subgraph: then no argument has to be looked at.
         values = (step.args, *(value for _, value in step.kwargs)) if subs_with_effects else ()
         return any(type(leaf) is Sub and leaf.name in subs_with_effects for value in values for leaf in leaves(value))
 

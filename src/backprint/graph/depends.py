@@ -2,6 +2,12 @@
 
 A path is necessary for dependence and not sufficient: `x - x` depends on `x` here. Where it matters, a port that does
 not move is tried with numbers (`prove/power.py`).
+
+Inputs are the Capture's own: what a caller passes, and the tangents (gradients of outputs) that the backward starts
+with. A Capture of several Pairs has Links, which join a port of one Pair to an input of a later one: `feeds` has those
+that end at a Pair, `consumers` those that start at a port, and `result_links` those that end at a result of the whole
+Capture. A set of inputs is a number, in which each input has one bit (`bits`, by its name): `|` joins two sets. The
+walk keeps what the ports of each graph depend on in `sides`, by the number of its Pair and its direction.
 """
 
 from __future__ import annotations
@@ -83,14 +89,15 @@ class _Dependence(Mapping[PortKey, frozenset[str]]):
 
 
 def dependence(capture: Capture) -> _Dependence:
-    """Return the Dependence of the Capture's own results."""
+    """Return, for each of the Capture's own results, the inputs that it depends on."""
     walk = _DependenceWalk(capture)
     sets = walk.results()
     return _Dependence(walk.bits, sets)
 
 
 def dependence_of_parts(capture: Capture) -> tuple[_Dependence, ...]:
-    """Return, for each of several Pairs, the Dependence of its own results on the inputs of the whole."""
+    """Return, for each of several Pairs, what its own results depend on of the inputs of the whole Capture; nothing for
+    a Capture of one Pair, whose results are those of `dependence`."""
     if len(capture.pairs) == 1:
         return ()
     walk = _DependenceWalk(capture)
@@ -99,12 +106,13 @@ def dependence_of_parts(capture: Capture) -> tuple[_Dependence, ...]:
 
 
 class _DependenceWalk:
-    """Walks each of a Capture's graphs once, in the order in which they need each other. A set of inputs is a number
-    with their bits (`_Dependence`); `index` is the number of a Pair."""
+    """Walks each of a Capture's graphs once, in the order in which they need each other. `index` is the number of a
+    Pair. `bits` has the set of each input alone, `first` the first name of each tensor that was passed under two, by
+    the second, and `sides` what the ports of each graph depend on, by the number of its Pair and its direction."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
-        self.first = {right: left for left, right in capture.signature.same}  # of two names of one tensor
+        self.first = {right: left for left, right in capture.signature.same}
         self.bits: dict[str, int] = {}
         self.sides: dict[tuple[int, str], Sets] = {}
 
@@ -140,10 +148,13 @@ class _DependenceWalk:
         """Return the inputs that an input of a forward depends on: itself, or the inputs that the sources of its links
         depend on."""
         links = [link for link in feeds(self.capture, index) if link.name == port.name]
+        if not links:
+            # A caller passes it, unless it is a number that the program drew (role `rng`).
+            return self.bit(port.name) if port.role in FREE else 0
         inputs = 0
         for link in links:
             inputs |= self.source(link.source, link.port)
-        return inputs if links else self.bit(port.name) if port.role in FREE else 0
+        return inputs
 
     def of_backward_input(self, index: int, port: Port) -> int:
         """Return the inputs that an input of a backward depends on, by its role."""
@@ -152,7 +163,8 @@ class _DependenceWalk:
         return self.tangent(index, port.name) if port.role == "tangent" else self.of_forward_input(index, port)
 
     def tangent(self, index: int, name: str) -> int:
-        """Return what a tangent depends on: the caller's, and the gradients of later Pairs."""
+        """Return what the tangent of an output of a Pair depends on: the caller's tangent, if the output is a result of
+        the whole Capture, and the gradients that later Pairs compute for it."""
         inputs = 0
         for link in result_links(self.capture):
             is_differentiable = link.name in self.capture.signature.differentiable
@@ -175,14 +187,15 @@ class _DependenceWalk:
         inputs = {
             PortKey("output", link.name): self.source(link.source, link.port) for link in result_links(self.capture)
         }
-        own = names_between_pairs(self.capture)
+        inner = names_between_pairs(self.capture)  # no results of the Capture, but values that Pairs hand on
         for index in range(len(self.capture.pairs)):
             for key, bits in self.forward(index).items():
-                if key.role == "mutation" and key.name not in own:
+                if key.role == "mutation" and key.name not in inner:
                     inputs[key] = bits
-            fed = {link.name for link in feeds(self.capture, index)}
+            fed = {link.name for link in feeds(self.capture, index)}  # inputs whose gradients go to other Pairs
             for key, bits in self.backward(index).items():
-                if key.name not in own and key.name not in fed:
+                if key.name not in inner and key.name not in fed:
+                    # Several Pairs may have a gradient of one input: they are added.
                     inputs[key] = inputs.get(key, 0) | bits
         for link in result_links(self.capture):
             # An input that is returned as it is: its gradient includes the tangent of that output, in no graph.
@@ -236,7 +249,9 @@ def bare_operator(step: Step) -> str:
 
 
 def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, int]]) -> int:
-    """Return what the result of a step depends on; `parts` has that of each result of a step with several."""
+    """Return what the result of a step depends on, if the values that it takes depend on the sets in `env`. `parts`
+    has, by the name of a step with several results, what each of these depends on: `operator.getitem` takes one of
+    them."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index in parts.get(name, {}):
             return parts[name][index]
@@ -246,7 +261,7 @@ def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, i
 
 
 def union(value: Value, env: Mapping[str, int]) -> int:
-    """Return the union of what the names in a value depend on."""
+    """Return the union of what the names in a value depend on, by `env`; a name that is not there adds nothing."""
     inputs = 0
     for name in refs(value):
         inputs |= env.get(name, 0)

@@ -1,6 +1,12 @@
 """Links between the Pairs of a Capture, and the claims of a sample about its graphs. Nothing here needs torch.
 
-A Capture of one Pair needs no links: its ports are the Capture's own.
+A Capture of one Pair needs no links: its ports are the Capture's own. Of several Pairs, a Link goes from a port of the
+Pair `link.source` to the input `link.name` of the later Pair `link.target`, or, with `target` None, to a result of the
+whole Capture; with `source` None it starts at an input of the Capture, which is returned as it is. A Pair is known by
+its number. A *shard* is the part of a tensor that one rank of a distributed step has.
+
+A *claim* is what a sample says of its graphs in its `capture.json`, and a *fingerprint* an argument of the captured
+call as JSON. *Example sizes* are those that symbolic sizes had at capture.
 """
 
 from __future__ import annotations
@@ -9,7 +15,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from backprint.errors import SampleError
 from backprint.graph.keys import PortKey
@@ -71,7 +77,7 @@ def input_names(capture: Capture) -> list[str]:
 
 
 def names_between_pairs(capture: Capture) -> frozenset[str]:
-    """Return the names of values that only exist between Pairs."""
+    """Return the names of values that only exist between Pairs: outputs and gradients that a link takes to a Pair."""
     return frozenset(
         link.name for link in capture.links if link.target is not None and link.port.role in ("output", "gradient")
     )
@@ -79,9 +85,9 @@ def names_between_pairs(capture: Capture) -> frozenset[str]:
 
 def mutated(capture: Capture) -> tuple[str, ...]:
     """Return the names of the program's own tensors that it changes."""
-    own = names_between_pairs(capture)
+    inner = names_between_pairs(capture)
     names = [port.name for pair in capture.pairs for port in pair.forward.by_role("mutation")]
-    return tuple(dict.fromkeys(name for name in names if name not in own))
+    return tuple(dict.fromkeys(name for name in names if name not in inner))
 
 
 def specs(capture: Capture) -> dict[str, Spec]:
@@ -108,7 +114,8 @@ def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
 
 
 def check_links(links: tuple[Link, ...], count: int) -> None:
-    """Raise unless every link goes from a Pair to a later one or to a result, and no value comes from two sources."""
+    """Raise SampleError unless every link of a Capture with `count` Pairs goes from a Pair to a later one or to a
+    result, and no value but a gradient comes from two sources."""
     fed: dict[tuple[int | None, str], str] = {}  # (target, name) of a link -> the role of the port where it starts
     for link in links:
         spelled = repr(str(link.port))[:80]
@@ -131,7 +138,8 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
     plain = [(link.target, link.name) for link in links if link.port.role != "gradient"]
     twice = [key for key in dict.fromkeys(plain) if plain.count(key) > 1]
     if twice:
-        raise SampleError(f"links: {twice[0][1]!r:.80} of {twice[0][0]} is fed from two places")
+        target, name = twice[0]
+        raise SampleError(f"links: {name!r:.80} of {target} is fed from two places")
 
 
 def compared_alone(capture: Capture) -> list[Guard]:
@@ -217,7 +225,7 @@ def contradictions(capture: Capture) -> Iterator[Contradiction]:
 
 
 def _contradictions_of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Contradiction]:
-    """Compare a graph with the claims in capture.json."""
+    """Compare a graph with the claims in capture.json, and yield what differs; `where` names the graph."""
     if roles := claims.get("roles"):
         for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
             yield from _contradictions_of_roles(ports, roles.get(direction, {}))
@@ -228,29 +236,38 @@ def _contradictions_of_graph(where: str, graph: Graph, claims: Claims) -> Iterat
 
 
 def _contradictions_of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Contradiction]:
-    """Compare the roles of ports with the table of roles."""
+    """Compare the roles of ports with the table of roles in capture.json, which has the names of ports by role, and
+    yield what differs."""
     then = sorted((name, role) for role, names in roles.items() for name in names)
     now = sorted((port.name, port.role) for port in ports)
     if then == now:
         return
-    for name, role in (row for row in now if row not in then):
-        was = ", ".join(other for row, other in then if row == name) or "no port"
+    for name, role in (pair for pair in now if pair not in then):
+        was = ", ".join(old_role for old_name, old_role in then if old_name == name) or "no port"
         yield Contradiction(role, name, f"the graph says {role}, capture.json says {was}")
-    for name, role in (row for row in then if row not in now):
-        if name not in {row for row, _ in now}:
+    names_now = {name for name, _ in now}
+    for name, role in (pair for pair in then if pair not in now):
+        if name not in names_now:  # of a port with another role, the loop above has said so
             yield Contradiction(role, name, f"capture.json has the {role} {name!r}, which the graph does not have")
 
 
-FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
-BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
-"""The roles that the inputs, and those that the outputs of each direction can have."""
+class _Roles(NamedTuple):
+    """The roles that the inputs of one direction, forward or backward, can have, and those that its outputs can."""
 
-assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
-assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+FORWARD = _Roles(("parameter", "buffer", "input", "constant", "rng"), ("output", "mutation", "saved"))
+BACKWARD = _Roles(("saved", "tangent", "constant", "rng"), ("gradient",))
+
+assert {*FORWARD.inputs, *BACKWARD.inputs} == set(IN_ROLES)
+assert {*FORWARD.outputs, *BACKWARD.outputs} == set(OUT_ROLES)
 
 
 def _contradictions_of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
-    """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
+    """Compare both directions of the Pair of a number: the backward takes what the forward saves, tangents are of its
+    outputs, and gradients of its inputs. Yield a Contradiction for each port of which that is not true."""
     forward = at_example_sizes(pair.forward)
     backward = at_example_sizes(pair.backward) if pair.backward is not None else None
     yield from _contradictions_of_direction("forward", forward, FORWARD)
@@ -259,7 +276,7 @@ def _contradictions_of_pair(capture: Capture, index: int, pair: Pair) -> Iterato
         return
     yield from _contradictions_of_direction("backward", backward, BACKWARD)
     saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
-    results = {port.name: port for port in forward.outputs if port.role == "output"}
+    outputs = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
     # A gradient need not be of an input of this forward: it may be of an input that a link feeds, of an input of
     # another Pair, or be handed on along a link.
@@ -273,7 +290,7 @@ def _contradictions_of_pair(capture: Capture, index: int, pair: Pair) -> Iterato
         if port.name in inputs and inputs[port.name].role != "constant":
             yield Contradiction("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
     for port in backward.by_role("tangent"):
-        yield from alike(port, results.get(port.name), "its tangent is {}, the output {}")
+        yield from alike(port, outputs.get(port.name), "its tangent is {}, the output {}")
     for port in backward.by_role("gradient"):
         named = inputs.get(port.name)
         if named is None and port.name not in elsewhere and not is_kept(capture, port):
@@ -294,10 +311,8 @@ def is_kept(capture: Capture, port: Port) -> bool:
     return capture.origin.partial or any(str(key) in rows for key in keys)
 
 
-def _contradictions_of_direction(
-    side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]
-) -> Iterator[Contradiction]:
-    """Yield a Contradiction for each port whose role its direction cannot have."""
+def _contradictions_of_direction(side: str, graph: Graph, roles: _Roles) -> Iterator[Contradiction]:
+    """Yield a Contradiction for each port of a graph whose role is not among `roles`, those of its direction `side`."""
     for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
         for port in ports:
             if port.role not in known:
@@ -306,7 +321,8 @@ def _contradictions_of_direction(
 
 def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Contradiction]:
     """Yield a Contradiction with `text`, which has a place for each spec, if two ports do not have the same dtype,
-    shape and device, or, with `whole`, the same spec."""
+    shape and device, or, with `whole`, the same spec up to the storage offset. Nothing is said of a port that is not
+    there (None), or without a spec."""
     if other is None or port.spec is None or other.spec is None or port.spec == other.spec:
         return
     if kind(port.spec, whole) != kind(other.spec, whole):
@@ -314,9 +330,9 @@ def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Ite
 
 
 def kind(spec: Spec, whole: bool = False) -> Any:
-    """Return the parts of an annotation that two ports must have in common.
+    """Return the parts of a spec that two ports must have in common: with `whole`, all but the storage offset.
 
-    The layout is not among them, unless `whole`: a gradient may be sparse if its parameter is dense.
+    Layout and strides are not among them otherwise: a gradient may be sparse if its parameter is dense.
     """
     if not isinstance(spec, TensorSpec):
         return spec
@@ -329,17 +345,19 @@ def dtype(spec: Spec) -> str:
 
 
 def _contradictions_of_signature(capture: Capture) -> Iterator[Contradiction]:
-    """Compare the roles of a Capture's inputs with the captured call, and its differentiable outputs with the
-    tangents."""
+    """Compare the roles of a Capture's inputs with the captured call, and, in a Capture of one Pair, its differentiable
+    outputs with the tangents that its backward takes."""
     signature = capture.signature
     if signature.call is not None:
         argument_names = {name for row in signature.call for name in tensors_in(row.like)}
-        twins = {name for pair in signature.same for name in pair}
+        twins = {name for pair in signature.same for name in pair}  # tensors that were passed under two names
         for port in free_ports(capture):
-            own = port.role == "input"
-            if own and port.name not in argument_names | twins and not port.name.startswith("tangent."):
+            is_input = port.role == "input"
+            # With order=2, inputs of the program are also tangents, `tangent.y`, which are no arguments of the call.
+            is_tangent = port.name.startswith("tangent.")
+            if is_input and port.name not in argument_names | twins and not is_tangent:
                 yield Contradiction(port.role, port.name, "is not an argument of the captured call")
-            if not own and port.name in argument_names - twins:
+            if not is_input and port.name in argument_names - twins:
                 yield Contradiction(port.role, port.name, "is an argument of the captured call, so its role is input")
     if capture.links or len(capture.pairs) != 1 or capture.pairs[0].backward is None:
         return
@@ -352,7 +370,8 @@ def _contradictions_of_signature(capture: Capture) -> Iterator[Contradiction]:
 
 
 def tensors_in(like: Any) -> Iterator[str]:
-    """Yield the names of the ports that a fingerprint of an argument has in the places of tensors."""
+    """Yield the names of the ports that a fingerprint of an argument (`like`) has in the places of tensors: an object
+    with the key `tensor`, which may have further parts."""
     if isinstance(like, dict):
         if isinstance(like.get("tensor"), str):
             yield like["tensor"]
@@ -365,7 +384,8 @@ def tensors_in(like: Any) -> Iterator[str]:
 
 
 def _contradictions_of_witness(capture: Capture) -> Iterator[Contradiction]:
-    """Compare annotations of results with the dtypes and shapes of the program's results."""
+    """Compare the specs of the ports of a Capture of one Pair with the dtypes and shapes of the results that the
+    program returned at capture, which the sample has as `witness`, and yield what differs."""
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return
     pair = capture.pairs[0]
@@ -373,6 +393,7 @@ def _contradictions_of_witness(capture: Capture) -> Iterator[Contradiction]:
         for port in at_example_sizes(graph).outputs:
             row = capture.witness.get(str(port.key))
             spec = port.spec
+            # Of a saved value there is no row, and of a result that is None nothing but that.
             if row is None or row.get("none") or not isinstance(spec, TensorSpec):
                 continue
             if (spec.dtype, list(spec.shape)) != (row["dtype"], row["shape"]):
@@ -383,19 +404,21 @@ def _contradictions_of_witness(capture: Capture) -> Iterator[Contradiction]:
 
 
 def collectives_before(capture: Capture) -> dict[tuple[int, str], dict[str, int]]:
-    """Return how many collectives of each group run before each graph, in the order of the step: each Pair's forward,
-    then its backward, then the next Pair."""
+    """Return how many collectives of each group of ranks run before each graph, by the number of a Pair and the
+    direction, in the order of the training step: each Pair's forward, then its backward, then the next Pair."""
     rows: dict[tuple[int, str], dict[str, int]] = {}
     counts: Counter[str] = Counter()
     for index, pair in enumerate(capture.pairs):
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             rows[index, side] = dict(counts)
+            # The last argument of a collective is the label of its group.
             counts.update(str(step.args[-1]) for step in (graph.steps if graph else ()) if step.target in COLLECTIVES)
     return rows
 
 
 def collective_steps(capture: Capture) -> dict[tuple[str, int], tuple[Step, bool]]:
-    """Return the collectives by group and number, in the order of the step, and whether the result of each is used."""
+    """Return the steps that are collectives, each with whether its result is used, by the label of the group and the
+    number of the collective in its group, in the order in which the graphs run."""
     rows: dict[tuple[str, int], tuple[Step, bool]] = {}
     counts: Counter[str] = Counter()
     for graph in (graph for pair in capture.pairs for graph in pair.graphs):
@@ -404,7 +427,7 @@ def collective_steps(capture: Capture) -> dict[tuple[str, int], tuple[Step, bool
         waits = {name: step.name for step in graph.steps if step.target == WAIT for name in refs(step.args)}
         for step in graph.steps:
             if step.target in COLLECTIVES:
-                label = str(step.args[-1])
+                label = str(step.args[-1])  # of its group
                 rows[label, counts[label]] = step, waits.get(step.name, "") in used_names
                 counts[label] += 1
     return rows

@@ -4,6 +4,21 @@ From the small to the large: a Value is an argument of a call, a Spec the type o
 one input or output, and a Graph is the steps and ports of one direction. A Pair is a forward and its backward, and a
 Capture the Pairs of one call, with what it assumes of the call and what it knows of its program. At the end are the
 texts inside a Capture (its output structure, its notes) and the tables of what is legal in a graph.
+
+Words of this file:
+
+- *Size*: a number, or the text of an expression of symbolic sizes, such as `s0 + 1`.
+- *Role*: what a port is, as `parameter`, `saved` (kept by a forward for its backward) or `tangent` (the gradient of an
+  output with which a backward starts): IN_ROLES and OUT_ROLES.
+- *Target*: the operator that a step calls, as text: `aten.mm.default`, `operator.getitem`.
+- A *custom* operator is one of a library, which torch alone does not have.
+- A *guard step* is an `assert` in a graph's text; a Guard is a condition that a whole Capture assumes.
+- The *program* is the user's model or function, *replay* runs the graphs in its place, and a *proof* compares the two.
+- RefusedError is for what a graph may not hold, GraphError for a graph that cannot be.
+
+`in_a_line` and `number_of` (`keys`) make text for messages: a name cut to a short line, and a number with its noun.
+`_above(module)` imports a module of Backprint that imports this one, for a method that leads there. Objects are frozen,
+so each is checked when it is made, in `__post_init__`.
 """
 
 from __future__ import annotations
@@ -188,8 +203,8 @@ ATOMS = frozenset({*DTYPES, *LAYOUTS, *FORMATS, "qint8", "quint8", "qint32", "fl
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """The dtype, shape, strides, storage offset, device and layout of a tensor. `stride` is None if it is
-    contiguous."""
+    """The dtype, shape, strides, storage offset, device and layout of a tensor, by torch's names without `torch.`.
+    `stride` is None if it is contiguous, and `offset` counts elements."""
 
     dtype: str
     shape: tuple[Size, ...]
@@ -206,7 +221,8 @@ class TensorSpec:
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):
-            # The usual size is a small number: only others take the slow check.
+            # The usual size is a small number, and passes here: only others take the call, which raises for a number
+            # that does not fit and for a text that is no expression.
             if type(size) is not int or not -MAX_INTEGER <= size < MAX_INTEGER:
                 check_size(size)
         if self.numel >= MAX_INTEGER:
@@ -233,7 +249,8 @@ ITEMSIZE: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class ScalarSpec:
-    """The type of a result that is no tensor: `SymInt(s0 + 1)`, `int`, `float`, `bool`."""
+    """The type of a result that is no tensor: `SymInt(s0 + 1)`, `int`, `float`, `bool`. `kind` is one of SCALARS, and
+    `expression` the text in parentheses, '' where there is none."""
 
     kind: str
     expression: str = ""
@@ -277,7 +294,7 @@ class Port:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise GraphError(f"port {self.name!r}: {self.role!r} is not a role; known are {', '.join(sorted(ROLES))}")
-        if not self.name or len(self.name) > 4096 or not self.name.isprintable():
+        if not self.name or len(self.name) > MAX_NAME or not self.name.isprintable():
             raise GraphError(f"a port's name must be printable and not empty, not {self.name!r:.80}")
         if self.shard and not SHARD.fullmatch(self.shard):
             raise GraphError(f"port {self.name!r:.80}: {self.shard!r:.80} does not say what a shard is a part of")
@@ -288,6 +305,9 @@ class Port:
         return PortKey(self.role, self.name)
 
 
+MAX_NAME = 4096
+"""The characters that a port's name may have: as many as are read of a text in a sample's `capture.json`."""
+
 _PLACE = r"[\w.]{1,64}: \w{1,64}(?:\([\w, ]{0,64}\))?"
 
 SHARD = re.compile(rf"\[[\d, ]{{0,256}}\] on {_PLACE}(?:, {_PLACE}){{0,7}}")
@@ -296,8 +316,9 @@ SHARD = re.compile(rf"\[[\d, ]{{0,256}}\] on {_PLACE}(?:, {_PLACE}){{0,7}}")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The place in the user's program where a step was called. It is written into a comment of the graph's text, so
-    characters that could end the comment are replaced."""
+    """The place in the user's program where a step was called: a line of a file, in a function, with its text as
+    `code`, and the path of the nn.Module whose forward ran, '' outside of modules. It is written into a comment of the
+    graph's text, so characters that could end the comment are replaced."""
 
     file: str
     line: int
@@ -314,9 +335,11 @@ class Source:
             text: str = getattr(self, part)
             printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
             comment = ambiguous.sub("_", printable.strip())
-            if comment != text or (part == "file" and not comment):
+            if part == "file" and not comment:
+                comment = "_"  # the grammar of the comment has a file in any case
+            if comment != text:
                 # A frozen dataclass assigns its fields only in this way.
-                object.__setattr__(self, part, comment or "_" * (part == "file"))
+                object.__setattr__(self, part, comment)
 
     @property
     def at(self) -> str:
@@ -355,8 +378,9 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of an operator: `name = target(*args, **kwargs)`. `spec` is the type of its result. A guard step, whose
-    target begins with `assert`, checks a value and has none itself."""
+    """One call of an operator: `name = target(*args, **kwargs)`. `spec` is the type of its result, None if it is not
+    known. A guard step, whose target is one of GUARDS, checks a value and has none itself: its arguments are a Ref to
+    the value, and what the value must be."""
 
     name: str
     target: str
@@ -368,6 +392,7 @@ class Step:
 
     def __post_init__(self) -> None:
         check_local(self.name)
+        # Of a guard, GUARDS has the number of arguments: the value, and what it must be.
         if not self.is_guard:
             _check_target(self.target)
         elif not self.args or type(self.args[0]) is not Ref or len(self.args) != GUARDS[self.target] or self.kwargs:
@@ -399,7 +424,8 @@ GUARDS: Mapping[str, int] = {"assert_equal": 2, "assert_nan": 1, "assert_shape":
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A symbolic size: its name, the value it had at capture, and its range."""
+    """A symbolic size: its name, the value it had at capture (`hint`), and its range, from `low` to `high`, which are
+    numbers or expressions as text."""
 
     name: str
     hint: int
@@ -491,8 +517,9 @@ class Graph:
 
 def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
     """Return the direction, the title and the sizes of a graph: `forward of gpt: 62 steps, 14 inputs, 20 outputs`.
-    `steps` is the number of its steps, unfolded."""
+    `steps` is the number of its steps, where a loop of a FoldedGraph counts the steps of every iteration."""
     side = "backward" if any(port.role == "gradient" for port in graph.outputs) else "forward"
+    # The title of a graph of a sample goes on: `gpt, forward. Captured by Backprint with …`.
     name = in_a_line(graph.title.split(f", {side}.")[0])
     sizes = (number_of(steps, "step"), number_of(len(graph.inputs), "input"), number_of(len(graph.outputs), "output"))
     return f"{side}{f' of {name}' if name else ''}: {', '.join(sizes)}"
@@ -503,13 +530,14 @@ def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
 
 def _check_graph(graph: Graph) -> None:
     """Raise unless every name is defined once, every value before its use, and the ports match their values."""
-    members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
+    attributes = [name for name, _ in graph.subgraphs]
+    # In the text of a graph, symbols and subgraphs are members of the class that has the method `forward`.
+    members = [*(symbol.name for symbol in graph.symbols), *attributes]
     for name in members:
         check_local(name)
         if name == "forward" or members.count(name) > 1:
             raise GraphError(f"{name!r} is defined twice in one class")
-    defined: set[str] = set()
-    attributes = {name for name, _ in graph.subgraphs}
+    defined: set[str] = set()  # the names of the values so far
     for port in graph.inputs:
         _check_role(port, "input", IN_ROLES)
         define(port.local, defined)
@@ -540,8 +568,8 @@ def define(name: str, defined: set[str]) -> None:
 
 
 def _check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
-    """Raise unless the values and subgraphs (`attributes`) that a step or an output uses are defined, and its integers
-    have 64 bits."""
+    """Raise unless the names in a `value`, which the step or the output port `user` takes, are among `defined`, its
+    subgraphs among `attributes`, and its integers have 64 bits."""
     for leaf in leaves(value):
         problem = ""
         if isinstance(leaf, Ref):
@@ -558,7 +586,8 @@ def _check_use(value: Value, user: Step | Port, defined: Collection[str], attrib
 
 
 def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
-    """Yield the custom operators that a graph and its subgraphs call or pass as arguments, each with its step."""
+    """Yield the custom operators that a graph and its subgraphs call, or pass to a higher-order operator as an Op, each
+    as a step and the target."""
     for step in graph.steps:
         values = (*step.args, *(value for _, value in step.kwargs))
         passed = [leaf.target for value in values for leaf in leaves(value) if type(leaf) is Op]
@@ -575,7 +604,8 @@ def paths_of_modules(pairs: Iterable[Pair]) -> set[str]:
 
 
 def refuse_collectives(capture: Capture, what: str) -> None:
-    """Raise if a graph of a Capture has collectives, which `what` cannot run: they need what the other ranks send."""
+    """Raise if a graph of a Capture has collectives: they need what the other ranks send. `what`, which begins the
+    message, cannot run them: `a compiler`."""
     for step in (step for pair in capture.pairs for graph in pair.graphs for step in graph.steps):
         if step.target in COLLECTIVES:
             raise RefusedError(
@@ -610,14 +640,16 @@ class Deferred(Generic[T]):
             self._value = self._make()
             # The function is not needed again, nor anything that it holds.
             self._make = None
-        return self.known  # type: ignore[return-value]  # set by the line above, and T may itself be optional
+        return self._value  # type: ignore[return-value]  # it is set here or before, and T may itself be optional
 
 
 class Pair:
     """A forward Graph and its backward Graph (None where nothing is differentiable), tied by the saved ports.
 
-    `lives` has values of the forward that lived on after their last use when the step ran, in variables of the program
-    or in a checkpoint, each with the last step of the Pair before it was freed.
+    Each graph is one, or a Deferred that makes it when it is first asked for. `lives` has values of the forward that
+    lived on after their last use when the program ran, in its variables or in a checkpoint: pairs of the value's name
+    and the name of the last step, of both graphs, before it was freed. It does not count when Pairs are compared, as it
+    says nothing of what the graphs compute.
     """
 
     __slots__ = ("_backward", "_forward", "lives", "name")
@@ -681,9 +713,11 @@ class Pair:
         return hash((self.name, self.forward, self.backward))
 
     def __repr__(self) -> str:
-        directions = [("forward", self._forward), ("backward", self._backward)]  # what is not parsed yet stays so
-        known = [(direction, side.known if isinstance(side, Deferred) else side) for direction, side in directions]
-        sizes = [number_of(len(graph.steps), f"{side} step") for side, graph in known if isinstance(graph, Graph)]
+        sizes = []
+        for side, graph in (("forward", self._forward), ("backward", self._backward)):
+            known = graph.known if isinstance(graph, Deferred) else graph  # a graph that is not parsed yet stays so
+            if isinstance(known, Graph):
+                sizes.append(number_of(len(known.steps), f"{side} step"))
         if self._backward is None:
             sizes.append("no backward")
         return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join(sizes)]))})"
@@ -698,14 +732,17 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition that a capture assumes.
+    """A condition that a capture assumes. `inputs` are the inputs that it depends on, and `kind` says what it is about:
 
-    `kind` says what it is about: `value`, `shape`, `size`, `argument`, `same`, `spec`, `flag`, `memory`, `pinned` or
-    `alone`; `inputs` are the inputs that the condition depends on. The text of a `size` guard is a condition over
-    symbols, or `NAME.shape[0] == EXPRESSION`; replay checks it before it runs. A `memory` guard: the program reads the
-    address of an input, so replay checks that the same inputs share memory with it. An `alone` guard: the Capture was
-    compared only on the captured values of these inputs, and the text says why. That the graphs are right on other
-    values is then an assumption, not a proof.
+    - `value`: a number that the program read from a tensor, as `.item()` does; `shape`: a shape that depends on values,
+      as that of `nonzero`; `spec`: how a sparse tensor is built. Each stands for a guard step of a graph.
+    - `size`: a condition over symbols, or `NAME.shape[0] == EXPRESSION`, which replay checks before it runs.
+    - `same`: one tensor was passed under two names. `flag`: a fact of an argument that the program read, such as
+      `requires_grad`.
+    - `memory`: the program read the address of an input, so replay checks that the same inputs share memory with it.
+    - `pinned`: the capture holds for the values that these inputs had, and the text says why.
+    - `alone`: the Capture was compared only on the captured values of these inputs, and the text says why. That the
+      graphs are right on other values is then an assumption, not a proof.
     """
 
     kind: str
@@ -725,7 +762,9 @@ NO_FUNCTIONS = ("detach", "no_grad", "item", "hook")
 class OpaqueEdge:
     """A place where autograd of the plain forward would not give the program's gradient, and the reason.
 
-    For a custom autograd.Function, `source` is the line at which its backward begins, and `lines` are the lines, as
+    `kind` is `function` (a custom autograd.Function, whose `text` begins with the name of its node, such as
+    `SiluBackward`), `hook`, `detach`, `no_grad` or another construct, and `source` its line in the program. For a
+    custom autograd.Function, `source` is the line at which its backward begins, and `lines` are the lines, as
     `file.py:8`, at which its forward and its backward call operators.
     """
 
@@ -779,9 +818,10 @@ class Argument:
 class Signature:
     """How the arguments and results of a call map to ports.
 
-    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture, as
-    text; `call` the argument of each parameter (None if no call was read: a part, a recorded step). `output` is a JSON
-    tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the outputs that have tangents.
+    `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture,
+    pairs of a name and a text; `call` the argument of each parameter (None if no call was read: a part, a recorded
+    step). `output` is a JSON tree (`filled`) whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable`
+    are the outputs that have tangents.
     `same` are pairs of names under which one tensor was passed. `loss` is the name of the output that is the loss; ''
     without one. `aliases` are pairs of inputs that share memory, and how many bytes after the first the second begins;
     None if no call was read.
@@ -1050,7 +1090,8 @@ class Capture:
         names = ", ".join(f"{index} {in_a_line(pair.name)}" for index, pair in enumerate(self.pairs[:MOST_NAMED]))
         more = f", … {len(self.pairs) - 1}" if len(self.pairs) > MOST_NAMED else ""
         has = f"{number_of(len(self.pairs), 'pair')} ({names}{more})" if self.pairs else "no pairs"
-        # An AttributeError, so that `hasattr`, and whatever walks over the attributes of an object, goes on.
+        # An AttributeError, because `forward` and `backward` are properties: so `hasattr`, and whatever walks over the
+        # attributes of an object, goes on.
         raise AttributeError(
             f"Capture {in_a_line(self.name)} has {has}, so no one {direction}"
             + (f": take that of a pair, capture.pairs[0].{direction}" if self.pairs else "")
@@ -1139,8 +1180,8 @@ CAPTURE_FACE = frozenset(
 
 
 def _above(module: str) -> Any:
-    """Import a module of a room above (ARCHITECTURE.md), when one of its functions is called as a method of these
-    nouns. At the top of this file, that would be an import in a circle."""
+    """Import `backprint.MODULE` and return it, when one of its functions is called as a method of these nouns. It
+    imports this file, so at the top of the file that would be an import in a circle."""
     return importlib.import_module(f"backprint.{module}")
 
 
@@ -1148,7 +1189,12 @@ def _above(module: str) -> Any:
 
 
 def filled(structure: Any, named: Mapping[str, Any]) -> Any:
-    """Return a stored structure filled with outputs by name. A constant that is no plain literal stays text."""
+    """Return a result as the program returned it: the stored `structure` of a result (`Signature.output`), with the
+    outputs of `named` in the places of its ports; None where there is no structure.
+
+    Each object of a structure has one key. `dict` has items by keys that are texts, and `items` the rows of a dict with
+    other keys, as JSON has none: pairs of the key as text and the item. A `value` that is no plain literal stays text.
+    """
     match structure:
         case {"port": name}:
             return named[name]
@@ -1206,11 +1252,10 @@ def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
     `depth` is the number of layers, `depths` the two numbers of layers with which it was traced, and `places` the
     modules that have the layers.
     """
-    fewer, few = depths
+    shallower, deeper = depths
     where = ", ".join(str(place) or "the model itself" for place in places)
-    return (
-        f"{STAMPED}the {depth} layers in {where} continue traces with {fewer} and {few}; the whole ran once, untraced"
-    )
+    traces = f"traces with {shallower} and {deeper}"
+    return f"{STAMPED}the {depth} layers in {where} continue {traces}; the whole ran once, untraced"
 
 
 def stamp_of(notes: Iterable[str]) -> str:
@@ -1324,7 +1369,8 @@ def check_size(size: Size) -> None:
 
 
 def check_expression(text: Size) -> None:
-    """Raise unless `text` is arithmetic over names and numbers. Such a text is shown and compared, never executed."""
+    """Raise unless `text` is arithmetic over names and numbers, with its brackets closed. Such a text is shown and
+    compared, never executed. No name in it has `__`: no symbol is named so (`check_local`)."""
     if type(text) is str and len(text) <= MAX_EXPRESSION and _EXPRESSION.fullmatch(text) and "__" not in text:
         depth = 0
         for character in text:
@@ -1339,7 +1385,7 @@ def check_expression(text: Size) -> None:
 
 
 def check_local(name: str) -> None:
-    """Raise unless `name` can be a local of a graph's text."""
+    """Raise unless `name` can be the identifier of a value in a graph's text."""
     if type(name) is not str or not _LOCAL.fullmatch(name):
         raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
     # `__x` in a class is mangled by Python, and dunder names mean something to it.
@@ -1348,14 +1394,15 @@ def check_local(name: str) -> None:
 
 
 def is_custom(target: str) -> bool:
-    """Whether a target is an operator of a library, which torch alone does not have."""
+    """Whether a target is a custom operator. torch's own operators named `torch.ops.…` are in the tables above."""
     return target.startswith("torch.ops.") and target not in HIGHER and target not in COLLECTIVES and target != WAIT
 
 
 def allowed(target: str, allow: Sequence[str]) -> bool:
     """Whether the caller allowed a custom operator by `allow`: as `ns.op.overload`, `ns.op` or `ns::op`."""
     name = target.removeprefix("torch.ops.")
-    return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
+    without_overload = name.rpartition(".")[0]
+    return name in allow or without_overload in allow or without_overload.replace(".", "::", 1) in allow
 
 
 def _check_target(target: str) -> None:

@@ -2,6 +2,12 @@
 
 An expression is parsed with `ast` and evaluated by the tables below; nothing of it is run as Python. Anything that is
 not in a table is refused by name, and so is a number that is too large for a size.
+
+A *size* is a number, or the text of an expression of *symbols*, such as `s0 + 1`; `sizes` has the value of each symbol.
+A *spec* is the type of a value: a TensorSpec has sizes in its shape, strides and offset, and a ScalarSpec one
+expression, if it is the type of a size. `mapped(step, among(values))` (`steps`) is a step in which `values` stand for
+the names among its arguments, and `with_names` the same for one argument; other names stay. `without_dead_code` leaves
+out the steps that no result needs.
 """
 
 from __future__ import annotations
@@ -124,7 +130,8 @@ INFINITE = ("inf", "int_oo")
 
 
 def evaluate(size: Size, sizes: Sizes) -> Number:
-    """Return the value of a size or a condition where symbols have these values."""
+    """Return the value of a size or a condition where symbols have these values; GraphError if it has none there, or
+    its subclass RefusedError for an expression that is not read."""
     if type(size) is int:
         return size
     try:
@@ -168,6 +175,7 @@ def _value(node: ast.expr, sizes: Sizes) -> Number:
         case ast.UnaryOp(op, operand) if type(op) in UNARY:
             total = UNARY[type(op)](_value(operand, sizes))
         case ast.Compare(left, ops, rights) if all(type(op) in COMPARE for op in ops):
+            # As Python chains them, `a < b < c`: the last value begins no pair, so it is one more than the operators.
             values = [_value(side, sizes) for side in (left, *rights)]
             total = all(COMPARE[type(op)](*pair) for op, *pair in zip(ops, values, values[1:], strict=False))
         case ast.Call(ast.Name(id=name), args, []) if name in FUNCTIONS:
@@ -208,15 +216,16 @@ def may_equal(size: Size, now: float, sizes: Sizes) -> bool:
 def implied_sizes(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
     """Return the values of symbols, from sizes of specs with the numbers that real tensors have there (`seen`). Only a
     size that is a symbol by itself tells its value; of several, the first one counts."""
-    implied_sizes: dict[str, int] = {}
+    values: dict[str, int] = {}
     for size, value in seen:
         if isinstance(size, str) and size.isidentifier():
-            implied_sizes.setdefault(size, value)
-    return implied_sizes
+            values.setdefault(size, value)
+    return values
 
 
 def symbol_out_of_range(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
-    """Return the first symbol whose value is not in its range; None if all are, as far as they are known."""
+    """Return the first symbol whose value is not in its range; None if all are. A symbol is not looked at if its value,
+    or a symbol in a bound of its range, is not among `sizes`."""
     for symbol in symbols:
         if all(known(size, sizes) for size in (symbol.name, symbol.low, symbol.high)):
             low, high = evaluate(symbol.low, sizes), evaluate(symbol.high, sizes)
@@ -252,14 +261,16 @@ def at_example_sizes(graph: Graph) -> Graph:
 
 
 def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, str]) -> Graph:
-    """Return the graph with its symbols renamed by `names`, and those of `symbols` that it uses declared."""
+    """Return the graph with its symbols renamed by `names`, and those of `symbols`, which have the new names, declared
+    that it uses; the same in its subgraphs."""
     if not symbols:
         return graph
 
     def called(size: Size) -> Size:
+        """Return a size, or an expression of a scalar, with the new names."""
         return _NAME.sub(lambda match: names.get(match[0], match[0]), size) if isinstance(size, str) else size
 
-    renamed = _with_specs(graph, lambda spec: _map_spec(spec, called, called))
+    renamed = _with_specs(graph, lambda spec: _map_spec(spec, size=called, scalar=called))
     subgraphs = tuple((name, with_symbols(sub, symbols, names)) for name, sub in graph.subgraphs)
     used = set(_names_in_specs(renamed)) | {name for _, sub in subgraphs for name in _names_in_specs(sub)}
     declared = tuple(symbol for symbol in symbols if symbol.name in used)
@@ -287,7 +298,8 @@ def _names_in_specs(graph: Graph) -> Iterator[str]:
 
 
 def _map_spec(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], Size] = lambda text: text) -> Spec:
-    """Return a spec with `size` applied to each size of a tensor, and `scalar` to the expression of a scalar."""
+    """Return a spec with `size` applied to each size of a tensor, and `scalar` to the expression of a scalar, which by
+    default stays. A tensor without symbolic sizes is returned as it is."""
     match spec:
         case TensorSpec(_, shape, stride, offset) if any(
             isinstance(number, str) for number in (*shape, *(stride or ()), offset)
@@ -302,7 +314,7 @@ def _map_spec(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size],
 
 
 def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
-    """Return a graph with a function applied to every spec, except those of its subgraphs."""
+    """Return a graph with a function from a spec to a spec applied to every spec, except those of its subgraphs."""
 
     def new_port(was: Port) -> Port:
         return replace(was, spec=function(was.spec))
@@ -326,7 +338,8 @@ def with_constant_sizes(graph: Graph) -> Graph:
     constants: dict[str, Value] = {}
 
     def learn(name: str, spec: Spec) -> bool:
-        """Note the value of a size that is known at capture; return whether it is known."""
+        """Note the value of the size `name` in `constants`, if its spec has an expression of known symbols; return
+        whether the name is there."""
         if isinstance(spec, ScalarSpec) and spec.expression and known(spec.expression, sizes):
             constants[name] = evaluate(spec.expression, sizes)
         return name in constants
@@ -366,8 +379,7 @@ def without_saved(graph: Graph) -> Graph:
 def returning_results_alone(graph: Graph) -> Graph:
     """Return a forward that computes all that it did and returns its results alone, not the values that it saves."""
     pairs = zip(graph.outputs, graph.results, strict=True)
-    kept = [(port, result) for port, result in pairs if port.role != "saved"]
-    return replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
+    return _returning(graph, [(port, result) for port, result in pairs if port.role != "saved"])
 
 
 def with_tensor_results_only(graph: Graph) -> Graph:
@@ -378,7 +390,12 @@ def with_tensor_results_only(graph: Graph) -> Graph:
         for port, result in zip(graph.outputs, graph.results, strict=True)
         if isinstance(result, Ref) and isinstance(port.spec, TensorSpec) and port.spec.numel
     ]
-    return without_dead_code(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
+    return without_dead_code(_returning(graph, kept))
+
+
+def _returning(graph: Graph, kept: Sequence[tuple[Port, Value]]) -> Graph:
+    """Return the graph with these output ports alone, each with its value."""
+    return replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
 
 
 def memory_order(spec: Spec) -> tuple[int, ...] | None:
@@ -401,11 +418,11 @@ def memory_order(spec: Spec) -> tuple[int, ...] | None:
 
 
 def contiguous_inputs(graph: Graph) -> Graph:
-    """Return the graph for contiguous inputs: permuted inputs get their strides first, because views may rely on
-    them."""
+    """Return the graph for contiguous inputs: permuted inputs get their strides by its first steps, because views may
+    rely on them."""
     used_names = {*(port.local for port in graph.inputs), *(step.name for step in graph.steps)}
     inputs, first = [], []
-    renamed: dict[str, Value] = {}
+    renamed: dict[str, Value] = {}  # what stands for a permuted input in the other steps
     for port in graph.inputs:
         order = memory_order(port.spec)
         if order is None:
@@ -413,23 +430,18 @@ def contiguous_inputs(graph: Graph) -> Graph:
             continue
         assert isinstance(port.spec, TensorSpec)
         # Permuted to the order in memory, copied and permuted back, a tensor has the strides of the capture.
-        back = tuple(sorted(range(len(order)), key=order.__getitem__))
-        turned = replace(port.spec, shape=tuple(port.spec.shape[index] for index in order), stride=None, offset=0)
-        names = [free(f"{port.local}_{what}", used_names) for what in ("turned", "laid", "back")]
-        used_names |= set(names)
+        back = tuple(sorted(range(len(order)), key=order.__getitem__))  # the inverse permutation
+        copied = replace(port.spec, shape=tuple(port.spec.shape[index] for index in order), stride=None, offset=0)
+        turned, laid, restored = (free(f"{port.local}_{what}", used_names) for what in ("turned", "laid", "back"))
+        used_names |= {turned, laid, restored}
+        contiguous = (("memory_format", Atom("contiguous_format")),)
         first += [
-            Step(names[0], "aten.permute.default", (Ref(port.local), List(order)), (), None),
-            Step(
-                names[1],
-                "aten.clone.default",
-                (Ref(names[0]),),
-                (("memory_format", Atom("contiguous_format")),),
-                turned,
-            ),
-            Step(names[2], "aten.permute.default", (Ref(names[1]), List(back)), (), replace(port.spec, offset=0)),
+            Step(turned, "aten.permute.default", (Ref(port.local), List(order))),
+            Step(laid, "aten.clone.default", (Ref(turned),), contiguous, spec=copied),
+            Step(restored, "aten.permute.default", (Ref(laid), List(back)), spec=replace(port.spec, offset=0)),
         ]
         inputs.append(replace(port, spec=replace(port.spec, stride=None, offset=0)))
-        renamed[port.local] = Ref(names[2])
+        renamed[port.local] = Ref(restored)
     steps = tuple(mapped(step, among(renamed)) for step in graph.steps)
     results = tuple(with_names(result, among(renamed)) for result in graph.results)
     return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
@@ -453,12 +465,13 @@ def new_devices(graph: Graph, device: str) -> dict[str, str]:
     values = [value for step in graph.steps for value in (*step.args, *dict(step.kwargs).values())]
     devices = {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Device)}
     devices |= {spec.device for spec in specs if isinstance(spec, TensorSpec)}
-    here = devices - {"cpu"} or {"cpu"}
+    here = devices - {"cpu"} or {"cpu"}  # those that move
     return {name: device for name in sorted(here) if name != device}
 
 
 def on_device(graph: Graph, places: Mapping[str, str]) -> Graph:
-    """Return a forward graph with moved tensors. It saves nothing: on another device a backward needs other values."""
+    """Return a forward graph whose tensors are on other devices: `places` has the new device by the old one, as
+    `new_devices` returns it. It saves nothing: on another device a backward needs other values."""
     if not places:
         return graph
 
@@ -503,7 +516,8 @@ USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": 
 
 
 def in_general_form(graph: Graph) -> Graph:
-    """Replace operators that are the kernel of one device by the operator that chooses a kernel."""
+    """Return the graph with each operator that is the kernel of one device (GENERAL) replaced by the operator that
+    chooses a kernel. RefusedError if a step uses what only the kernel returns."""
     new_values: dict[str, Value] = {}
     steps: list[Step] = []
     for step in graph.steps:
@@ -528,8 +542,9 @@ def in_general_form(graph: Graph) -> Graph:
 def _general_call(step: Step) -> Step:
     """Return a call of a kernel of attention as a call of the operator that chooses one, by the table GENERAL."""
     target, names = GENERAL[step.target]
+    # A call may leave out its last positional arguments, which have defaults.
     arguments = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
     args = tuple(arguments[name] if name in arguments else USUAL[name] for name in ORDER)
     scale = tuple((key, value) for key, value in arguments.items() if key == "scale")
-    spec = step.spec[0] if isinstance(step.spec, tuple) else step.spec
+    spec = step.spec[0] if isinstance(step.spec, tuple) else step.spec  # of the output, the kernel's first result
     return replace(step, target=target, args=args, kwargs=scale, spec=spec)

@@ -1,4 +1,8 @@
-"""Functions on single steps: the values that a step uses, the steps that are needed, and a step with other values."""
+"""Functions on single steps: the values that a step uses, the steps that are needed, and a step with other values.
+
+A *value* is known by its name: that of an input of the graph, or of the step that computes it. A Value is one argument
+of a step, which may nest; its *leaves* are names (Ref), numbers, texts and constants. `refs` yields the names in it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,10 @@ def used(step: Step) -> tuple[str, ...]:
 def names_behind(
     names: Iterable[str], makers: Mapping[str, Step], stops: Callable[[str], bool] = lambda name: False
 ) -> Iterator[str]:
-    """Yield these names, and the names of all values that they are computed from through the steps that make them, each
-    once.
+    """Yield these names, and the names of all values that they are computed from, each once. `makers` has the step that
+    computes a value by its name; a value without one is an input.
 
-    Values at which the walk `stops` are yielded, but not the values they are computed from.
+    Values for whose names `stops` is True are yielded, but not the values they are computed from.
     """
     waiting, seen = list(names), set()
     while waiting:
@@ -43,11 +47,12 @@ def names_behind(
 def needed_steps(
     steps: Sequence[Step], wanted: Iterable[str], stays: Callable[[Step, Collection[str]], bool]
 ) -> list[Step]:
-    """Remove dead code: keep the steps that make wanted values, guards, and those for which `stays` returns True.
+    """Return the steps without dead code: those that compute the `wanted` values, guards, steps for which `stays` is
+    True, and what all of these need.
 
     `stays` is called with a step and the names of all values that are needed after it.
     """
-    names, kept = set(wanted), []
+    names, kept = set(wanted), []  # the names of the values that are needed by the steps after this one
     for step in reversed(steps):
         if step.is_guard or step.name in names or stays(step, names):
             kept.append(step)
@@ -126,7 +131,8 @@ def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
 
 
 def operator_name(target: str) -> str:
-    """Return an operator's name without its namespace and overload, the same for its in-place form and for lists."""
+    """Return an operator's name without its namespace and overload, the same for its in-place form (`add_`), and for
+    its forms on lists (`_foreach_add`) and in `torch.special`. A custom operator's target is returned as it is."""
     space, _, rest = target.partition(".")
     # These have no overload: `operator.and_` keeps its underscore, which is no in-place form.
     if space in ("operator", "math"):

@@ -7,6 +7,18 @@ the name of the construct. The grammar, one step a line:
     convolution: "f32[2, 64, 32, 32]" = aten.convolution.default(x, conv1_weight, None, [1, 1], ...)
     getitem = native_batch_norm[0]
     assert _local_scalar_dense == 3
+
+The comment is the *source* of the steps below it: [path of the module] file:line in function: code. The quoted
+annotation is the *spec* of a step's result, or `SPEC ROLE NAME` of a *port*, an input or output of the graph. An *echo*
+says before the source how a step of a backward relates to the forward: `# gradient of relu; [1] model.py:12 in …`. A
+*guard* is a step that is an `assert`. A Value, one argument of a step, is a literal, or an object of `nouns`: Ref for
+the name of an earlier value, Op, Sub, Atom, Device, List and so on. A *noun* is any of these classes.
+
+RefusedError is for a text that a graph may not have, its base GraphError for one that cannot be a graph.
+
+A _Reader reads one class of a text, a graph or a subgraph, from its tree: `locals` are the names of values so far,
+`subs` those of its subgraphs, and `lines` the lines of the whole text. Its method `refused(node, why)` makes the error
+for a node, with the line, and `checked(node, make)` adds the line to an error that making a noun raises.
 """
 
 from __future__ import annotations
@@ -107,13 +119,15 @@ def count_tokens(text: str) -> int:
 
 
 def scan(text: str) -> _Scanned:
-    """Separate strings and comments from code; raise if the text is huge or misleading."""
+    """Separate strings and comments from code, and return the lines of the text and what was found (_Scanned); raise if
+    the text is huge, is not Python, or is misleading: characters or encodings that look other than they read."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if (quotes := sum(map(text.count, "\"'#"))) > MAX_QUOTES:
         raise RefusedError(f"the text has {quotes:,} quote and comment marks; at most {MAX_QUOTES:,} are read")
     text = text.replace("\r\n", "\n")
     lines = text.split("\n")
+    # A character that hides or reorders letters would make the text look other than it reads.
     if not text.replace("\n", "").isprintable():
         number, line = next((number, line) for number, line in enumerate(lines, 1) if not line.isprintable())
         odd = next(character for character in line if not character.isprintable())
@@ -123,8 +137,9 @@ def scan(text: str) -> _Scanned:
             raise RefusedError(f"line {number}: {line.strip():.80} names an encoding: a graph's text is UTF-8")
 
     def bare_piece(match: re.Match[str]) -> str:
-        """Return what stands for a string or a comment in the text without their contents."""
-        kind = match.lastgroup
+        """Return what stands for a string or a comment in the text without their contents; raise for a prefix and for a
+        quote or a backslash that is refused."""
+        kind = match.lastgroup  # never `prefix`, because another group closes after it
         if kind == "comment":
             return "#"
         prefix, string = match["prefix"], match[0][len(match["prefix"]) :]
@@ -138,7 +153,7 @@ def scan(text: str) -> _Scanned:
         return '"' + "\n" * string.count("\n")
 
     bare = SCANNED_PIECE.sub(bare_piece, text)
-    if not bare.isascii():
+    if not bare.isascii():  # of many alphabets there are letters that look like those of another
         for number, line in enumerate(bare.split("\n"), 1):
             for odd in line:
                 if not odd.isascii():
@@ -153,7 +168,7 @@ def _line_number(text: str, match: re.Match[str]) -> int:
 
 
 def _numbers_of_lines(text: str, places: list[int]) -> list[int]:
-    """Return the numbers of the lines of places, which are in order."""
+    """Return the numbers of the lines in which these places of a text are: indexes of characters, in order."""
     numbers, line, last = [], 1, 0
     for place in places:
         line += text.count("\n", last, place)
@@ -324,7 +339,7 @@ def show_call(args: Iterable[Value], kwargs: tuple[tuple[str, Value], ...]) -> s
 def show_step(step: Step) -> str:
     """Return a step as one line of Python: `mm: "f32[4, 4]" = aten.mm.default(x, w)`."""
     if step.is_guard:
-        value, *expected = map(show, step.args)
+        value, *expected = map(show, step.args)  # of `assert_nan`, nothing is expected
         return {
             "assert_equal": f"assert {value} == {''.join(expected)}",
             "assert_nan": f"assert {value} != {value}",
@@ -344,7 +359,7 @@ def _callable_name(target: str) -> str:
 
 
 def show_comment(source: Source | None, echo: Echo | None) -> str:
-    """Return the line above steps with one echo and one source; `# -` if they have neither."""
+    """Return the comment above steps with this source and this echo; `# -` if they have neither."""
     text = f"{echo.kind} {', '.join(echo.names)};" if echo else ""
     if source:
         module = f"[{source.module}] " if source.module else ""
@@ -353,7 +368,8 @@ def show_comment(source: Source | None, echo: Echo | None) -> str:
 
 
 def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
-    """Yield the lines of a graph as a class, its subgraphs as classes in that class."""
+    """Yield the lines of a graph as a class of this name, its subgraphs as classes in that class; each line begins with
+    `indent`."""
     inner, body = indent + "    ", indent + "        "
     yield f"{indent}class {name}(torch.nn.Module):"
     for symbol in graph.symbols:
@@ -387,7 +403,8 @@ def quote(text: str) -> str:
 
 
 def emit(graph: Graph, title: str = "") -> str:
-    """Return the whole text: a docstring, the imports, one class."""
+    """Return the whole text of a graph: a docstring with the title (by default the graph's own), the imports, and one
+    class."""
     title = title or graph.title
     head = f'"""{title_text(title)}"""\n\n' if title else ""
     return head + HEADER + "\n\n" + "\n".join(emit_class(graph, "GraphModule", "")) + "\n"
@@ -404,7 +421,8 @@ def title_text(title: str) -> str:
 def parse(text: str) -> Graph:
     """Return the Graph of a text. Raise RefusedError or GraphError with the line; run nothing.
 
-    The Graph written out again is the text, node by node: what was read is what Python would run.
+    The Graph written out again has the tree of the text, node by node: so what was read is what Python would run. A
+    text of more than MAX_TOKENS is read in pieces.
     """
     if text.startswith(LISTING):
         raise RefusedError(
@@ -421,6 +439,7 @@ def parse(text: str) -> Graph:
                 return _read_in_pieces(text, scanned)
             tree = python_tree(text)
             graph = _module(tree, _Reader(scanned.lines))
+            # Most texts are as `emit` writes them, to the letter; of others, the trees are compared.
             if emit(graph).rstrip("\n") != text.rstrip("\n"):
                 _check_same(tree, python_tree(emit(graph)), scanned.lines)
             return graph
@@ -468,12 +487,14 @@ PIECE = 1_000
 
 
 def _read_in_pieces(text: str, scanned: _Scanned) -> Graph:
-    """Return the Graph of a large text, whose steps are parsed some lines at a time. It is as `emit` writes it, to the
-    letter: nothing else has to be known of how its lines hang together."""
+    """Return the Graph of a large text, whose steps are parsed some lines at a time. The text must be as `emit` writes
+    it, to the letter, else RefusedError: so no statement goes over several lines, and lines can be parsed apart.
+    `scanned` has its lines, and how many tokens it has."""
     lines = scanned.lines
-    # Four spaces: the end of the header of the outer forward. The header of a subgraph is indented further.
+    # Four spaces: the end of the header of the outer forward, which is the last member of the class. The header of a
+    # subgraph's forward is indented further.
     ends = [number for number, line in enumerate(lines, 1) if line.startswith(("    ):", "    ) -> ():"))]
-    first = ends[-1] if ends else len(lines)
+    first = ends[-1] if ends else len(lines)  # the index of the first line of steps
     head = "\n".join([*lines[:first], "        pass"])
     _check_tokens(head, "the lines above the steps")
 
@@ -509,14 +530,15 @@ _NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ign
 
 
 def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
-    """Raise at the first node of a text's tree that differs from the tree of the text that `emit` writes for the Graph
-    that was read: Python would run the text as something else."""
+    """Raise at the first node of a text's tree that differs from `written`, the tree of the text that `emit` writes for
+    the Graph that was read: Python would run the text as something else."""
+    # Without their docstrings: a title may be written in several ways, and changes nothing.
     for own in (tree, written):
         match own.body:
             case [ast.Expr(value=ast.Constant(value=str())), *rest]:
                 own.body = rest
-    line = 0
-    left: list[tuple[object, object]] = [(tree, written)]
+    line = 0  # of the last node that has one: a list or a text has none
+    left: list[tuple[object, object]] = [(tree, written)]  # a stack and no recursion: a tree may be deep
     while left:
         node, other = left.pop()
         line = getattr(node, "lineno", line)
@@ -526,7 +548,7 @@ def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> 
             parts = [
                 (getattr(node, field), getattr(other, field, None)) for field in node._fields if field not in _NOT_RUN
             ]
-            left += reversed(parts)
+            left += reversed(parts)  # the last one pushed is compared first
         elif isinstance(node, list):
             if len(node) != len(other):  # type: ignore[arg-type]  # of one type, see above
                 raise _error_for_other_line(getattr(node[0], "lineno", line) if node else line, lines)
@@ -536,7 +558,8 @@ def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> 
 
 
 def _error_for_other_line(line: int, lines: Sequence[str]) -> RefusedError:
-    """Return the error for a line that differs from how `emit` writes the Graph that was read."""
+    """Return the error for the line of this number (0 for none) that differs from how `emit` writes the Graph that was
+    read."""
     source_line = lines[line - 1].strip() if line else ""
     return RefusedError(
         f"line {line}: {source_line:.80} is not written as a graph is: Python could run it as something else"
@@ -547,11 +570,13 @@ _HEADER = [line for line in HEADER.split("\n") if line]
 
 
 def _module(tree: ast.Module, reader: _Reader) -> Graph:
-    """Return the Graph of the tree of a whole text: a docstring, the header and one class."""
+    """Return the Graph of the tree of a whole text: a docstring, the header and one class. `reader` reads the class,
+    and makes errors with the line."""
     body, title = tree.body, ""
     match body:
         case [ast.Expr(value=ast.Constant(value=str(docstring))), *rest]:
             body, title = rest, title_text(docstring)
+    # The class follows the header; a text that ends before has no class, which is told below.
     for node, expected in zip(body, _HEADER, strict=False):
         if (header_text := reader.source_text(node)) != expected:
             raise reader.refused(node, f"{header_text!r} is not the header of a graph, which here says {expected!r}")
@@ -578,8 +603,12 @@ T = TypeVar("T")
 
 
 class _Reader:
-    """Reads one class of a text, a graph or a subgraph. `locals` are the names of values so far, `subs` those of its
-    subgraphs, and `guards` counts guards, which have no name in a text. `lines` are the lines of the whole text."""
+    """Reads one class of a text, a graph or a subgraph, from its tree. `locals` are the names of values so far, `subs`
+    those of its subgraphs, and `guards` counts guards, which have no name in a text. `lines` are the lines of the whole
+    text, which have the comments, as a tree has none.
+
+    Each method takes a node of the tree and returns the noun that it is read as; `refused` makes the error for a node.
+    """
 
     def __init__(self, lines: list[str], statements: Callable[[], Iterable[ast.stmt]] | None = None) -> None:
         self.lines = lines
@@ -603,7 +632,7 @@ class _Reader:
         return RefusedError(f"line {node.lineno}: {why}")
 
     def checked(self, node: Node, make: Callable[[], T]) -> T:
-        """Make a noun; add the line to its error."""
+        """Return the noun that `make` makes; add the line of the node to the GraphError that it may raise."""
         try:
             return make()
         except GraphError as error:
@@ -615,7 +644,7 @@ class _Reader:
     # ---- the class
 
     def graph(self, cls: ast.ClassDef, title: str = "", depth: int = 0) -> Graph:
-        """Return the Graph of a class; `depth` counts the classes around it."""
+        """Return the Graph of a class, with the title of the text; `depth` counts the classes around it."""
         if depth > MAX_DEPTH:
             raise self.refused(cls, "subgraphs are nested too deeply")
         # `type_params` is a field since Python 3.12.
@@ -634,7 +663,7 @@ class _Reader:
                 case ast.Assign(
                     targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=made), args=[], keywords=[])
                 ) if name == made and name in self.subs:
-                    pass
+                    pass  # `body_0 = body_0()`, which stands below the class of each subgraph
                 case ast.FunctionDef(name="forward") if function is None:
                     function = node
                 case _:
@@ -653,14 +682,15 @@ class _Reader:
     def forward(
         self, node: ast.FunctionDef, symbols: tuple[Symbol, ...], subgraphs: tuple[tuple[str, Graph], ...], title: str
     ) -> Graph:
-        """Return the Graph of a class whose `forward` this is."""
-        spec = node.args
-        stars = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
-        if node.decorator_list or spec.defaults or stars or getattr(node, "type_params", None):
+        """Return the Graph of a class whose `forward` this is, with the symbols, subgraphs and title that were read."""
+        parameters = node.args
+        stars = parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.posonlyargs
+        # `type_params` is a field since Python 3.12.
+        if node.decorator_list or parameters.defaults or stars or getattr(node, "type_params", None):
             raise self.refused(node, "decorators, defaults and star parameters are not part of a graph")
-        if not spec.args or spec.args[0].arg != "self" or spec.args[0].annotation:
+        if not parameters.args or parameters.args[0].arg != "self" or parameters.args[0].annotation:
             raise self.refused(node, "forward takes self first")
-        inputs = tuple(self.port(arg.annotation, arg, arg.arg) for arg in spec.args[1:])
+        inputs = tuple(self.port(arg.annotation, arg, arg.arg) for arg in parameters.args[1:])
         self.locals = {port.local for port in inputs}
         outputs = self.outputs(node)
         steps, results = self.body(node)
@@ -687,14 +717,15 @@ class _Reader:
         comment: tuple[Source | None, Echo | None] = (None, None)
         end: ast.Return | None = None
         results: tuple[Value, ...] = ()
-        last = (function.returns or function).end_lineno or 0
+        line_before = (function.returns or function).end_lineno or 0  # where the statement before ends, from 1
         for node in self.statements() if self.statements is not None else function.body:
             if end is not None:
                 raise self.refused(end, "return is a graph's last line")
-            for number in range(last, node.lineno - 1):
-                if line := self.lines[number].strip():
-                    comment = self.comment(line, number + 1)
-            last = node.end_lineno or node.lineno
+            # What stands between two statements is blank, or a comment: a tree has neither.
+            for index in range(line_before, node.lineno - 1):
+                if line := self.lines[index].strip():
+                    comment = self.comment(line, index + 1)
+            line_before = node.end_lineno or node.lineno
             if type(node) is ast.Return:
                 end, results = node, self.returned(node)
                 continue
@@ -704,7 +735,8 @@ class _Reader:
         return tuple(steps), results
 
     def comment(self, line: str, number: int) -> tuple[Source | None, Echo | None]:
-        """Return what a comment says of the steps below it, as `show_comment` writes it."""
+        """Return the source and the echo that a comment has for the steps below it, as `show_comment` writes them; None
+        for what it does not have. `number` is its line, for an error."""
         if line == "# -":
             return None, None
         match = _COMMENT.fullmatch(line)
@@ -746,16 +778,18 @@ class _Reader:
         return step
 
     def guard(self, node: ast.stmt, test: ast.Compare, source: Source | None, echo: Echo | None) -> Step:
-        """Return the guard step of an `assert`."""
+        """Return the guard step of the comparison `test` in an `assert`: `v.shape == …`, `v == …` or `v != v`."""
         name, self.guards = f"guard_{self.guards}", self.guards + 1
-        right = test.comparators[0]
+        right = test.comparators[0]  # the only one: `test` has one operator
         match test.left, test.ops[0]:
             case ast.Attribute(value=ast.Name() as owner, attr="shape"), ast.Eq():
-                return Step(name, "assert_shape", (self.value(owner), self.value(right)), (), None, source, echo)
+                args = self.value(owner), self.value(right)
+                return Step(name, "assert_shape", args, source=source, echo=echo)
             case ast.Name() as owner, ast.Eq():
-                return Step(name, "assert_equal", (self.value(owner), self.value(right)), (), None, source, echo)
+                args = self.value(owner), self.value(right)
+                return Step(name, "assert_equal", args, source=source, echo=echo)
             case ast.Name() as owner, ast.NotEq() if type(right) is ast.Name and right.id == owner.id:
-                return Step(name, "assert_nan", (self.value(owner),), (), None, source, echo)
+                return Step(name, "assert_nan", (self.value(owner),), source=source, echo=echo)
         raise self.refused(node, f"{self.source_text(node)!r} is not a guard")
 
     def call(self, node: ast.expr) -> tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]:
@@ -858,7 +892,8 @@ class _Reader:
         return self.checked(node, lambda: Op(target))
 
     def constructed(self, node: ast.Call, depth: int) -> Value:
-        """Return the Value of a call that makes one: a device, a slice or a complex number."""
+        """Return the Value of a call that makes one: a device, a slice or a complex number. `depth` counts the
+        expressions around it."""
         maker = self.dotted(node.func)
         args = [self.value(argument, depth + 1) for argument in node.args]
         match maker, args:

@@ -1,4 +1,8 @@
-"""Texts that differ in numbers alone, as one: names of modules, and guards of many parameters."""
+"""Texts that differ in numbers alone, as one: names of modules, and guards of many parameters.
+
+`split_numbers_of_text` returns the texts around the numbers of a text, and the numbers: of `layers.3.mlp`, the texts
+`layers.` and `.mlp`, and 3.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ from backprint.graph.nouns import Guard
 
 
 def names_together(names: Sequence[str]) -> str:
-    """Return names that differ in numbers as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`."""
+    """Return names that differ in numbers as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`. Where braces would stand for
+    other names too, return the first and the last: `layers.0.mlp, … norm`. The texts around the numbers are those of
+    the first name."""
     names = list(dict.fromkeys(names))
     if len(names) == 1:
         return names[0]
@@ -21,7 +27,8 @@ def names_together(names: Sequence[str]) -> str:
     rows = [split_numbers_of_text(name)[1] for name in names]
     if len({len(row) for row in rows}) > 1:  # names with more numbers than others
         return f"{names[0]}, … {names[-1]}"
-    columns = [tuple(dict.fromkeys(column)) for column in zip(*rows, strict=True)]
+    columns = [tuple(dict.fromkeys(column)) for column in zip(*rows, strict=True)]  # the numbers at each place
+    # Braces stand for every combination of their numbers, of which some may be missing here.
     if prod(map(len, columns)) != len(names):
         return f"{names[0]}, … {names[-1]}"
     pieces = [texts[0]]
@@ -54,15 +61,15 @@ def guard_texts(guards: Sequence[Guard]) -> tuple[str, ...]:
 
 def _family_of(guard: Guard) -> tuple[Any, ...]:
     """Return what guards have in common that are one line together: all but the numbers in the names of the value and
-    of the inputs."""
-    value, equals, number = guard.text.partition(" == ")
+    of the inputs. A guard that is no equation, or has no line or no inputs, is with guards of the same text alone."""
+    value, equals, expected = guard.text.partition(" == ")
     place = (guard.source.file, guard.source.line) if guard.source is not None else None
     if not equals or place is None or not guard.inputs:
         return guard.kind, guard.text, guard.inputs, place
     return (
         guard.kind,
         split_numbers_of_text(value)[0],
-        number,
+        expected,
         tuple(split_numbers_of_text(name)[0] for name in guard.inputs),
         place,
     )

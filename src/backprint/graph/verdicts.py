@@ -2,6 +2,21 @@
 
 `has_proof` alone decides whether a check is called a proof. A Verdict, the commands `verify` and `show`, and
 the progress, status and report of a run all call it, so they cannot disagree.
+
+Words of this file:
+
+- A *check* runs the graphs of a Pair (a forward and its backward) and compares each *port* that they return, an output,
+  a mutation or a gradient, with a *witness*: the same result of the program itself, or of another reference.
+- *Power*: how far a port moves when inputs are redrawn (given other values), in *tolerances*, the difference that the
+  comparison would still let pass. A port that moves by less than one is *powerless*, *vacuous*, without power: a wrong
+  value of an input would go unnoticed there.
+- A *stored* verdict is a Verdict as JSON, as a sample keeps it: `verdict` is its word, `vacuous` has its ports without
+  power, and `judge` the version of the rule of closeness (`judge`) that it was made by.
+- A *tangent* is the gradient of an output with which a backward starts.
+- A *trial* is one redraw of inputs: `moved` has how far each port moved that depends on them, as pairs of the text of
+  the port's key (`output y`) and a number of tolerances.
+
+`in_a_line` and `number_of` (`keys`) make text for messages: a name cut to a short line, and a number with its noun.
 """
 
 from __future__ import annotations
@@ -76,7 +91,8 @@ def why_no_proof(verdict: str, power: object, powerless: Sequence[str]) -> str:
 
 
 def proved_ports(ports: int, powerless: Sequence[str]) -> str:
-    """Return how many of the ports of a check are proved, and which do not move; `vacuous` if most do not."""
+    """Return in words how many of the `ports` of a check are proved, and which do not move when inputs are redrawn, the
+    first three by name; it begins with `vacuous` if most do not move."""
     shown = f" ({', '.join(powerless[:3])}{', …' if len(powerless) > 3 else ''})"
     verb = "does" if len(powerless) == 1 else "do"
     counts = f"{ports - len(powerless)} of {ports} ports proved; {len(powerless)} {verb} not move{shown}"
@@ -91,9 +107,9 @@ def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequ
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
-    """Return a stored verdict as text: its word, how many ports are proved if not all are, whether the backward is the
-    derivative, if that is known, and which judge gave it, if not this one. Where NaN and Inf come from is
-    `nonfinite_of`."""
+    """Return a stored verdict as text: its word (`none` without a verdict), how many ports are proved if not all are,
+    whether the backward is the derivative, if that is known, and the version of the judge that gave it, if not this
+    one. Where NaN and Inf come from is in `nonfinite_of`."""
     word, power, vacuous = proof_arguments(stored)
     why = why_no_proof(word, power, vacuous)
     if why:
@@ -194,9 +210,12 @@ class WrongGradient:
 class Derivative:
     """Whether the backward of a Pair is the derivative of its forward, and how that was found out.
 
-    `gap` is the distance of ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ relative to their terms, the least of `draws` draws. `ones` is the
-    gap for tangents of ones, where the backward is wrong. `left_out` are gradients that were not compared, with the
-    reason. `wrong` are the places where the backward is wrong, and `rest_is_right` says that everything else is the
+    `word` is DERIVATIVE, `derivative but for …`, NOT_THE_DERIVATIVE or CANNOT_TELL, and `name` the Pair's. `gap` is the
+    distance of ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ relative to their terms, the least of `draws` draws of g and v: J·v is computed
+    from the forward, Jᵀ·g by the backward. `by_second_derivative` and `by_differences` are the operators whose part of
+    J·v was computed as a second derivative, or by finite differences. `ones` is the gap for tangents of ones, where the
+    backward is wrong. `left_out` are gradients that were not compared, with the reason. `ports` are the gradients that
+    are wrong, `wrong` the places where the backward is wrong, and `rest_is_right` says that everything else is the
     derivative. `meant` are the places that the author named: the backward is meant to differ there. `tried` are the
     kinds of tangents and calls with which the program itself ran, and `not_tried` those that could not be compared,
     with the reason.
@@ -264,8 +283,9 @@ def is_word_of_derivative(word: str) -> bool:
 
 
 def derivative_json(derivative: Derivative) -> dict[str, Any]:
-    """Return a Derivative as JSON, each wrong place as text. `functions` names the Functions of these places; it is
-    empty where one of them is in no Function."""
+    """Return a Derivative as JSON: each wrong place as text, a gap that is not finite as text too, and the detail cut
+    to 2,000 characters. `functions` has the custom autograd.Functions of these places; it is empty where one of them is
+    in no Function."""
     row = asdict(derivative)
     gaps = {name: row[name] if row[name] is None else safe_number(row[name]) for name in ("gap", "ones")}
     functions = list(dict.fromkeys(place.function for place in derivative.wrong))
@@ -284,13 +304,14 @@ def safe_number(number: float) -> float | str:
 
 
 def reasons_of_derivative(stored: Mapping[str, Any] | None) -> list[str]:
-    """Return why a stored Derivative is not simply `derivative`: what was seen, and each wrong place; and what was not
-    tried from disk."""
+    """Return why a stored Derivative is not simply `derivative`: what was seen, and each wrong place. Of one that is
+    `derivative`, return what was not tried, as only the running program can; nothing without a Derivative."""
     if not stored:
         return []
     if stored["word"] == DERIVATIVE:
-        _, known, rest = stored["detail"].partition(FROM_DISK)
-        return [known + rest] if known else []
+        # The detail ends with it: `…; not tried from disk: a second call, …`.
+        _, from_disk, names = stored["detail"].partition(FROM_DISK)
+        return [from_disk + names] if from_disk else []
     return [text for text in (stored["detail"], *stored["wrong"]) if text]
 
 
@@ -385,7 +406,8 @@ class Proofs:
 
 
 def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
-    """Return the Proofs of finished samples. A row has the name, verdict, power and ports without power of one."""
+    """Return the Proofs of finished samples. A row has the name, the word of the verdict, the power and the ports
+    without power of one; a row with the word `undifferentiable` counts as a forward alone."""
     proved, differentiable, proved_forwards, forwards_alone = 0, 0, 0, 0
     without = []
     for name, verdict, power, powerless in rows:
@@ -412,7 +434,7 @@ Moved = tuple[tuple[str, float], ...]
 
 
 def least_power(moved: Iterable[tuple[str, float]]) -> float | None:
-    """Return the smallest movement of the ports; None if none was measured."""
+    """Return the smallest movement of the ports (`Moved`), which is the power of a check; None if none was measured."""
     return min((by for _, by in moved), default=None)
 
 
@@ -425,10 +447,11 @@ def unmoved_ports(moved: Iterable[tuple[str, float]]) -> tuple[str, ...]:
 class Trial:
     """One redraw: how far, in tolerances, each port moved that depends on the redrawn inputs.
 
-    Ports to which a path in the graphs leads from a redrawn input may not move. `null` are the ports that do not depend
-    on the inputs all the same, as a test at other values found: a bias before a batch norm has a path to every output,
-    and changes none. `open` are the ports for which there was no such test, because the movement of other ports shows
-    that a check sees the redraw. `untried` says why the inputs could not be redrawn.
+    A *dependent* port is one to which a path in the graphs leads from a redrawn input; even so it may not move. `null`
+    are the ports that do not depend on the inputs all the same, as a test at other values found: a bias before a batch
+    norm has a path to every output, and changes none. `open` are the ports for which there was no such test, because
+    the movement of other ports shows that a check sees the redraw. `untried` says why the inputs could not be redrawn.
+    `name` says what was redrawn, and begins with one of STATE for parameters, buffers or constants alone.
     """
 
     name: str
@@ -452,7 +475,7 @@ class Trial:
     def silent(self) -> tuple[str, ...]:
         """The sides, `forward` or `backward`, on which ports depend on the redrawn inputs, and the redraw moved none of
         them by a tolerance."""
-        most: dict[str, float] = {}
+        most: dict[str, float] = {}  # by side, the largest movement
         for port, by in self.moved:
             side = side_of(PortKey.from_text(port))
             most[side] = max(by, most.get(side, 0.0))
@@ -475,9 +498,9 @@ class Power:
     """The power of a Capture's ports.
 
     `trials` are all redraws. `tried` of the `of` inputs were redrawn one by one. `most` is each port's power: its
-    largest movement in the redraws that every measurement makes (`prove/power.py`, standard_redraws). `parts` is
-    the same for each of several linked Pairs. A port that is None, has no elements, or depends on no input is left out.
-    `why` says of each port without power why nothing moves it.
+    largest movement in the redraws that every measurement makes (`prove/power.py`, standard_redraws). `parts` has the
+    same as `most` for each of several linked Pairs. A port that is None, has no elements, or depends on no input is
+    left out. `why` has pairs of a port without power and the reason why nothing moves it.
     """
 
     trials: tuple[Trial, ...]

@@ -12,6 +12,16 @@ Of a result (`ours`), three results of its reference are known, or some of them:
 each sees what others do not: the largest difference sees one wrong element, the norm sees many that are a little off,
 and the factor sees a result that is 1% too large below rounding that is larger than that.
 
+The result is compared in float64, where it is finite: `right` is `exact` there, `eager` is `own`, and `alternatives`
+are `moved` and `rounded`. `unit` is the largest value, by which differences are divided, `largest` that of all results
+of a kind (all gradients, all outputs), and `root` the square root of how many elements count. `tiny` and `tiny_norm`
+are what LEAST and LEAST_OF_ALL have for the dtype, and `times` is TIMES, or what a caller allows in its place. How far
+a result is off is said by the three measures, `most`, `norm` and `factor` (Off): of `errors`, `result` is `ours`, and
+`own`, `moved` and `rounded` are as above.
+
+The last three arguments of `_compare_finite` are `largest`, `times` and the least that the largest value is taken to
+be: 0, and 1 for what is left of a tensor without the huge values that a mask is filled with.
+
 A change of the rule, or of one of its numbers, changes `judge.VERSION`. Exported files (`tools/export/export`) have the
 functions of it that they need, so it imports only torch and the standard library.
 """
@@ -28,7 +38,8 @@ TIMES = 2.0
 """How many times as far from the exact result as rounding explains a result may be."""
 
 LEAST = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-"""How far off the reference is taken to be at least, relative to the largest value, however exact it is by chance."""
+"""How far off the reference is taken to be at least, relative to the largest value, however exact it is by chance. A
+dtype that is not listed has two units in the last place."""
 
 LEAST_OF_ALL = {torch.float64: 5e-12, torch.float32: 2e-6}
 """The same for the norm and the factor. In other dtypes it is an eighth of the distance between two numbers, because
@@ -61,6 +72,7 @@ PROVES = 1e-4
 """A result that is nothing but rounding proves little if more than this part of the largest one is allowed."""
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The dtype of the parts of a complex number."""
 
 NO_ELEMENTS = "it has no elements"
 NOT_FINITE = "the reference has no finite element"

@@ -13,6 +13,10 @@ A row makes one tensor of another: of an input, or of a tangent that was drawn a
 not possible. A verb that has a reference runs it on the same tensors; where it raises, or does not say the same in
 float64, the occasion says nothing. Occasions that are no change of a tensor are the verbs' own: contents that are drawn
 anew (`sample/redraws`), other sizes (`prove/other_inputs`), frozen inputs, a second call, a second backward.
+
+A *tangent* is the gradient of an output with which a backward starts, and an *edge* a value such as 0 or NaN among the
+inputs (EDGES). Of the results there, `ours` is the one that is judged; `exact`, `own` and `moved` are the reference's:
+in float64, in its own dtype, and with other rounding. `precise` makes a tensor float64.
 """
 
 from __future__ import annotations
@@ -113,8 +117,8 @@ def _with_one_zero_row(tangent: Tensor) -> Tensor | None:
 
 
 def with_edge(value: Tensor, edge: float) -> Tensor:
-    """Return numbers of which every third is `edge`; if that is NaN or infinite, only the middle one is, because many
-    of them in one sum would say nothing."""
+    """Return numbers of which every third is `edge`; if that is NaN or infinite, only the middle one is, because with
+    many of them every sum would be NaN or infinite, right or wrong."""
     places = torch.arange(value.numel(), device=value.device).reshape(value.shape)
     chosen = places % 3 == 0 if math.isfinite(edge) else places == value.numel() // 2
     return value.masked_fill(chosen, edge)
@@ -166,7 +170,7 @@ def _with_repeats(indices: Tensor) -> Tensor | None:
     all of 0, 1, 2, … once each, in which nothing may be twice."""
     flat = indices.flatten()
     places = torch.arange(flat.numel(), device=flat.device)
-    if flat.numel() < 2 or bool((flat.sort().values == places).all()):
+    if flat.numel() < 2 or bool((flat.sort().values == places).all()):  # an order
         return None
     repeated = flat[places // 2 * 2].reshape(indices.shape)  # [5, 3, 8] -> [5, 5, 8]
     return None if torch.equal(repeated, indices) else repeated
@@ -263,7 +267,8 @@ OCCASIONS: Mapping[str, Occasion] = {
 
 
 def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield kinds of masks, each with all masks changed to that kind, if one of them then differs."""
+    """Yield kinds of masks, the names of the rows of MASKS, each with the masks changed to that kind, by name, if one
+    of them then differs. A mask of no dimension, and one for which the row is not possible, is not among them."""
     for row in MASKS:
         changed = {name: other for name, mask in masks.items() if mask.dim() and (other := row.make(mask)) is not None}
         if any(not torch.equal(other, masks[name]) for name, other in changed.items()):
@@ -282,8 +287,8 @@ def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tenso
 
 def fault_at_edge(check: str, ours: Tensor, exact: Tensor, own: Tensor, moved: Sequence[Tensor] = ()) -> str:
     """Return how a result is wrong at an edge value, which the name `check` begins with (a key of EDGES); '' if it is
-    not. `moved` are results of the reference that are rounded otherwise. Where the reference is not sure, nothing is
-    said."""
+    not. Where the reference is not sure, nothing is said: first NaN and infinities are compared by their places, then
+    finite elements by their distance."""
     dtype = own.dtype
     ours, exact, own, *others = map(precise, (ours, exact, own, *moved))
     certain = certain_elements(check, exact, [own, *others])
@@ -303,7 +308,8 @@ def certain_elements(check: str, exact: Tensor, others: Sequence[Tensor]) -> Ten
     where its inputs or its operators round otherwise. A NaN that it makes of an infinity, as inf - inf is, does not
     count: only one that was put among the inputs, which `check` says."""
     kind = _kind_of(exact)
-    certain = torch.ones_like(kind, dtype=torch.bool) if check.startswith("NaN") else kind != 1  # 1 is NaN (`_kind_of`)
+    is_nan = kind == 1  # as `_kind_of` numbers the kinds
+    certain = torch.ones_like(is_nan) if check.startswith("NaN") else ~is_nan
     for other in others:
         certain = certain & (kind == _kind_of(other))
     return certain
@@ -315,7 +321,7 @@ def first_of_other_kind(certain: Tensor, ours: Tensor, exact: Tensor) -> str:
     differs = certain & (_kind_of(ours) != _kind_of(exact))
     if not bool(differs.any()):
         return ""
-    index = int(differs.flatten().to(torch.int8).argmax())
+    index = int(differs.flatten().to(torch.int8).argmax())  # the first True
     got, wanted = float(ours.flatten()[index].real), float(exact.flatten()[index].real)
     return f"element {index} is {got:g}, and the reference's {wanted:g}"
 

@@ -3,7 +3,10 @@
     change = compare_in_stages(more_rounds)
     change.answer, change.ratio, change.low, change.high  # 'faster', 0.71, 0.69, 0.74
 
-The clocks are bound when this module is imported: import it before a stranger's code.
+The clocks are bound when this module is imported: import it before a stranger's code, which could replace them.
+
+A *round* is one call, or one block of calls, of each program, one after the other. `first` and `second` are the times
+of two programs, the same rounds of both.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ OPENED: dict[tuple[int, int], int] = {}
 
 
 def counts_of_thread() -> int:
-    """Return the descriptor of this thread's counts, or -1."""
+    """Return the file descriptor of the counts of the thread that calls, which stays open; -1 where the system has
+    none."""
     key = os.getpid(), threading.get_ident()
     if key not in OPENED:
         try:
@@ -59,7 +63,7 @@ def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> t
     """Call a function; return the nanoseconds that it took, less those in which its thread waited for a processor, and
     the results. From a `short` call (SHORT) no waiting is subtracted."""
     counts = -1 if short else counts_of_thread()
-    if counts < 0:
+    if counts < 0:  # nothing is subtracted
         call_start = CLOCK()
         results = function(*values)
         call_end = CLOCK()
@@ -73,9 +77,8 @@ def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> t
     # Between `outer_start` and now the thread may have waited, and only what exceeds the time outside of the call is
     # sure to be a part of the call. The processor time of all threads in it is never subtracted.
     time_outside = call_start - outer_start + CLOCK() - call_end
-    return max(
-        call_end - call_start - max(wait_time - time_outside, 0), min(call_end - call_start, processor_time)
-    ), results
+    call_time = call_end - call_start
+    return max(call_time - max(wait_time - time_outside, 0), min(call_time, processor_time)), results
 
 
 # ------------------------------------------------------------------ is one program faster than another?
@@ -130,12 +133,14 @@ def compare_timings(
     resamples: int = 2000,
     seed: int = 0,
 ) -> TimingChange:
-    """Compare the times of a call in each round, the same rounds of both, in any unit. A change of up to `threshold` is
-    `same`. Raise UsageError for fewer than FEWEST_ROUNDS rounds, or times that are no positive numbers."""
+    """Compare the times of two programs in each round, in any unit. A change of up to `threshold`, a share of the time,
+    is `same`. The interval of the ratio has this `confidence`, by so many bootstrap `resamples`, drawn from `seed`.
+    Raise UsageError for fewer than FEWEST_ROUNDS rounds, or times that are no positive numbers."""
     _check_timings(first, second)
     if not (threshold > 0 and 0 < confidence < 1):
         raise UsageError(f"threshold={threshold!r} must be above 0, and confidence={confidence!r} between 0 and 1")
     generator = torch.Generator().manual_seed(seed)
+    # A ratio of times is a difference of logarithms.
     logs = torch.tensor([list(first), list(second)], dtype=torch.float64).log()
     resampled_rounds = torch.randint(len(first), (resamples, len(first)), generator=generator)
     tail = (1 - confidence) / 2
@@ -156,15 +161,15 @@ def compare_in_stages(
     *,
     threshold: float = 0.05,
 ) -> TimingChange:
-    """Compare two programs after `stages[0]` rounds, and while the answer is unsure after as many as the next stage
-    says. `more_rounds` runs so many further rounds and returns their times."""
+    """Compare two programs after `stages[0]` rounds, and while the answer is unsure after as many in all as the next
+    stage says. `more_rounds` runs so many further rounds and returns the times of both programs."""
     first, second = more_rounds(stages[0])
     change = compare_timings(first, second, threshold=threshold)
     for rounds in stages[1:]:
         if change.answer != "unsure":
             break
-        more = more_rounds(rounds - len(first))
-        first, second = (*first, *more[0]), (*second, *more[1])
+        more_of_first, more_of_second = more_rounds(rounds - len(first))
+        first, second = (*first, *more_of_first), (*second, *more_of_second)
         change = compare_timings(first, second, threshold=threshold)
     return change
 
@@ -188,7 +193,8 @@ def _log_ratios(logs: torch.Tensor) -> torch.Tensor:
 
 
 def timing_answer(low: float, high: float, threshold: float) -> str:
-    """Return the answer for an interval of the ratio's logarithm: `slower`, `faster`, `same` or `unsure`."""
+    """Return the answer for an interval of the ratio's logarithm, from `low` to `high`: `slower`, `faster` or `same` if
+    all of it is beyond or within the `threshold`, which is a logarithm too, else `unsure`."""
     if low > threshold:
         return "slower"
     if high < -threshold:

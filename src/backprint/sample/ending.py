@@ -3,7 +3,8 @@
 GraphNet's tools import a `model.py` and take its class GraphModule. They give it contiguous tensors, by name, and
 compare tensors with elements. So the end of a graph that takes numbers or permuted tensors, or that returns anything
 else, has another class GraphModule above that, which takes and returns what these tools do. It depends on the graph
-alone: a reader compares the whole end with the one that the graph has.
+alone: a reader compares the whole end with the one that the graph has. `memory_order` returns the dimensions of a
+permuted tensor from the outermost in memory to the innermost.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _tensors_alone(graph: Graph) -> list[str]:
     names = [port.local for port in graph.inputs]
     lines = [f"        {name} = {name}.item() if torch.is_tensor({name}) else {name}" for name in numbers]
     for name, order in orders.items():
-        back = sorted(range(len(order)), key=order.__getitem__)  # the reverse permutation
+        # Permuted to the order in memory, copied and permuted back, a contiguous tensor has the strides of the capture.
+        back = sorted(range(len(order)), key=order.__getitem__)
+        # A tuple as text is the arguments of a call.
         lines.append(f"        {name} = {name}.permute{order}.contiguous().permute{tuple(back)}")
     return [
         "",

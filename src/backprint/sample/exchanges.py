@@ -2,7 +2,8 @@
 
 So the sample runs alone. An Exchange is one collective of a group of ranks, with what each member sent, as far as it is
 known. In `capture.json`, `exchanges` has the collectives of each group in their order: their kind, and the options of
-each member.
+each member. A group is known by its label, and a *member* of it by its place in the group. A Field is a value of that
+JSON with its path: its methods check the value and return it.
 """
 
 from __future__ import annotations
@@ -71,28 +72,36 @@ class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
     @cached_property
     def rows(self) -> dict[str, list[Exchange]]:
         """The exchanges by group, checked."""
-        from backprint.values.exchanges import Call, Exchange
-
         tensors, groups = read_tensors(self.folder / FILE), dict(self.rank.groups)
         exchanges: dict[str, list[Exchange]] = {}
         with errors_with_path(self.folder / "capture.json"):
             for group, rows in self.field.rows().items():
                 if group not in groups:
                     raise SampleError(f"{rows.path}: the sample has no group {group!r:.80}")
-                for number, row in enumerate(rows.items(MAX_EXCHANGES)):
-                    kind, members = row.items(2)
-                    options = [tuple(map(_option_of, member.items(8))) for member in members.items(len(groups[group]))]
-                    sent = tuple(tensors.get(_name_of_sent(group, number, place)) for place in range(len(options)))
-                    received = tensors.get(_name_of_received(group, number))
-                    known = [tensor is not None for tensor in sent]
-                    # Peers compare the tensor that this rank sends with the one that it sent then. Of the others they
-                    # need the result, or what each of them sent.
-                    own = known[groups[group].index(self.rank.number)] if len(known) == len(groups[group]) else False
-                    if not own or (received is None and not all(known)):
-                        raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")
-                    calls = tuple(Call(kind.text(64), group, option) for option in options)
-                    exchanges.setdefault(group, []).append(Exchange(calls, sent, received))
+                for number, row in enumerate(rows.items(most=MAX_EXCHANGES)):
+                    exchange = self.exchange_of(row, group, groups[group], number, tensors)
+                    exchanges.setdefault(group, []).append(exchange)
         return exchanges
+
+    def exchange_of(
+        self, row: Field, group: str, ranks: Sequence[int], number: int, tensors: Mapping[str, Tensor]
+    ) -> Exchange:
+        """Return the Exchange of a row of `capture.json`: the collective of this number of a group, whose members are
+        `ranks`, with the tensors that the file has of it. SampleError if what it has is too little to answer it."""
+        from backprint.values.exchanges import Call, Exchange
+
+        kind, members = row.items(most=2)
+        # A collective has few options; there are as many lists of them as members, at most.
+        options = [tuple(map(_option_of, member.items(most=8))) for member in members.items(most=len(ranks))]
+        sent = tuple(tensors.get(_name_of_sent(group, number, place)) for place in range(len(options)))
+        received = tensors.get(_name_of_received(group, number))
+        known = [tensor is not None for tensor in sent]
+        # Peers compare the tensor that this rank sends with the one that it sent then. Of the others they need the
+        # result, or what each of them sent.
+        knows_own = len(known) == len(ranks) and known[ranks.index(self.rank.number)]
+        if not knows_own or (received is None and not all(known)):
+            raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")
+        return Exchange(tuple(Call(kind.text(most=64), group, option) for option in options), sent, received)
 
     def __getitem__(self, group: str) -> Sequence[Exchange]:
         return self.rows[group]
@@ -107,7 +116,7 @@ class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
 def _option_of(field: Field) -> Any:
     """Return one option of a collective: a text, a number, or a list of numbers."""
     if isinstance(field.value, str):
-        return field.text(64)
+        return field.text(most=64)
     if isinstance(field.value, list):
         return tuple(item.whole() for item in field.items())
     return field.whole()

@@ -1,4 +1,20 @@
-"""Recipes fitted to tensors: how each input of a Capture is made again."""
+"""Recipes fitted to tensors: how each input of a Capture is made again.
+
+A Recipe has a *kind* (`normal`, `constant`, `view`, …), the *facts* that its kind needs, such as `mean` and `std`, a
+seed, and the geometry of the tensor: dtype, shape, strides, device, the *extent* (the elements of its storage that are
+used) and the offset of its first element there. Kinds in DRAWN_KINDS draw random numbers. `exact` makes the very data,
+which a sample keeps; `none` makes nothing; a `view` is one of another tensor, its *base*; `sparse` is joined from its
+*parts*, which have recipes of their own under names such as `x/indices`, and are no inputs.
+
+The inputs of a Capture are its parameters, buffers, constants, what a caller passes, and the tangents: the gradients of
+outputs with which a backward starts, under names such as `tangent y`. A *table* is a tensor with which a program looks
+something up or multiplies, and a *marker* a number that means something else, such as the -1e9 of a mask.
+
+To fit a recipe, the values `seen` in a tensor are looked at (_SeenValues): its elements (`flat`), in the order of their
+storage if they fill it (`dense`); their `distinct` values, as pairs of a value and how often it occurs, if they are
+few; the least and the largest (`low`, `high`), mean and deviation (`moments`), and `matrix`, the rows and columns of
+the matrices that the storage holds one after another, None if it does not.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +75,9 @@ STATISTICS = re.compile(r"(?:^|[._])running_(?:mean|var)$")
 
 
 def _recipes_for_constants(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return other recipes for the weights and statistics whose recipes make one constant value: draws of the same
-    sign, around the same value."""
-    roles = {port.name: port.role for port in free_ports(capture)}
+    """Return other recipes, by name, for those weights and statistics whose recipes make one constant value: draws of
+    the same sign, around the same value."""
+    roles = {port.name: port.role for port in free_ports(capture)}  # of the inputs that a caller passes
     changed = {p.name for pair in capture.pairs for p in pair.forward.outputs if p.role == "mutation"}
     drawn_recipes = {}
     for name, recipe in recipes.items():
@@ -81,8 +97,8 @@ def _recipes_for_constants(capture: Capture, recipes: Mapping[str, Recipe]) -> d
 
 
 def _constant_value(recipe: Recipe) -> float | None:
-    """Return the value that a recipe of floats makes for all elements; None for other recipes and for large values,
-    which are markers."""
+    """Return the value that a recipe of floats makes for all elements; None for other recipes, for a tensor without
+    elements, and for large values, which are markers."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:
         return None
@@ -142,7 +158,7 @@ class _SeenValues:
 
 def fit(tensor: Tensor, seed: int) -> Recipe:
     """Return the recipe of one tensor, whatever memory it shares: of the first kind of FITS that describes its values,
-    else `exact`. `seed` is the recipe's own."""
+    else `exact`; `none` for a tensor without values. `seed` is the recipe's own."""
     missing = _why_no_values(tensor)
     if missing:
         return recipe_at(tensor, "none", {"why": missing}, seed)
@@ -155,7 +171,7 @@ def _why_no_values(tensor: Tensor) -> str:
     """Return why a tensor has no values that a recipe could make; '' if it has."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return f"{'quantized' if tensor.is_quantized else tensor.layout} tensors cannot be made again"
-    fake = tensor.device.type == "meta" or hasattr(tensor, "fake_mode")
+    fake = tensor.device.type == "meta" or hasattr(tensor, "fake_mode")  # which a FakeTensor has
     return "captured without values" if fake else ""
 
 
@@ -169,7 +185,11 @@ def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[in
     tensor's storage, given by the first element and the number of elements."""
     # A sparse tensor has no strides; its recipe has zeros.
     stride = tuple(tensor.stride()) if tensor.layout is torch.strided else (0,) * tensor.dim()
-    extent, offset = (base[1], tensor.storage_offset() - base[0]) if base else (span(tensor.shape, stride), 0)
+    if base is None:
+        extent, offset = span(tensor.shape, stride), 0
+    else:
+        first, extent = base
+        offset = tensor.storage_offset() - first
     return Recipe(
         kind=kind,
         dtype=dtype_name(tensor),
@@ -199,7 +219,7 @@ def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
 
 def _values_seen(tensor: Tensor) -> _SeenValues:
     """Return the facts about a tensor's values that FITS needs, computed in a few passes."""
-    # Each element of an expanded dimension once.
+    # Each element of an expanded dimension, whose stride is 0, once.
     small = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]
     extent = span(small.shape, small.stride())
     dense = extent == small.numel() and not overlaps_itself(small.shape, small.stride())
@@ -248,12 +268,12 @@ def _mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] 
 
 
 def _distinct_values(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
-    """Return each value and how often it occurs, sorted by value; None if there are more than FEW. A sample of the
-    elements shows that for most tensors."""
+    """Return pairs of a value and how often it occurs, sorted by value; None if there are more than FEW values. Of most
+    tensors, some 1,024 of their elements show that already."""
     # Compared as bits: NaN is then equal to itself, and -0.0 is not 0.0.
     left = bits_of(flat)  # the elements that are not counted yet
     sampled = left[:: max(1, left.numel() // 1024)]
-    # Most samples end at their first numbers: `unique` sorts all of them, which takes longer.
+    # Most tensors end here, at the first of these numbers: `unique` sorts all of them, which takes longer.
     if len(set(sampled[: 4 * FEW].tolist())) > FEW or sampled.unique().numel() > FEW:
         return None
     counts: list[tuple[Any, int]] = []
@@ -274,6 +294,7 @@ def _plain_number(value: Any) -> Any:
 
 
 def _as_constant(seen: _SeenValues) -> Facts | None:
+    """Fit one value, bit for bit, in every element; of a complex tensor, its imaginary part as well."""
     # One row for each element; a complex one has two numbers.
     parts = bits_of(seen.flat).view(-1, 2 if seen.dtype in COMPLEX else 1)
     if seen.distinct is None or not bool((parts == parts[0]).all()):
@@ -289,18 +310,20 @@ def _as_values(seen: _SeenValues) -> Facts | None:
 
 
 def _as_arange(seen: _SeenValues) -> Facts | None:
+    """Fit numbers with equal steps, which may start again after each `period`, as positions of a batch do."""
     if seen.dtype not in (*INTEGERS, *FLOATS) or not seen.dense or seen.size < 3 or not seen.finite:
         return None
-    head = seen.flat[:3].tolist()
-    if head[1] - head[0] != head[2] - head[1] or head[0] == head[1]:
+    first, second, third = seen.flat[:3].tolist()
+    if second - first != third - second or first == second:
         return None
     back = bits_of(seen.flat) == bits_of(seen.flat[:1])  # where it starts again
     period = int(back[1:].nonzero()[0]) + 1 if bool(back[1:].any()) else seen.size
-    facts = {"start": head[0], "step": head[1] - head[0], "period": period}
+    facts = {"start": first, "step": second - first, "period": period}
     return facts if seen.size % period == 0 and _drawn_alike(seen, "arange", facts) else None
 
 
 def _as_tril(seen: _SeenValues) -> Facts | None:
+    """Fit equal matrices of two values, one up to a diagonal and the other above it, as those of a causal mask."""
     if seen.matrix is None or seen.distinct is None or len(seen.distinct) != 2:
         return None
     rows, cols = seen.matrix
@@ -325,6 +348,7 @@ def _drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
 
 
 def _as_permutation(seen: _SeenValues) -> Facts | None:
+    """Fit integers that are a range of numbers in some order, each once."""
     if seen.dtype not in INTEGERS or not seen.dense or seen.size <= SMALL or seen.high - seen.low != seen.size - 1:
         return None
     # As many numbers as places: they are a permutation exactly if each place is hit.
@@ -334,6 +358,8 @@ def _as_permutation(seen: _SeenValues) -> Facts | None:
 
 
 def _as_choice(seen: _SeenValues) -> Facts | None:
+    """Fit a few distinct values, drawn as often as they occur: of bools, of values that are not finite, and of more
+    than SMALL elements."""
     if seen.distinct is None or (seen.finite and seen.dtype != "bool" and seen.size <= SMALL):
         return None
     return {"values": tuple(value for value, _ in seen.distinct), "weights": tuple(n for _, n in seen.distinct)}
@@ -350,8 +376,8 @@ def _as_uniform(seen: _SeenValues) -> Facts | None:
     (mean, std), width = seen.moments, seen.high - seen.low
     # The standard deviation of a uniform distribution is its width over √12.
     even = abs(std - width / math.sqrt(12)) <= 0.1 * width / math.sqrt(12)
-    keep = mean >= seen.low + 0.25 * width if seen.low >= 0 else even
-    return {"low": seen.low, "high": seen.high} if keep else None
+    fits = mean >= seen.low + 0.25 * width if seen.low >= 0 else even
+    return {"low": seen.low, "high": seen.high} if fits else None
 
 
 def _as_normal(seen: _SeenValues) -> Facts | None:
@@ -376,27 +402,29 @@ tensor counts: forms that make the very values come before draws, and draws with
 
 
 def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = ()) -> dict[str, Recipe]:
-    """Return a recipe for each tensor, each with a seed derived from `seed`; tensors named in `exact` keep their data.
+    """Return a recipe for each tensor, by name, each with a seed derived from `seed`; tensors named in `exact` keep
+    their data. UsageError if `exact` names another tensor.
 
     Tensors in one storage become one base, under the first one's name and over their whole span, and views of it; if
     one of them is in `exact`, so is the base. If they have different dtypes, or are lazily conjugated, each is exact by
-    itself: only then is sharing lost.
+    itself: only then is sharing lost. The parts of sparse tensors have recipes too, by their names.
     """
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
     recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if _is_joined(tensor)}
     tensors, exact = _with_sparse_parts(tensors, recipes, exact)
+    # Sparse tensors have their recipes, and their parts are among the others here.
     for names in _groups_sharing_memory({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
         forced = any(name in exact for name in names)
         is_lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in group.values())
         if len(group) > 1 and len({tensor.dtype for tensor in group.values()}) == 1 and not is_lazy:
-            recipes |= fit_in_one_storage(group, derive(seed, names[0]), forced)
+            recipes |= fit_in_one_storage(group, derive(seed, names[0]), kept=forced)
             continue
         for name, tensor in group.items():
             if (forced or len(group) > 1) and not _why_no_values(tensor):
-                recipes[name] = recipe_at(_resolved_tensor(tensor), "exact", {}, derive(seed, name))
+                recipes[name] = recipe_at(_resolved_tensor(tensor), "exact", facts={}, seed=derive(seed, name))
             else:
                 recipes[name] = fit(tensor, derive(seed, name))
     return {name: recipes[name] for name in tensors}
@@ -406,10 +434,11 @@ def _is_joined(tensor: Tensor) -> bool:
     """Whether a tensor can be joined from recipes of its parts: a sparse one that has values, and valid indices."""
     if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
         return False
-    names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
+    parts = {str(index): part for index, part in enumerate(strided_parts(tensor))}
+    recipe = _sparse_recipe("", tensor, used_names=(), of=tuple(parts))
     try:
-        run_sample.make(_sparse_recipe("", tensor, (), tuple(names)), None, names)
-    except ValueError:
+        run_sample.make(recipe, exact=None, bases=parts)
+    except ValueError:  # torch refuses the indices
         return False
     return True
 
@@ -442,7 +471,8 @@ def _with_sparse_parts(
 
 
 def _groups_sharing_memory(tensors: Mapping[str, Tensor]) -> list[list[str]]:
-    """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
+    """Return the names in groups, by the storage of their tensors, in order; empty tensors and tensors without values
+    share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
         # An empty tensor shares nothing, though many have the data pointer 0.
@@ -458,7 +488,7 @@ def fit_in_one_storage(group: Mapping[str, Tensor], seed: int, kept: bool) -> di
     spans = [(tensor.storage_offset(), span(tensor.shape, tensor.stride())) for tensor in group.values()]
     start = min(begin for begin, _ in spans)
     extent = max(begin + size for begin, size in spans) - start
-    base = start, extent
+    base = start, extent  # as `recipe_at` takes it
     # The recipe of the base is fitted to a tensor that spans all of it, if there is one: its shape tells more than flat
     # memory, a causal mask for example.
     whole = [tensor for tensor in group.values() if span(tensor.shape, tensor.stride()) == extent]
@@ -476,14 +506,14 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
     The data is contiguous, on the CPU, and a complex tensor is pairs of reals, since not every safetensors reader
     supports complex.
     """
-    based = {dict(recipe.facts)["of"] for recipe in recipes.values() if recipe.kind == "view"}
+    bases = {dict(recipe.facts)["of"] for recipe in recipes.values() if recipe.kind == "view"}  # names
     tensors, _ = _with_sparse_parts(tensors, recipes)
     kept = {}
     for name, recipe in recipes.items():
         if recipe.kind == "exact":
             tensor = _resolved_tensor(tensors[name])
             start = tensor.storage_offset() - recipe.offset
-            tensor = tensor.as_strided((recipe.extent,), (1,), start) if name in based else tensor
+            tensor = tensor.as_strided((recipe.extent,), (1,), start) if name in bases else tensor
             tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
             kept[name] = tensor.cpu().contiguous()
     return kept
@@ -502,17 +532,17 @@ class Inputs:
 
     def make(self, seed: int | None = None, names: Collection[str] | None = None) -> dict[str, Tensor]:
         """Return every input, or the named ones, by name. With a seed, inputs that recipes draw at random are drawn
-        with other seeds, derived from it."""
+        with other seeds, derived from it. SampleError if they do not fit in memory."""
         recipes = self.recipes
         if names is not None:
-            wanted = set(names)
-            # A sparse tensor may be made of views, and these of a base: one round for each.
+            wanted = set(names)  # and what these are made of
+            # A sparse tensor may be made of views, and these of a base: one round for each of the kinds in RANKS.
             for _ in RANKS:
                 wanted |= {base for name in wanted if name in recipes for base in bases_of(recipes[name])}
             recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
-        # The memory that they take: views and sparse tensors are made of others.
+        # The bytes that each takes: views and sparse tensors are made of others.
         extents = [
             recipe.extent * getattr(torch, recipe.dtype).itemsize
             for recipe in recipes.values()
@@ -555,9 +585,9 @@ class Inputs:
 
 def with_recipes(capture: Capture, inputs: Inputs | None = None) -> Capture:
     """Return an engine's Capture with recipes for its inputs: those that made the inputs, if `inputs` has them, else
-    recipes that are fitted to the values."""
-    fitted = _fit_fake if capture.fake else fit_inputs
-    return replace(capture, recipes=fitted(capture, capture.origin.values(), made_by=inputs))
+    recipes that are fitted to the values. A *fake* Capture is one without values."""
+    fit_recipes = _fit_fake if capture.fake else fit_inputs
+    return replace(capture, recipes=fit_recipes(capture, capture.origin.values(), made_by=inputs))
 
 
 def fit_inputs(
@@ -567,7 +597,7 @@ def fit_inputs(
     exact: Collection[str] = (),
     made_by: Inputs | None = None,
 ) -> Inputs:
-    """Return recipes for these values of a Capture's inputs and state, and for its tangents.
+    """Return recipes for these values of a Capture's inputs, parameters, buffers and constants, and for its tangents.
 
     `data` is `seed` for recipes that are fitted, `exact` to keep the data of all, or `none` for recipes that make
     nothing. Inputs named in `exact`, constants, and inputs that a guard depends on keep their data under `seed` too.
@@ -604,7 +634,7 @@ def _their_own(
 
 
 def _makes(recipe: Recipe, tensor: Tensor) -> bool:
-    """Whether a recipe, without other tensors, makes a tensor with the dtype and geometry of this one."""
+    """Whether a recipe makes a tensor with the dtype and geometry of this one, and not of other tensors."""
     unseeded = replace(recipe, facts=(), seed=0)
     return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, facts={}, seed=0) == unseeded
 
@@ -617,7 +647,7 @@ def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | 
     """Return recipes for a fake capture: fitted to the values of small tensors where they are known, else guessed from
     the role and the spec of a port. `made_by` has recipes for some of the inputs, which are used.
     """
-    same = {right for _, right in capture.signature.same}
+    same = {right for _, right in capture.signature.same}  # the second names of tensors that have two
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
     small |= {right: small[left] for left, right in capture.signature.same if left in small}
     ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
@@ -684,8 +714,8 @@ def parts_of(recipes: Mapping[str, Recipe]) -> set[str]:
 
 
 def twin(name: str, recipe: Recipe) -> Recipe:
-    """Return the recipe for the second name of a tensor that was passed under two names: a view of the first one,
-    `name`, whose recipe is given. A sparse tensor has no views: it is made of the same parts."""
+    """Return the recipe for the second name of a tensor that was passed under two names: a view of all of the first
+    one, `name`, whose recipe is given, or of its base. A sparse tensor has no views: it is made of the same parts."""
     if recipe.kind == "sparse":
         return recipe
     base = dict(recipe.facts)["of"] if recipe.kind == "view" else name
@@ -694,23 +724,20 @@ def twin(name: str, recipe: Recipe) -> Recipe:
 
 def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     """Return recipes for the tangents of all differentiable outputs, also of outputs that a later Pair takes, and for
-    inputs that get gradients over links: normals, with `data` of `none` recipes that make nothing."""
-    known = specs(capture)
-    for pair in capture.pairs:  # a tangent has its port's strides, which may differ from the output's
-        ports = at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ()
-        known |= {port.name: port.spec for port in ports}
-    tangent_names = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
+    inputs that get gradients over links: normals, but ones where guards hold for ones alone; with `data` of `none`,
+    recipes that make nothing."""
     recipes: dict[str, Recipe] = {}
-    wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *tangent_names)}
+    wanted = _tangent_specs(capture)
     # These are ones, as they were in the run: the tangents of a recorded step, and those that guards depend on.
-    started = getattr(capture.origin, "partial", False)
+    is_recorded = getattr(capture.origin, "partial", False)  # of a recorded step only results are left, and no program
     read = {name for guard in capture.guards for name in guard.inputs}
     for key, spec in {**wanted, **_linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
-        if spec.layout != "strided":  # its tangent at capture, with its indices and with other values
+        # A sparse tangent is the one at capture, with its indices and with other values.
+        if spec.layout != "strided":
             tangent = capture.origin.tangents[output_of(key)]
             fitted = fit_all({key: tangent}, capture.seed)
-            values = bases_of(fitted[key])[-1]
+            values = bases_of(fitted[key])[-1]  # the name of the last part, which has the elements
             recipes |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: _undrawn(fitted[key])}
             continue
         recipe = _recipe_of_spec(spec, "none", facts=(), seed=derive(capture.seed, key))  # the kind comes below
@@ -719,10 +746,21 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
         else:  # integers that a backward changed, such as the batch count of a recomputed batch norm
             kind, facts = _guess("input", spec.dtype)
             recipe = replace(recipe, kind=kind, facts=facts)
-        if (started and key in wanted) or key in read:
+        if (is_recorded and key in wanted) or key in read:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
         recipes[key] = recipe if data != "none" else replace(recipe, kind="none", facts=())
     return recipes
+
+
+def _tangent_specs(capture: Capture) -> dict[str, Spec]:
+    """Return the spec of the tangent of each differentiable output, and of each other tangent that a backward takes, by
+    the tangent's name."""
+    known = specs(capture)  # the spec of each output, by name
+    for pair in capture.pairs:  # a tangent has its port's strides, which may differ from the output's
+        ports = at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ()
+        known |= {port.name: port.spec for port in ports}
+    taken = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
+    return {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *taken)}
 
 
 def _linked_gradients(capture: Capture) -> dict[str, Spec]:

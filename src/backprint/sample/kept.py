@@ -18,7 +18,8 @@ LONGEST_HEADER = 100_000_000
 
 
 def kept_bytes(path: Path, name: str) -> bytes | None:
-    """Return the data of one tensor in a safetensors file; None if the file does not have it."""
+    """Return the data of one tensor in a safetensors file; None if the file does not have it. SampleError if the file
+    is not as the format has it: nothing is read beyond its end, and no header that is too long."""
     try:
         with open_regular(path) as file:
             # The format: the length of the header in 8 bytes, the header as JSON, the data.

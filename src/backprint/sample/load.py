@@ -1,6 +1,11 @@
 """Load a sample as a Capture. None of its code runs: metadata is checked at once, each graph when it is first used.
 
 This module needs no torch until tensors are read. It does not read `run_sample.py`, which is for `python model.py`.
+
+A Field is a value of `capture.json` with its path for messages: `get` returns a field of an object, `items` those of a
+list, `rows` those of an object by their keys, and `text`, `expect` and so on check the value and return it. `facts` are
+what `read_facts` returned: keyword arguments of Capture, such as its `links` and `signature`. A *direction* of a Pair
+is its forward or its backward, which have a folder each. A *custom* operator is one of a library, not of torch.
 """
 
 from __future__ import annotations
@@ -42,12 +47,13 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
-    """Read a sample. `allow` names the custom operators that its graphs may call."""
+    """Return the sample in a folder as a Capture. `allow` names the custom operators that its graphs may call.
+    SampleError if it is no sample, or a field is wrong; the graphs are read and checked when they are first used."""
     folder = Path(path)
     if not folder.is_dir():
         raise SampleError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
     place = folder / CAPTURE
-    if not place.exists() and not place.is_symlink():
+    if not place.exists() and not place.is_symlink():  # a dangling link is refused below, where it is read
         if other := format_of(folder):
             raise SampleError(
                 f"{folder}: {other.title}, which has no backward yet: bp.capture({str(folder)!r}) makes it"
@@ -61,7 +67,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
     facts = read_facts(content, place)
     root = Field(content, "")
     with errors_with_path(place):
-        rows = root.get("pairs").items(100_000)
+        rows = root.get("pairs").items(most=100_000)
         if not rows:
             raise SampleError("pairs: none are listed")
         check_folders(rows)
@@ -83,7 +89,7 @@ def check_folders(rows: Sequence[Field]) -> None:
     """Raise if two Pairs have one folder: otherwise a short file could list any number of Pairs."""
     used_names: set[str] = set()
     for row in rows:
-        name = row.get("folder").text(64)
+        name = row.get("folder").text(most=64)
         if name in used_names:
             raise SampleError(f"{row.path}.folder: {name!r} is the folder of another pair")
         used_names.add(name)
@@ -92,7 +98,7 @@ def check_folders(rows: Sequence[Field]) -> None:
 def _folder_of_pair(folder: Path, row: Field) -> Path:
     """Return the folder of a Pair, in which each direction has a folder. `row` is the Pair's entry in
     `capture.json`."""
-    name = row.get("folder").text(64)
+    name = row.get("folder").text(most=64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
         raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
     here = folder / name
@@ -110,6 +116,7 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
     requires = facts["requires"]
 
     def read_forward() -> Graph:
+        """Return the forward, whose ports the results and links in `capture.json` must name."""
         graph = _read_graph(here / "forward" / "model.py", requires, allow)
         _check_signature(here / "forward" / "model.py", index, graph, facts)
         return graph
@@ -119,6 +126,7 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
         return Pair(row.get("name", here.name).text(), forward, lives=lives)
 
     def read_backward() -> Graph:
+        """Return the backward, which may take only what the forward returns."""
         graph = _read_graph(here / "backward" / "model.py", requires, allow)
         _check_tied(here, index, forward.get(), graph, facts)
         return graph
@@ -127,8 +135,9 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
 
 
 def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
-    """Return the graph in a `model.py`. The text after it must be the end that `ending` returns for the graph.
-    `requires` has the custom operators that the sample names, and `allow` those that the user allows."""
+    """Return the graph in a `model.py`. The text after it, which begins with the line MARKER, must be the end that
+    `ending` returns for the graph. `requires` has the custom operators that the sample names, and `allow` those that
+    the user allows. RefusedError or SampleError names the file."""
     # A character has at most 4 bytes in UTF-8.
     text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
@@ -139,7 +148,7 @@ def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gr
         check_operators(graph, requires, allow)
     except RefusedError as error:
         raise RefusedError(f"{path}: {error}") from None
-    except Exception as error:
+    except Exception as error:  # whatever it is, the text is no graph
         raise SampleError(f"{path}: {error}") from None
     # `python model.py` runs these lines: only the known ones may stand there.
     if marker + rest != (expected := ending(graph)):
@@ -165,7 +174,9 @@ def parse_graph(text: str, allow: Sequence[str] = ()) -> Graph:
 
 
 def _first_difference(text: str, expected: str) -> int:
-    """Return the number of the first line, from 0, in which two texts differ."""
+    """Return the number of the first line, from 0, in which two texts differ; if one begins with the other, the last
+    line of the shorter one."""
+    # A shorter text has fewer lines.
     for number, (left, right) in enumerate(zip(text.split("\n"), expected.split("\n"), strict=False)):
         if left != right:
             return number
@@ -207,15 +218,15 @@ def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str,
     if not links:
         claims += [("signature.same", name, inputs) for pair in signature.same for name in pair]
         claims += [("signature.call", name, inputs) for row in signature.call or () for name in tensors_in(row.like)]
-    for field, name, known in claims:
-        if name not in known:
+    for field, name, known_names in claims:
+        if name not in known_names:
             raise SampleError(
                 f"{path}: capture.json's {field} names {name!r:.80}, which is not such a port of this forward"
             )
 
 
 def _ports_of(tree: Any) -> Iterator[str]:
-    """Yield the names of ports in the structure of a result, as `read_tree` returns it."""
+    """Yield the names of ports in the structure of a result (`Signature.output`): objects with one key each."""
     match tree:
         case {"port": name}:
             yield name
@@ -270,7 +281,7 @@ class _Stored:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The recipes and the exact data."""
+        """The recipes and the exact data, checked. An error names the file, and in it the recipe."""
         from backprint.sample.inputs import Inputs
         from backprint.sample.recipes import from_json
 
@@ -318,7 +329,7 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
     of it use."""
     spans: dict[str, int] = {}  # how many elements of storage are used, by the name of the base
     for name, recipe in recipes.items():
-        base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
+        base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name  # `of`: the base of a view
         spans[base] = max(spans.get(base, 0), recipe.offset + span(recipe.shape, recipe.stride))
     for name, recipe in recipes.items():
         # An extent is memory that is allocated: a short file must not ask for more than its tensors use.
@@ -329,6 +340,7 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
         for port in graph.inputs:
             key, spec = tangent_name(port.name) if port.role == "tangent" else port.name, port.spec
             stored = recipes.get(key)
+            # A saved value is made by the forward, and may have the name of an input.
             if stored is None or port.role == "saved" or not isinstance(spec, TensorSpec):
                 continue
             # A symbolic size may be any.

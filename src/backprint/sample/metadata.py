@@ -2,6 +2,11 @@
 
 This module does not import torch. It trusts nothing that it reads: every field is checked for its type and size, and an
 error names the field and its value.
+
+A Field is a value of the JSON with its path. `field.get(key)` is a field of an object, `rows()` are the items of an
+object by their keys, and `items()` those of a list; `text()`, `whole()` (a number from 0), `texts()` and so on check
+the value and return it, or raise SampleError with the path. `field.value` is the value before any check, None for a
+field that is not there.
 """
 
 from __future__ import annotations
@@ -53,7 +58,8 @@ T = TypeVar("T")
 
 
 def describe(capture: Capture) -> dict[str, Any]:
-    """Return a Capture as JSON, without its graphs and tensors."""
+    """Return a Capture as JSON, without its graphs and tensors. Fields that most Captures do not have are left out of
+    the JSON of those."""
     signature = capture.signature
     return {
         "format": FORMAT,
@@ -116,10 +122,10 @@ def _rank_json(rank: Rank) -> dict[str, Any]:
 
 
 def _read_rank(field: Field) -> Rank | None:
-    """Return the place of a Capture among ranks; None if it has none."""
+    """Return the place of a Capture among ranks; None if it has none. SampleError if it is not in one of its groups."""
     if field.value is None:
         return None
-    size = field.get("size").whole(MAX_RANKS)
+    size = field.get("size").whole(MAX_RANKS)  # the number of ranks
     groups = {
         label: tuple(member.whole(size) for member in row.items(size))
         for label, row in field.get("groups").rows().items()
@@ -261,7 +267,7 @@ class Field:
 
 
 def _read_source(field: Field) -> Source | None:
-    """Return a line of the program."""
+    """Return a line of the program; None if it is not known."""
     if field.value is None:
         return None
     if len(field.expect(list)) != 5:
@@ -291,7 +297,7 @@ def _read_tree(field: Field, depth: int = 0) -> Any:
         case "dict":
             return {"dict": {key: _read_tree(item, depth + 1) for key, item in inner.rows().items()}}
         case "items":
-            rows = [row.items(2) for row in inner.items()]
+            rows = [row.items(most=2) for row in inner.items()]
             if any(len(row) != 2 for row in rows):
                 raise SampleError(f"{inner.path}: expected pairs of a key and a value")
             return {"items": [[key.free_text(), _read_tree(item, depth + 1)] for key, item in rows]}
@@ -330,7 +336,7 @@ def _read_like(field: Field, depth: int = 0) -> Any:
 
 def _read_alias(field: Field) -> tuple[str, str, int]:
     """Return the names of two input tensors that share memory, and the offset in bytes of the second from the first."""
-    rows = field.items(3)
+    rows = field.items(most=3)
     if len(rows) != 3:
         raise SampleError(f"{field.path}: expected a list of two names and a number of bytes")
     return rows[0].text(), rows[1].text(), rows[2].expect(int)
@@ -366,7 +372,7 @@ def read_claims(field: Field) -> dict[str, Any]:
             rows = roles.get(side, {}).rows()
             claims.setdefault("roles", {})[side] = {role: list(names.texts()) for role, names in rows.items()}
     if (digest := field.get("annotations")).value is not None:
-        claims["annotations"] = digest.text(64)
+        claims["annotations"] = digest.text(most=64)
     return claims
 
 
@@ -386,7 +392,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     with errors_with_path(path):
         return {
             "name": root.get("name").text(),
-            "engine": root.get("engine").text(64),
+            "engine": root.get("engine").text(most=64),
             "signature": _read_signature(root.get("signature")),
             "links": tuple(map(_read_link, root.get("links", []).items())),
             "breaks": tuple(item.free_text() for item in root.get("breaks", []).items()),
@@ -408,7 +414,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def _read_link(field: Field) -> Link:
     """Return a link: the number of its source Pair with the key of a port, and the number of its target Pair with the
     name of an input. A number is None for the program's own inputs and outputs."""
-    rows = field.items(4)
+    rows = field.items(most=4)
     if len(rows) != 4:
         raise SampleError(f"{field.path}: expected a list of source, port, target and name")
     source, port, target, name = rows
@@ -466,13 +472,13 @@ def _check_witness(field: Field) -> None:
     for row in field.rows().values():
         if row.expect(dict).get("none") is True:
             continue
-        row.get("digest").text(64)
-        dtype, shape = row.get("dtype").text(32), [size.whole() for size in row.get("shape").items(64)]
+        row.get("digest").text(most=64)
+        dtype, shape = row.get("dtype").text(most=32), [size.whole() for size in row.get("shape").items(64)]
         for key in ("norm", "max"):
             row.get(key).number()
-        leading = [number.number() for number in row.get("leading").items(8)]
+        leading = [number.number() for number in row.get("leading").items(most=8)]
         if "layout" in row.expect(dict):
-            row.get("layout").text(32)
+            row.get("layout").text(most=32)
             row.get("places").texts()
             shape = [size.whole() for size in row.get("values").items(64)]
         # A complex number is kept as two.
@@ -482,7 +488,7 @@ def _check_witness(field: Field) -> None:
 
 
 def read_verdict(field: Field) -> Any:
-    """Check the stored verdict, and return it as it is."""
+    """Check the verdict that a sample keeps, and return its JSON as it is; None if it keeps none."""
     if field.value is None:
         return None
     word = field.get("verdict")
@@ -495,10 +501,10 @@ def read_verdict(field: Field) -> Any:
     if field.get("power").value is not None:
         field.get("power").number()
     for port in field.get("ports").rows().values():
-        port.text(32)
+        port.text(most=32)
     if (nonfinite := field.get("nonfinite")).value is not None:
         nonfinite.free_text()
-    field.get("graphs", "").text(64)
+    field.get("graphs", "").text(most=64)
     if (powers := field.get("powers")).value is not None:
         _check_powers(powers)
     if (derivative := field.get("derivative")).value is not None:

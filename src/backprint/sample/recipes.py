@@ -3,6 +3,12 @@
 Reading trusts nothing: the table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError
 that names the place; an accepted one makes a tensor, or fails only if memory or its device is missing. The drawing
 itself is in `run_sample.py`, of which every sample has a copy. `inputs` chooses recipes.
+
+A recipe has a *kind*, the *facts* that its kind needs (`mean` and `std` of `normal`), a seed, and the geometry of the
+tensor: dtype, shape, strides, device, the *extent* (the elements of its storage) and the offset of its first element.
+A Rule says what a fact may be, in `words` for an error and as a function; `_require(holds, where, words, value)` raises
+SampleError with these words unless `holds`. A *base* is a tensor of which a view is made.
+Random numbers are made of *words*, 32 bits each, four from each counter of the generator Philox.
 """
 
 from __future__ import annotations
@@ -116,9 +122,10 @@ def bit(value: Any, dtype: str = "") -> bool:
 def finite(value: Any, dtype: str) -> bool:
     """Whether a number is in the dtype's range; it need not be representable in the dtype (0.1 in float32)."""
     if dtype in FLOATS + COMPLEX:
-        largest = torch.finfo(getattr(torch, PARTS.get(dtype, dtype))).max
+        largest = torch.finfo(getattr(torch, PARTS.get(dtype, dtype))).max  # PARTS: the dtype of a complex one's parts
         return (type(value) is float or whole(value)) and abs(value) <= largest
     low, high = (0, 1) if dtype == "bool" else limits(dtype)
+    # By `type`, as a bool is an int for isinstance.
     return type(value) is int and low <= value <= high
 
 
@@ -199,6 +206,7 @@ def weighted(row: dict[str, Any]) -> bool:
 
 
 def _steady(row: dict[str, Any]) -> bool:
+    """Whether numbers with equal steps, of which there are `period` before they start again, are in the dtype."""
     # Integers must not wrap around. Floats may round, or end in Inf.
     last = row["start"] + row["step"] * (row["period"] - 1)
     return row["period"] > 0 and (row["dtype"] in FLOATS or finite(last, row["dtype"]))
@@ -295,8 +303,9 @@ def make(
     drawn: Words | None = None,
 ) -> Tensor:
     """Return the tensor of a recipe, on its device. `exact` is the data that the sample keeps of it, and `bases` has
-    the tensors that it is a view of or consists of. `drawn` are its random words (the 32-bit numbers of Philox, of
-    which draws are made), if they were drawn together with those of other recipes."""
+    the tensors that it is a view of or consists of. `drawn` are its random words, if they were drawn together with
+    those of other recipes. ReplayError if this machine cannot make it, or nothing can; SampleError if the recipe is
+    wrong."""
     if recipe.kind == "none":
         raise ReplayError(f"cannot be made: {dict(recipe.facts).get('why', 'its values were never seen')}")
     if recipe.kind in RANKS:
@@ -327,6 +336,7 @@ def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
     for of in bases_of(recipe):
         if of not in bases or bases[of].layout is not torch.strided:
             raise SampleError(f"a {recipe.kind} of {of!r}, which is not among the tensors made: {', '.join(bases)}")
+    # `of` is the last name here.
     if dtype_name(bases[of]) != recipe.dtype:
         raise SampleError(f"a {recipe.kind} of {of!r} with dtype {recipe.dtype}, but that has {dtype_name(bases[of])}")
 
@@ -337,7 +347,8 @@ def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict
     tensors: dict[str, Tensor] = {}
     # The tensors that a view is made of come before it. The sort is stable, so the order is otherwise kept.
     ordered = sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0))
-    for (name, recipe), drawn in zip(ordered, _words_of_many([recipe for _, recipe in ordered]), strict=True):
+    words = _words_of_many([recipe for _, recipe in ordered])
+    for (name, recipe), drawn in zip(ordered, words, strict=True):
         try:
             tensors[name] = make(recipe, exact.get(name), tensors, drawn)
         except (SampleError, ReplayError) as cause:
@@ -354,7 +365,8 @@ def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
     """Yield, for each recipe, the random words of its draw, drawn in one call for many small recipes; None for a recipe
     that draws nothing, or so much that it is drawn alone."""
     counts = [run_sample.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
-    counts = [count if count <= FEW_COUNTERS else 0 for count in counts]
+    # `run_sample.counters` is how many counters of Philox a recipe takes, of which one call computes up to CHUNK.
+    counts = [count if count <= FEW_COUNTERS else 0 for count in counts]  # of the recipes that are drawn together
     start = 0  # recipes from `start` to before `end` are drawn in one call
     while start < len(recipes):
         end, total = start + 1, counts[start]
@@ -366,13 +378,14 @@ def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
 
 def _words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Words | None]:
     """Yield, for each seed, the random words of so many counters, from one call of Philox; None for no counters."""
-    lengths = torch.tensor(counts, device="cpu")
+    lengths = torch.tensor(counts, device="cpu")  # on the CPU, whatever the caller's default device is
     # torch has no uint64 to compute with: the same 64 bits as int64.
     signed = torch.tensor([seed - 2**64 if seed >= 2**63 else seed for seed in seeds], device="cpu")
-    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)  # for each counter, where its recipe's begin
     zero = torch.zeros_like(starts)
     index = torch.arange(len(starts), device="cpu") - starts
-    # Four columns of words; each counter begins at 0 for its recipe.
+    # Four columns of words; the counters of each recipe begin at 0. Only the lowest of the four numbers that a counter
+    # of Philox has is used.
     four = run_sample.philox(index, zero, zero, zero, signed.repeat_interleave(lengths))
     for count, *words in zip(counts, *(column.split(counts) for column in four), strict=True):
         yield tuple(words) if count else None

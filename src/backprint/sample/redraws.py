@@ -5,8 +5,11 @@ allows: a float by a normal of its own spread, at least some per cent of its siz
 by one if all are equal (a sorted row stays sorted); a mask changes in places. So a tensor that is the same each time it
 is made (exact bytes, a recorded step's, ones) is another one here.
 
-A *unit* is an input with the views of it that are inputs too: they can be redrawn only together. `fresh` values are new
-ones, and a `seed` makes each redraw the same on every machine.
+A *unit* is an input, the *base*, with the views of it that are inputs too: they can be redrawn only together. `fresh`
+values are new ones, and a `seed` makes each redraw the same on every machine; a `source` is a generator with such a
+seed. A recipe says how an input is made again: `make(recipe)` draws it, `redraw(recipe, seed)` is the same recipe with
+another seed, `derive(seed, name)` is another seed for the input of that name, and `bases_of(recipe)` has the names of
+the tensors that a view or a sparse tensor is made of, the values last.
 """
 
 from __future__ import annotations
@@ -51,8 +54,9 @@ def other_values_of_unit(
     fresh: Tensor | None = None,
     step: float | None = None,
 ) -> dict[str, Tensor] | None:
-    """Return other values for the tensors of a unit, by name: `fresh` if given, else another draw of the recipe, else
-    the present values (`tensors`) disturbed. None if the dtype has no others.
+    """Return other values for the tensors of a unit, by name: `fresh` for the base if given, else another draw of the
+    recipe, else the present values (`tensors`) disturbed, also where a draw hardly differs from these. None if the
+    dtype has no others.
 
     With a `step`, floats move by that share of their size instead.
     """
@@ -81,7 +85,7 @@ def other_values_of_units(
     out. `fresh` has values for some units, by the name of the base, and `step` is as in `other_values_of_unit`."""
     unit_by_base = {_base_of_unit(unit, recipes): unit for unit in chosen}
     fresh_values = dict(fresh or {})
-    # One call for all draws, which is faster than one for each.
+    # One call for all draws, which is faster than one for each. With a step, floats are not drawn.
     if step is None:
         drawn = [name for name in unit_by_base if recipes[name].kind in DRAWN_KINDS and name not in fresh_values]
         fresh_values |= make_all({name: redraw(recipes[name], seed) for name in drawn}, {})
@@ -99,7 +103,8 @@ def _base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
 def _other_sparse_values(
     name: str, recipes: Mapping[str, Recipe], tensor: Tensor, seed: int, step: float | None
 ) -> dict[str, Tensor] | None:
-    """Return the sparse input `name` with other values at the same indices; None if its dtype has no others."""
+    """Return the sparse input `name` with other values at the same indices; None if its dtype has no others. `seed` and
+    `step` are as in `other_values_of_unit`."""
     *names_of_indices, values = bases_of(recipes[name])
     *indices, old = strided_parts(tensor)
     fresh = other_values_of_unit((values,), recipes, {values: old}, seed, step=step)
@@ -120,7 +125,8 @@ def unit_in_memory(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: s
 
 def nudge_floats(tensor: Tensor, seed: int, step: float) -> Tensor | None:
     """Return a tensor of floats moved by `step`, a small share of its size: comparisons of its values that a program
-    makes may then have the same outcome. None for other dtypes."""
+    makes may then have the same outcome. Masked elements (LARGE) stay. None for other dtypes, and for an empty
+    tensor."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
         return None
     if tensor.is_complex():
@@ -158,7 +164,8 @@ def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def _in_memory_of(recipe: Recipe, fresh: Tensor) -> Tensor:
-    """Return these values in memory as the recipe makes it, with its extent, strides and offset, for views of it."""
+    """Return these values in memory as the recipe makes it, with its extent (the elements of storage), strides and
+    offset, so that views of it can be made."""
     if fresh.stride() == recipe.stride and fresh.untyped_storage().nbytes() >= recipe.extent * fresh.element_size():
         return fresh
     flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
@@ -168,7 +175,8 @@ def _in_memory_of(recipe: Recipe, fresh: Tensor) -> Tensor:
 
 
 def disturb(tensor: Tensor, seed: int) -> Tensor | None:
-    """Return other values that a tensor could have as well; None if there are none, as of an empty tensor."""
+    """Return other values that a tensor could have as well; None if there are none, as of an empty tensor or one of a
+    dtype that is not listed."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
         return None
@@ -202,11 +210,12 @@ def draw_floats(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Return normals of the same mean and spread, drawn from `source`. A tensor without negative elements gets none,
     and a mask (with masked elements) stays one."""
     wide = tensor.double()
-    masked = ~(wide.abs() < LARGE)  # NaN too
+    masked = ~(wide.abs() < LARGE)  # True for NaN, which compares as False
     if bool(masked.any()):
         return _change_mask(tensor, masked, source)
     spread = float(wide.std(correction=0))
     size = float(wide.square().mean().sqrt())
+    # Equal numbers have no spread: they move by a share of their size, or by LEAST if they count as zero.
     std = max(spread, SHARE * size if size >= ZERO or float(wide.min()) > 0 else LEAST)
     noise = torch.randn(wide.shape, generator=source, dtype=torch.float64)
     # One number must not stay near the old one by chance: it moves by at least one deviation.
@@ -222,7 +231,7 @@ def draw_floats(tensor: Tensor, source: torch.Generator) -> Tensor:
 def _change_mask(tensor: Tensor, masked: Tensor, source: torch.Generator) -> Tensor:
     """Return a mask of floats in which some of the masked elements are 0, and some of the others are masked. `masked`
     has True for the elements that are masked now."""
-    turned = _random_places(masked.shape, 0.25, source)
+    turned = _random_places(masked.shape, chance=0.25, source=source)
     mark = tensor[masked].flatten()[0]
     fresh = torch.where(turned & masked, torch.zeros_like(tensor), tensor)
     return torch.where(turned & ~masked, mark.expand_as(tensor), fresh) if not bool(masked.all()) else fresh
@@ -232,8 +241,8 @@ def permute_integers(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Return the numbers permuted; if all are equal, with half of them changed by one. A sorted row stays sorted."""
     flat = tensor.flatten()
     if bool((flat == flat[0]).all()):
-        step = 1 if int(flat[0]) == 0 else -1
-        turned = _random_places(flat.shape, 0.5, source)
+        step = 1 if int(flat[0]) == 0 else -1  # an index that is one less is in range too, but not below 0
+        turned = _random_places(flat.shape, chance=0.5, source=source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
     if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
         return _other_sorted_row(flat, source)
@@ -248,13 +257,14 @@ def _other_sorted_row(row: Tensor, source: torch.Generator) -> Tensor:
     # The ends stay where that leaves another row: of offsets, the first is 0 and the last the length.
     fresh[0], fresh[-1] = row[0], row[-1]
     if torch.equal(fresh, row):
+        # Each number that is larger than the one before it becomes that one: the row stays sorted, and changes.
         fresh[1:] = torch.where(row[1:] > row[:-1], row[:-1], row[1:])
     return fresh
 
 
 def _flip_bools(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Return a bool tensor with about a quarter of its elements flipped."""
-    return tensor ^ _random_places(tensor.shape, 0.25, source)
+    return tensor ^ _random_places(tensor.shape, chance=0.25, source=source)
 
 
 def _random_places(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
@@ -277,7 +287,7 @@ def neutral_values(tensor: Tensor, role: str, seed: int) -> Tensor:
         return tensor
     if tensor.layout is not torch.strided:
         return tensor.double()
-    if not bool((tensor.abs() < LARGE).all()):
+    if not bool((tensor.abs() < LARGE).all()):  # a mask
         return tensor.double()
     source = torch.Generator("cpu").manual_seed(seed)
     if tensor.dim() >= 2 and role == "parameter":

@@ -1,4 +1,13 @@
-"""Write a Capture as a sample: into a staging folder that is renamed at the end, so that a sample is never partial."""
+"""Write a Capture as a sample: into a staging folder that is renamed at the end, so that a sample is never partial.
+
+A sample has a folder for each Pair, and in it one for each direction, `forward` and `backward` (`side`), with its graph
+as `model.py`. `inputs` are the recipes by which a reader makes the inputs again, and the *exact* data of those that no
+recipe makes. A *custom* operator is one of a library, not of torch. *Claims* are what `capture.json` says of a graph,
+to be compared with its file; an Exchange is what the ranks of a step sent each other in one collective.
+
+`further_content` is what `capture.json` has besides, such as the verdict. `values_of_pairs` has for each Pair the
+values of its ports, for `write_other_format`, which writes the files of another format beside each `model.py`.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +47,7 @@ def write_staged(
     values_of_pairs: Sequence[PortValues],
     write_other_format: WriteOtherFormat,
 ) -> Path:
-    """Write a Capture as a sample to a path, and return the path. `inputs` has the recipes and the exact data, and
-    `further_content` what `capture.json` has besides, such as the verdict. `values_of_pairs` has for each Pair the
-    values of its ports, for `write_other_format`."""
+    """Write a Capture as a sample to a path, and return the path. PlaceError if it cannot be written."""
     sample = Path(path)
     try:
         with unfinished_folder(sample.parent, sample.name) as staging:
@@ -52,7 +59,8 @@ def write_staged(
 
 
 def check_custom(capture: Capture, allow: Sequence[str]) -> None:
-    """Refuse operators that PyTorch alone does not have, unless they are allowed by name."""
+    """Raise RefusedError if the graphs call operators that PyTorch alone does not have, unless `allow` has their
+    names."""
     refused = [target for target in capture.requires if not allowed(target, allow)]
     if refused:
         name = refused[0].removeprefix("torch.ops.")
@@ -75,7 +83,7 @@ def fill(
     values_of_pairs: Sequence[PortValues],
     write_other_format: WriteOtherFormat,
 ) -> None:
-    """Write every file of a sample into a folder. The arguments are as in `write_staged`."""
+    """Write every file of a sample into an empty folder."""
     content = describe(capture)
     content["pairs"] = []
     for index, pair in enumerate(capture.pairs):

@@ -1,4 +1,8 @@
-"""A table for other programs, with all of its columns: CSV, JSON lines and Parquet; and the formats of a report."""
+"""A table for other programs, with all of its columns: CSV, JSON lines and Parquet; and the formats of a report.
+
+A Table has the name of each column with the *kind* of its cells, a key of KINDS, and its rows. `KINDS[kind].arrow` is
+the type of such a cell in Parquet, as the table `types` in `write_parquet` names it.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,8 @@ def batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def write_parquet(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]], file: BinaryIO) -> None:
-    """Write rows as a table of typed columns, a batch at a time. UsageError says that pyarrow is missing."""
+    """Write rows as a table of typed columns to an open file, a batch at a time. `columns` has the kind of the cells of
+    each column by its name. UsageError says that pyarrow is missing."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -91,15 +96,16 @@ def write_parquet(columns: Mapping[str, str], rows: Iterable[tuple[Any, ...]], f
     schema = arrow.schema([(name, types[KINDS[kind].arrow]) for name, kind in columns.items()])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches(rows):
-            listed = [
+            records = [
                 {name: _parquet_value(cell, kind) for (name, kind), cell in zip(columns.items(), row, strict=True)}
                 for row in batch
             ]
-            writer.write_table(arrow.Table.from_pylist(listed, schema=schema))
+            writer.write_table(arrow.Table.from_pylist(records, schema=schema))
 
 
 def _parquet_value(value: Any, kind: str) -> Any:
-    """Return a value as Parquet has it: a mapping as a list of names and values."""
+    """Return a value as Parquet has it: a mapping, and pairs of a name and a reason, as a list of records. The values
+    of a mapping of kind `words` are texts, or JSON."""
     if kind == "pairs" and value is not None:
         return [{"name": name, "why": why} for name, why in value]
     if isinstance(value, Mapping):
@@ -133,12 +139,14 @@ def format_of(path: Path) -> str:
 
 
 def write_report(report: Report, format: str, path: Path) -> None:
-    """Write the rows of a report to a file, or the whole report as a page. A file that is there is replaced only once
-    the new one is whole (`whole_file`). A page names no path of this machine, so that it can be shared."""
+    """Write the rows of a report to a file in one of FORMATS, or the whole report as a page (`html`). A file that is
+    there is replaced only once the new one is whole (`whole_file`). A page names no path of this machine, so that it
+    can be shared."""
     if format == "html":
         report = shared(report, path.parent)
     with whole_file(path) as file:
         if format == "parquet":
             write_parquet(report.rows.columns, report.rows.rows, file)
+        # Parquet, which is no text, has no pieces here.
         for piece in FORMATS[format](report):
             file.write(piece.encode())

@@ -3,7 +3,11 @@
     html_of(Report("softmax: good", "42 comparisons", (), Table("", {"check": "name", "verdict": "word"}, rows)))
 
 It stands inside somebody's page, whose theme is not known: text has the color of the page, and the color of a word can
-be read on white and on black. There is no script and nothing from elsewhere, and every text is escaped.
+be read on white and on black. There is no script and nothing from elsewhere, and every text is escaped, by `text`.
+
+A Table has the name of each column with the *kind* of its cells, a key of KINDS (`name`, `word`, `count`, …), and its
+rows. `table.places()` are the indexes of the columns that people are shown, and `cell_text(value, kind)` is a cell as
+text.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ LEFT, RIGHT = f"text-align:left;{CELL}", f"text-align:right;white-space:nowrap;{
 
 
 def html_of(report: Report, lines: Sequence[str] = ()) -> str:
-    """Return a report as a piece of HTML: its title, its answer, its tables, all rows, and `lines` as they stand."""
+    """Return a report as a piece of HTML: its title, its answer, its tables, its rows up to MOST_ROWS, and `lines` as
+    they stand."""
     return f"<div>{''.join(_pieces(report, lines))}</div>"
 
 

@@ -1,4 +1,8 @@
-"""Table and Report, and the kinds of cells: how a value of each kind is written as text."""
+"""Table and Report, and the kinds of cells: how a value of each kind is written as text.
+
+A *word* is a verdict or an outcome, such as `bitwise` or `slower`; its *tone* says how good that is: `good`, `fair`,
+`quiet`, `warn` or `bad`, each with a color.
+"""
 
 from __future__ import annotations
 
@@ -90,11 +94,14 @@ TONES: Mapping[str, str] = {
 
 
 def tone(word: str) -> str:
-    """Return how good a word is, or ''. After a comma stands what it lacks: `bitwise, vacuous` is `warn`."""
+    """Return how good a word is, or '' for an unknown one. After a comma stands what it lacks: `bitwise, vacuous` is
+    `warn`."""
+    word_before, _, lack = word.partition(", ")
+    tone_before = TONES.get(word_before, "")
     # `derivative` after the comma lacks nothing, and a word that is bad by itself stays bad.
-    word_before, _, word_after = word.partition(", ")
-    tone_after = "" if word_after in ("", "derivative") else "bad" if word_after == "not the derivative" else "warn"
-    return TONES.get(word_before, "") if TONES.get(word_before) == "bad" or not tone_after else tone_after
+    if tone_before == "bad" or lack in ("", "derivative"):
+        return tone_before
+    return "bad" if lack == "not the derivative" else "warn"
 
 
 # ------------------------------------------------------------------ the nouns

@@ -1,7 +1,11 @@
 """A report as one HTML file, for light and dark, that sorts and filters without a network.
 
-Every text is escaped. A content security policy allows only the script and the style below, by their digests, so that a
-text that was not escaped could not run either.
+Every text is escaped, by `text`. A content security policy allows only the script and the style below, by their
+digests, so that a text that was not escaped could not run either.
+
+A Table has the name of each column with the *kind* of its cells, a key of KINDS (`name`, `word`, `count`, `path`, …),
+and its rows. `table.places()` are the indexes of the columns that people are shown, `cell_text(value, kind)` is a cell
+as text, and `tone(word)` the class of STYLE for how good a word is.
 """
 
 from __future__ import annotations
@@ -109,7 +113,7 @@ def _pictures(report: Report) -> Iterator[str]:
 
 
 def _section(table: Table) -> Iterator[str]:
-    """Yield a table under its title."""
+    """Yield a table under its title, with a box that filters its rows if it has more than FILTERED."""
     names, kinds, places = list(table.columns), list(table.columns.values()), table.places()
     yield f"<section>\n<h2>{text(table.title)}</h2>\n<p>{text(table.note)}</p>\n"
     if count_rows(table) > FILTERED:
@@ -132,6 +136,7 @@ def _cell(value: Any, kind: str) -> str:
     shown = text(cell_text(value, kind))
     if KINDS[kind].number:
         sort_value = -1 if value is None or value != value else value  # no value and NaN are sorted as -1
+        # As JavaScript writes the infinity.
         return f'<td class="n" data-v="{text(str(sort_value)).replace("inf", "Infinity")}">{shown}</td>'
     if kind == "word":
         return f'<td class="w {tone(str(value))}">{shown}</td>'

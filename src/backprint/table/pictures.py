@@ -51,7 +51,8 @@ def _label(name: str) -> str:
 
 
 def _speedups(axes: Axes, picture: Picture) -> None:
-    """Draw for each compiler the speedups of its graphs, from the slowest to the fastest."""
+    """Draw for each compiler the speedups of its graphs, from the slowest to the fastest; without those that are not
+    finite or not above 0, which the logarithm of the axis does not have."""
     for name, values in picture.series.items():
         ordered = sorted(value for value in values if 0 < value < math.inf)
         axes.plot([(place + 1) / len(ordered) for place in range(len(ordered))], ordered, ".-", label=_label(name))

@@ -5,6 +5,9 @@
     elsewhere    'mlp: no such operator', and 'samples/mlp: …' where the report names another mlp too
 
 A page of a report is shared; its rows as a file for programs keep what was measured.
+
+`base` is the folder that the report is written to, `names` what the paths outside of it are called (Names), and `place`
+a path with no `.`, `..` or double `/` in it.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ def without_paths(text: str, base: Path, names: Names | None = None) -> str:
 
 
 def _paths_in(text: str, base: Path) -> Iterator[tuple[int, int]]:
-    """Yield where the absolute paths of a text begin and end."""
+    """Yield where the absolute paths of a text begin and end, as indexes of its characters."""
     end = 0
     while match := ABSOLUTE.search(text, end):
         start, end = match.start(), _end_of_path(text, match.start(), match.end(), base)
@@ -85,24 +88,35 @@ def _paths_in(text: str, base: Path) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_path(text: str, start: int, end: int, base: Path) -> int:
-    """Return where a path ends that goes on at least up to `end`. Behind a blank, it goes on with what is on this
-    machine, or up to the quote that it is in; a text that begins with a path goes on up to its last word with a `/`."""
+    """Return where the path of a text ends that begins at `start` and goes on at least up to `end`, where the first
+    blank is. Behind a blank, it goes on with what is on this machine, or up to the quote that it is in; a text that
+    begins with a path goes on up to its last word with a `/`."""
+    # The path of the report's folder may have blanks itself: it goes on behind them.
     for folder in _folders(base):
-        if text.startswith(folder, start) and text[start + len(folder) : start + len(folder) + 1] in {"", "/"}:
-            rest = re.compile(r"[^\s:;,'\"`()\[\]{}<>|=]*").match(text, start + len(folder))
+        behind = start + len(folder)
+        if text.startswith(folder, start) and text[behind : behind + 1] in {"", "/"}:
+            rest = re.compile(r"[^\s:;,'\"`()\[\]{}<>|=]*").match(text, behind)
             end = max(end, rest.end() if rest else end)
     quote = text[start - 1] if start else ""
     if quote and quote in "'\"`" and (closed := text.find(quote, end)) > 0 and "/" in text[end:closed]:
         return closed if "\n" not in text[end:closed] else end
-    far = end
+    return _end_of_words(text, start, end)
+
+
+def _end_of_words(text: str, start: int, end: int) -> int:
+    """Return where a path ends that begins at `start`, of the words behind the blank at `end`: after the last of
+    MOST_WORDS words up to which it is on this machine, or, in a text that begins with the path, after the last word
+    with a `/`."""
+    word_end = end
     for _ in range(MOST_WORDS):
-        word = WORD.match(text, far)
+        word = WORD.match(text, word_end)
         if word is None:
             break
-        far, whole = word.end(), text[start : word.end()]
-        first = text[start : far - len(word[0])] + word[0].partition("/")[0]
-        if os.path.lexists(first if "/" in word[0].strip() else whole) or ("/" in word[0].strip(" /") and not start):
-            end = far
+        word_start, word_end = word_end, word.end()
+        # Of a word such as `dir/file`, the path up to the first `/` is looked for: the file may be gone.
+        up_to = text[start:word_start] + (word[0].partition("/")[0] if "/" in word[0].strip() else word[0])
+        if os.path.lexists(up_to) or ("/" in word[0].strip(" /") and not start):
+            end = word_end
     return end
 
 
@@ -122,17 +136,21 @@ def _within(place: str, base: Path) -> str:
 
 
 def _names_of(texts: Iterable[str], base: Path) -> Names:
-    """Return what the paths of some texts are called, so that no two have the same name."""
+    """Return what the paths of some texts are called that are not in the folder `base`, so that no two have the same
+    name, and none that of a path in the folder: as few of the last parts of each as that takes."""
     places = {os.path.normpath(text[start:end]) for text in texts for start, end in _paths_in(text, base)}
     inside = {_within(place, base) for place in places}
-    open_, names, length = {place for place in places if not _within(place, base)}, {}, 1
-    while open_:
-        called = {place: os.sep.join(place.split(os.sep)[1:][-length:]) for place in sorted(open_)}
+    unnamed = {place for place in places if not _within(place, base)}
+    names: dict[str, str] = {}
+    length = 1  # how many of the last parts of a path are tried as its name
+    while unnamed:
+        called = {place: os.sep.join(place.split(os.sep)[1:][-length:]) for place in sorted(unnamed)}
         count = Counter(called.values())
         for place, name in called.items():
+            # A path has as many parts as it has separators: with all of them, the name is the whole path.
             if (count[name] == 1 and name not in inside) or length >= place.count(os.sep):
                 names[place] = name
-                open_.remove(place)
+                unnamed.remove(place)
         length += 1
     return names
 

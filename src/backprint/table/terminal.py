@@ -1,6 +1,10 @@
 """A table on a terminal: columns that fit its width. In a pipe: a line a row, with tabs between its cells.
 
 Nothing is cut: texts are folded, and what has no room is named. Control characters are escaped.
+
+A Table has the name of each column with the *kind* of its cells, a key of KINDS (`name`, `word`, `count`, `detail`, …),
+and its rows. A *place* is the index of a column; `table.places()` are those of the columns that people are shown. A
+*width* counts cells of the terminal, and None stands for a pipe. `cell_text(value, kind)` is a cell as text.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ STYLES = {"good": "green", "fair": "cyan", "quiet": "dim", "warn": "yellow", "ba
 
 
 def print_report(report: Report, file: IO[str], width: int | None) -> None:
-    """Print the answer, the facts and the tables of a report; without a width, for a pipe. All rows are for files."""
+    """Print the answer, the facts and the tables of a report. `report.rows`, the table with all rows, is for files
+    alone."""
     print_texts([(text, style) for text, style in ((report.title, "bold"), (report.answer, "")) if text], file, width)
     print_texts([(f"{name}: {value}", "dim") for name, value in report.facts.items()], file, width)
     for table in filter(count_rows, report.tables):
@@ -33,7 +38,7 @@ def print_report(report: Report, file: IO[str], width: int | None) -> None:
 
 
 def print_table(table: Table, file: IO[str], width: int | None, most_rows: int | None = None) -> None:
-    """Print a table under its title, of at most so many rows; in a pipe, of all."""
+    """Print a table under its title, of at most so many rows (None: of all); in a pipe, of all."""
     if table.title:
         print_texts([("", ""), (table.title, "bold")], file, width)
     if width is None:
@@ -43,7 +48,7 @@ def print_table(table: Table, file: IO[str], width: int | None, most_rows: int |
 
 
 def print_texts(texts: Sequence[tuple[str, str]], file: IO[str], width: int | None) -> None:
-    """Print texts, each with its style; a terminal wraps them at its width."""
+    """Print texts, each with its style of `rich` ('' for none); a terminal wraps them at its width."""
     if width is None:  # rich would write tabs as blanks
         file.writelines(f"{line_text(text)}\n" for text, _ in texts)
         return
@@ -66,13 +71,14 @@ def lines_with_tabs(table: Table) -> Iterator[str]:
 
 
 def _print_grid(table: Table, file: IO[str], width: int, most_rows: int | None) -> None:
-    """Print the columns that say something and fit, then the reasons, a line a row, and what was left out."""
+    """Print the columns that say something and fit, then the reasons, a line a row, and what was left out: columns that
+    are 0 in each row, those that have no room, and further rows. Columns without a text in any row are left out without
+    a word."""
     from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
 
     names, kinds = list(table.columns), list(table.columns.values())
     rows, count = list(islice(table.rows, most_rows)), count_rows(table)
+    # A table that is printed whole keeps its columns of zeros.
     all_zero = [
         place
         for place in table.places()
@@ -80,18 +86,10 @@ def _print_grid(table: Table, file: IO[str], width: int, most_rows: int | None) 
     ]
     texts = [[line_text(cell_text(cell, kind)) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
     all_blank = {place for place in table.places() if rows and not any(row[place] for row in texts)}
+    # Reasons (`detail`) stand under the grid.
     wanted = [place for place in table.places() if place not in {*all_zero, *all_blank} and kinds[place] != "detail"]
     widths = fit_columns(table.columns, texts, wanted, width)
-    grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=table.heads, padding=(0, GAP, 0, 0))
-    for place, column_width in widths.items():
-        is_number = KINDS[kinds[place]].number
-        heading = Text(line_text(names[place].replace("_", " ")))
-        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold", width=column_width)
-    for row in texts:
-        grid.add_row(
-            *(Text(row[place], STYLES[tone(row[place])] if kinds[place] == "word" else "") for place in widths)
-        )
-    Console(file=file, highlight=False, width=width).print(grid)
+    Console(file=file, highlight=False, width=width).print(_grid_of(table, texts, widths))
     print_texts([(text, "") for text in _reasons(table, rows)], file, width)
     # What is not in the grid, by the words before it.
     left_out = {
@@ -104,8 +102,28 @@ def _print_grid(table: Table, file: IO[str], width: int, most_rows: int | None) 
     )
 
 
+def _grid_of(table: Table, texts: Sequence[Sequence[str]], widths: Mapping[int, int]) -> Any:
+    """Return rows of `texts` as a table of `rich`, with the columns at the places in `widths`, which has their
+    widths."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    names, kinds = list(table.columns), list(table.columns.values())
+    # The padding is above, right of, below and left of a cell.
+    grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=table.heads, padding=(0, GAP, 0, 0))
+    for place, column_width in widths.items():
+        is_number = KINDS[kinds[place]].number
+        heading = Text(line_text(names[place].replace("_", " ")))
+        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold", width=column_width)
+    for row in texts:
+        grid.add_row(
+            *(Text(row[place], STYLES[tone(row[place])] if kinds[place] == "word" else "") for place in widths)
+        )
+    return grid
+
+
 def _reasons(table: Table, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield the reasons of rows, each after the names of its row."""
+    """Yield the reasons of rows, the cells of kind `detail`, each after the cells of kind `name` of its row."""
     for row in rows:
         cells = [(kind, str(cell)) for kind, cell in zip(table.columns.values(), row, strict=True) if cell]
         names = ", ".join(text for kind, text in cells if kind == "name")
@@ -115,8 +133,9 @@ def _reasons(table: Table, rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
 def fit_columns(
     columns: Mapping[str, str], rows: Sequence[Sequence[str]], wanted: list[int], width: int
 ) -> dict[int, int]:
-    """Return the columns that fit, with their widths. Numbers are never broken; texts get what is left, from the first
-    on. Where that is too little, the last columns are left out, those of names after all others, and never the first.
+    """Return the places of the columns that fit into `width`, with their widths. Numbers are never broken; texts get
+    what is left, from the first on. Where that is too little, the last columns are left out, those of names after all
+    others, and never the first.
 
     `rows` are texts, and `wanted` the places of the columns that are asked for."""
     from rich.cells import cell_len
@@ -132,6 +151,7 @@ def fit_columns(
         place: full_width if KINDS[kinds[place]].number else min(full_width, floors[place])
         for place, full_width in full_widths.items()
     }
+    # From the last column to the second, names at the end: each is left out until the others fit.
     for place in sorted(wanted[1:], key=lambda place: (kinds[place] == "name", -place)):
         if sum(widths.values()) + GAP * (len(widths) - 1) <= width:
             break

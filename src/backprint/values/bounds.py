@@ -6,6 +6,9 @@
   never ends. A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on
   meta tensors of the same shapes, once for each combination of shapes. If a result's shape depends on values, its size
   is unknown.
+
+A *target* is an operator as text, such as `operator.pow`. A *complaint*, and what the functions named `why_…` return,
+is the reason why a call is refused, as text; '' if it may run.
 """
 
 from __future__ import annotations
@@ -46,14 +49,16 @@ def growth_complaint(target: str, args: Sequence[Any]) -> str:
 
 
 def tree_size(value: Any) -> int:
-    """Count the items of a nested value, each as often as it is reached; stops at MOST_ITEMS + 1."""
+    """Return the number of items of a nested value and of itself, each as often as it is reached; at most
+    MOST_ITEMS + 1, where counting stops."""
     if isinstance(value, (list, tuple)) and not any(isinstance(item, (list, tuple, dict)) for item in value):
         return len(value) + 1
     return _tree_size(value, known={})
 
 
 def _tree_size(value: Any, known: dict[int, int]) -> int:
-    """Compute `tree_size`. `known` has the sizes of the containers so far, by id."""
+    """Return what `tree_size` returns. `known` has the sizes of the containers so far, by id, so that one that is held
+    many times is walked once."""
     if not isinstance(value, (list, tuple, dict)):
         return 1
     size = known.get(id(value))
@@ -83,12 +88,14 @@ def _product_growth(left: Any, right: Any) -> str:
 
 
 def _power_growth(left: Any, right: Any) -> str:
+    """Return the complaint about a power of integers; floats do not grow."""
     if isinstance(left, int) and isinstance(right, int):
         return _bits_complaint(left.bit_length() * abs(right), "a power")
     return ""
 
 
 def _shift_growth(left: Any, right: Any) -> str:
+    """Return the complaint about a shift to the left; by a negative number, it raises by itself."""
     if isinstance(left, int) and isinstance(right, int):
         return _bits_complaint(left.bit_length() + max(right, 0), "a shift")
     return ""
@@ -117,21 +124,22 @@ SURE = SMALL // 16
 
 
 def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return why a call may not run: its result does not fit in memory; '' if it does, or if its size is unknown."""
+    """Return why a call may not run: its result does not fit in memory, or it visits the elements of a view of more
+    than that; '' if it may, or if the size is unknown."""
     # No operator makes more elements than the product of its arguments' elements and numbers.
     bound = math.prod(map(_growth_factor, (*args, *kwargs.values())))
     if bound <= SURE or not all(map(_has_own_values, plain_leaves(args, kwargs))):
         return ""
     try:
-        large, visited = _largest_result(function, call_key(args), call_key(kwargs))
-    except TypeError:  # an argument that cannot be a key
+        result_bytes, visited_bytes = _largest_result(function, call_key(args), call_key(kwargs))
+    except TypeError:  # an argument that cannot be a key of the cache
         return ""
-    # Both are numbers of bytes.
-    return why_too_large(large) or why_too_large(visited, "it visits the elements of a view of")
+    return why_too_large(result_bytes) or why_too_large(visited_bytes, "it visits the elements of a view of")
 
 
 def _growth_factor(value: Any) -> int:
-    """Return the factor by which one argument can enlarge a result."""
+    """Return the factor by which one argument can enlarge a result: the elements of a tensor, a number itself, or, of a
+    list, the product of the factors of its items."""
     kind = type(value)
     if kind is Tensor or kind is nn.Parameter:
         return value.numel() or 1
@@ -160,8 +168,8 @@ def _has_own_values(leaf: Any) -> bool:
 
 
 def call_key(value: Any) -> Any:
-    """Return a call's arguments as a hashable key, from which `_call_from_key` makes them again: a tensor as shape,
-    stride and dtype."""
+    """Return a call's arguments, or one of them, as a hashable key, from which `_call_from_key` makes them again: a
+    tensor as shape, stride and dtype, and another value with its type, as 1, 1.0 and True are equal."""
     kind = type(value)
     if kind is Tensor or isinstance(value, Tensor):
         return (_TensorMark, value.shape, value.stride(), value.dtype)
@@ -189,7 +197,7 @@ class _TensorMark:
 
 
 def _call_from_key(value: Any) -> Any:
-    """Return the arguments that a key stands for, with meta tensors."""
+    """Return the arguments that a key of `call_key` stands for, with meta tensors."""
     if value and value[0] is _TensorMark:
         _, shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
@@ -203,14 +211,15 @@ def _call_from_key(value: Any) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
     """Return the bytes of the largest result of a call with the arguments of these keys, 0 if its shape depends on
-    values, and the most bytes of one argument that it visits. The call is run on meta tensors."""
+    values, and the most bytes of one argument that it visits. The call is run on meta tensors, below all modes of the
+    caller, because it is no call of the program."""
     visits = _VisitedBytes()
     try:
         with not_loading(), torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             keywords = {key: _call_from_key(item) for key, item in kwargs}
             positional = _call_from_key(args)
-            if isinstance(function, OpOverload):  # a factory makes a meta tensor too
+            if isinstance(function, OpOverload):  # a factory must make a meta tensor too
                 remaining_arguments = schema_of(function).arguments[len(positional) :]
                 keywords |= {
                     argument.name: torch.device("meta") for argument in remaining_arguments if argument.name == "device"
@@ -229,7 +238,8 @@ VISITS_FEW_ELEMENTS = frozenset(
 
 
 class _VisitedBytes(TorchDispatchMode):
-    """A dispatch mode that notes in `most` the most bytes of one argument that an operator visits; views visit none."""
+    """A dispatch mode that notes in `most` the most bytes of one argument that an operator visits: the bytes of all of
+    its elements, which a view of little memory may have in any number. Operators that return views visit none."""
 
     def __init__(self) -> None:
         super().__init__()

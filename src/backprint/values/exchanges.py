@@ -2,6 +2,12 @@
 
 An Exchange is one collective of one run. `run_sample.received_by` computes what a member receives from what all members
 sent, whether threads have met or an earlier run is known (`Peers`).
+
+A *rank* is one process of a distributed step, and a *member* a rank by its place in a process group, from 0. A group is
+known by its *label*: the name of a dimension of a device mesh, or `world`. A *recorded run* is an earlier run among all
+ranks, whose Exchanges are known; the tensor that `this rank` sends now may be another than then. Of Peers, by the label
+of a group, `exchanges` has its collectives in that run, `places` this rank's place in it, and `position` how many of
+its collectives have been answered now; `differing` has those in which this rank has sent something else than then.
 """
 
 from __future__ import annotations
@@ -39,8 +45,9 @@ class Call:
 
 
 def call_of(name: str, args: Any, label: Callable[[Any], str]) -> Call:
-    """Return the Call of a collective operator with these arguments. `label` returns the label of a group, from the
-    operator's argument for it."""
+    """Return the Call of the collective operator `name` with these arguments, of which the first is the tensor that it
+    sends. `label` returns the label of a group, from the operator's argument for it. CaptureError for a tensor that is
+    not strided."""
     if args[0].layout is not torch.strided:
         raise CaptureError(
             f"{name} sends a {str(args[0].layout)[6:]} tensor, and the collectives of a graph take strided ones: make "
@@ -50,6 +57,7 @@ def call_of(name: str, args: Any, label: Callable[[Any], str]) -> Call:
     position = GROUP_POSITIONS[name]
     group = label(args[position])
     match name:
+        # The arguments after the tensor, as `_c10d_functional` orders them.
         case "all_reduce" | "reduce_scatter_tensor":
             return Call(name, group, (args[1],))
         case "all_to_all_single":
@@ -73,12 +81,13 @@ class Exchange:
 
     def on(self, device: torch.device) -> Exchange:
         """Return the Exchange with its tensors on a device. Those of a sample are on the CPU."""
-        tensors = [None if tensor is None else tensor.to(device) for tensor in (*self.sent, self.received)]
-        return Exchange(self.calls, tuple(tensors[:-1]), tensors[-1])
+        *sent, received = [None if tensor is None else tensor.to(device) for tensor in (*self.sent, self.received)]
+        return Exchange(self.calls, tuple(sent), received)
 
 
 def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
-    """Return how the calls of the members, or the tensors that they send, do not belong together; '' if they do."""
+    """Return how the `calls` of the members of a group, or the tensors that they have `sent`, do not belong together;
+    '' if they do."""
     first = calls[0]
     for member, tensor in enumerate(sent):
         same_shape = tensor.shape == sent[0].shape or first.kind == "all_to_all_single"
@@ -91,13 +100,14 @@ def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
         if call.kind != "all_to_all_single" and call.options != first.options:
             return f"member 0 calls {first.text}, and member {member} calls {call.text}"
     if first.kind == "all_to_all_single":
-        # `options` has the numbers of rows that come in, by sender, and that go out, by receiver.
         for receiver, call in enumerate(calls):
             for sender, other in enumerate(calls):
-                if call.options[0][sender] != other.options[1][receiver]:
+                # `options` has the numbers of rows that come in, by sender, and that go out, by receiver.
+                (incoming, _), (_, outgoing) = call.options, other.options
+                if incoming[sender] != outgoing[receiver]:
                     return (
-                        f"member {receiver} expects {call.options[0][sender]} rows of member {sender}, which sends "
-                        f"{other.options[1][receiver]}"
+                        f"member {receiver} expects {incoming[sender]} rows of member {sender}, which sends "
+                        f"{outgoing[receiver]}"
                     )
     return ""
 
@@ -106,7 +116,7 @@ def _is_close(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors of one shape are equal but for rounding."""
     if left.dtype != right.dtype or not left.dtype.is_floating_point or not left.numel():
         return torch.equal(left, right)
-    largest = float(left.abs().nan_to_num(0.0, 0.0, 0.0).max())
+    largest = float(left.abs().nan_to_num(0.0, 0.0, 0.0).max())  # of its finite numbers
     return torch.allclose(left, right, rtol=1e-4, atol=1e-6 * largest, equal_nan=True)
 
 
@@ -200,6 +210,8 @@ class Peers:
     place: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def __call__(self, call: Call, sent: Tensor) -> Tensor:
+        """Return what this rank receives if it sends this tensor in the next collective of a group, and count it.
+        ReplayError if the recorded run had another collective there, or if the answer cannot be told."""
         number = self.position.get(call.group, 0)
         known = self.exchanges.get(call.group, ())
         if number >= len(known):
@@ -223,10 +235,10 @@ class Peers:
             self.differing.add((call.group, number))
         # If it is known what all other members sent, the result is computed; otherwise it is derived from what was
         # received.
-        everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
-        known = [tensor for tensor in everyone if tensor is not None]
-        if len(known) == len(everyone):
-            return received_by(place, call.kind, [member.options for member in exchange.calls], known)
+        everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]  # with this rank's new tensor
+        tensors = [tensor for tensor in everyone if tensor is not None]
+        if len(tensors) == len(everyone):
+            return received_by(place, call.kind, [member.options for member in exchange.calls], tensors)
         received = received_without_others(exchange, place, sent)
         if received is None:
             raise ReplayError(
@@ -241,5 +253,5 @@ class Peers:
         return label_of(reference)
 
     def begin(self, position: Mapping[str, int] | None = None) -> None:
-        """Begin a run; with `position`, behind so many collectives of each group."""
+        """Begin a run; with `position`, behind so many collectives of each group, by its label."""
         self.position = dict(position or {})

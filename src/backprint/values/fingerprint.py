@@ -12,6 +12,11 @@ Plain values, enums, dataclasses and containers of pytree are compared by their 
 process; large ones are replaced by a digest. A tensor of the call is described by its place in the call. Anything else
 is `live`: the value itself is kept, and compared by identity while the captured program lives. Its attributes and items
 are in the fingerprint only so that a change of them since the capture is seen: equal ones do not make two values equal.
+
+The first key of such an object, with what stands beside it, is its *head*, which says of what kind the value is; the
+*parts* are under `of`, each with its key under `keys`: an item's, or `.name` for an attribute. To *describe* a value is
+to make its fingerprint, with the `state` that the values of one call have in common (DescribeState). An *argument*, and
+the items of its containers, are what a caller passed; attributes and keys of them are not.
 """
 
 from __future__ import annotations
@@ -60,10 +65,11 @@ LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 
 
 def plain_text(value: Any) -> Like | None:
-    """Return the fingerprint of a plain value, which determines it; None for any other value."""
+    """Return the fingerprint of a plain value, which determines it; None for any other value. Plain are values without
+    parts, and what a library has under a name: its functions, classes and operators."""
     kind = type(value)
     if kind in EXACT:
-        # Python refuses to print a very long int in decimal.
+        # Python refuses to print a very long int in decimal: `sys.set_int_max_str_digits`.
         text = hex(value) if kind is int and abs(value) >= 2**1024 else repr(value)
         if len(text) <= MAX_TEXT:
             return text
@@ -95,6 +101,7 @@ def _fingerprint_digest(like: Like) -> str:
 def name_of(value: Any) -> str:
     """Return a function or a class by module and name; Python's own by name alone."""
     name, module = getattr(value, "__qualname__", None) or value.__name__, getattr(value, "__module__", None)
+    # A module has a name alone.
     return name if module in (None, "builtins") else f"{module}.{name}"
 
 
@@ -180,8 +187,9 @@ class _Described:
 
 
 def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _Described:
-    """Describe a value. The tensors of an `argument` are described by their places in the call; other tensors, such as
-    an attribute of an object or a key, by their values."""
+    """Return the description of a value. The tensors of an `argument` are described by their places in the call; other
+    tensors, such as an attribute of an object or a key, by their values. What is compared by identity is entered into
+    `state`."""
     if isinstance(value, Tensor):
         return _describe_tensor(value, state, argument)
     if (text := plain_text(value)) is not None:
@@ -191,7 +199,7 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _
         return _Described({"cycle": len(state.above) - state.above.index(id(value))})
     if id(value) in state.known:  # shared: what is described once is not followed again
         return state.known[id(value)][1]
-    tensors_before = len(state.tensors)
+    tensors_before = len(state.tensors)  # tensors of the call so far
     state.above.append(id(value))
     try:
         described = _describe_composed(value, state, argument)
@@ -209,7 +217,7 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _
 
 
 def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Described:
-    """Describe a value that is made of other values; anything unknown as live."""
+    """Return the description of a value that is made of other values; anything unknown as live."""
     kind = type(value)
     if len(state.above) > MAX_DEPTH or isinstance(value, (nn.Module, torch.optim.Optimizer)):
         return _describe_live(value, state, contents={})
@@ -223,7 +231,7 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Des
         return describe_with_parts({"enum": f"{name_of(kind)}.{value.name}"}, [value.value], named={}, state=state)
     if isinstance(value, (types.MethodType, types.BuiltinMethodType)):  # each access to a method makes another one
         of = {"function": getattr(value, "__func__", value.__name__), "object": value.__self__}
-        return describe_with_parts({"method": value.__name__}, [], of, state)
+        return describe_with_parts({"method": value.__name__}, items=[], named=of, state=state)
     if argument or kind in CONTAINERS or pytree.is_namedtuple_class(kind):
         # One level: the items of the value, or the value itself if pytree does not know it.
         items, spec = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
@@ -232,11 +240,13 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Des
             if isinstance(value, Mapping) and len(items) == len(value):
                 factory = getattr(value, "default_factory", None)
                 default = {} if factory is None else {"default factory": factory}
-                return describe_with_parts(head, items, default, state, argument, list(value))
+                return describe_with_parts(head, items, named=default, state=state, argument=argument, keys=list(value))
+            # The context is what pytree keeps of a container besides its items, such as the names of a named tuple.
             own = attributes_with_slots(value) if isinstance(value, (list, tuple)) else {"context": spec.context}
-            return describe_with_parts(head, items, own or {}, state, argument)
+            return describe_with_parts(head, items, named=own or {}, state=state, argument=argument)
     if dataclasses.is_dataclass(value) and all(map(is_python_class, kind.__mro__)):
-        return describe_with_parts({"dataclass": name_of(kind)}, [], attributes_with_slots(value) or {}, state)
+        attributes = attributes_with_slots(value) or {}
+        return describe_with_parts({"dataclass": name_of(kind)}, items=[], named=attributes, state=state)
     return _describe_live(value, state, contents_of(value))
 
 
@@ -248,8 +258,9 @@ def describe_with_parts(
     argument: bool = False,
     keys: Sequence[Any] = (),
 ) -> _Described:
-    """Describe a value by its head, the facts that say of which kind it is; by its items, with their `keys` if it is a
-    mapping; and by its attributes (`named`). Items are described as parts of an `argument` or not."""
+    """Return the description of a value by its head, the facts that say of which kind it is; by its items, with their
+    `keys` if it is a mapping; and by its attributes (`named`). Items are described as parts of an `argument` or not;
+    keys and attributes never are."""
     described = [describe_value(item, state, argument) for item in items]
     described_keys = [describe_value(key, state, argument=False) for key in keys]
     # Attributes have no order of their own; keys of a mapping keep theirs.
@@ -276,8 +287,9 @@ def rest_by_name(likes: Sequence[tuple[Any, Like]]) -> Like:
 
 
 def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> _Described:
-    """Describe a tensor of the call by its place, its attributes, and what distinguishes it from a plain tensor (its
-    class, and the hooks on its gradient). Describe any other tensor by its values."""
+    """Return the description of a tensor of the call by its place, its attributes, and what distinguishes it from a
+    plain tensor (its class, and the hooks on its gradient); of any other tensor by its values, or as live if these
+    cannot be read."""
     if argument:
         head: dict[str, Like] = {"tensor": state.name(len(state.tensors))}
         state.tensors.append(value)
@@ -289,13 +301,13 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> _De
         head["digest"] = _fingerprint_digest(bytes_of(content))
     else:
         return _describe_live(value, state, contents={})
-    attributes = {} if isinstance(value, FakeTensor) else vars(value)
+    attributes = {} if isinstance(value, FakeTensor) else vars(value)  # those of a FakeTensor are torch's
     own = {name: part for name, part in attributes.items() if not name.startswith(TORCH_ATTRIBUTE_PREFIXES)}
     if argument and type(value) not in (Tensor, FakeTensor):
         own["its class"] = type(value).__qualname__
     if argument and value.is_leaf and (hooks := backward_hooks(value)):
         own["its hooks"] = list(hooks.values())
-    described = describe_with_parts(head, [], own, state)
+    described = describe_with_parts(head, items=[], named=own, state=state)
     return _Described(described.like, described.parts, held=argument or described.held)
 
 
@@ -308,11 +320,11 @@ def bytes_of(content: Tensor) -> bytes:
 
 
 def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]) -> _Described:
-    """Describe a value that is compared by identity. Its contents, by name, tell whether it has changed since the
-    capture."""
+    """Return the description of a value that is compared by identity, and enter it into `state.live`. Its contents, by
+    name, tell whether it has changed since the capture."""
     state.live.append(value)
     head = {"live": name_of(value if isinstance(value, NAMED) else type(value))}
-    described = describe_with_parts(head, [], contents, state)
+    described = describe_with_parts(head, items=[], named=contents, state=state)
     if described.parts > MAX_PARTS:
         return _Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
     return _Described(described.like, described.parts, held=True)
@@ -323,8 +335,8 @@ PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__
 
 
 def contents_of(value: Any) -> dict[str, Any]:
-    """Return the readable contents of a value: its attributes, and the parts that pickle keeps of a built-in type that
-    it derives from."""
+    """Return the readable contents of a value by name: its attributes, and the parts that pickle keeps of a built-in
+    type that it derives from; none where reading them would run the program's own methods."""
     kind: Any = type(value)
     if isinstance(value, types.FunctionType):
         inner = {"defaults": value.__defaults__, "keyword defaults": value.__kwdefaults__}
@@ -336,7 +348,8 @@ def contents_of(value: Any) -> dict[str, Any]:
     if isinstance(value, functools.partial):
         return {"function": value.func, "arguments": (value.args, value.keywords)}
     if isinstance(value, (set, frozenset)):  # sorted: their own order may be that of addresses
-        items = sorted(value, key=lambda item: json.dumps(describe_value(item, DescribeState(str), False).like))
+        # Each item with a state of its own: only its fingerprint as text is needed.
+        items = sorted(value, key=lambda item: json.dumps(describe_value(item, DescribeState(name=str), False).like))
         return (attributes_with_slots(value) or {}) | {"items": items}
     is_of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
     attributes = {} if is_of_python else attributes_with_slots(value) or {}
@@ -348,22 +361,32 @@ def contents_of(value: Any) -> dict[str, Any]:
     # Pickle would run a method of the user's; Python warns of pickling itertools.
     if kind.__module__ == "itertools" or any(name in vars(class_) for class_ in own for name in PICKLING):
         return attributes
-    # `__reduce_ex__` returns a function, its arguments, the state, and iterators of items of a list and of a mapping.
+    return _with_pickled_parts(value, attributes, is_of_python)
+
+
+def _with_pickled_parts(value: Any, attributes: dict[str, Any], is_of_python: bool) -> dict[str, Any]:
+    """Return the attributes of a value, and under `parts` what pickle keeps of it besides: the contents of the built-in
+    type that its class is or derives from. `is_of_python` says whether the class is of Python's own library."""
+    # `__reduce_ex__` returns a function, its arguments, the state, and iterators of items of a list and of a mapping;
+    # or a text, which names a global.
     try:
         made = value.__reduce_ex__(2)
         items = [list(part) for part in made[3:5] if part is not None]
     except Exception:  # whatever it raises, nothing more can be read
         return attributes
-    if is_of_python and isinstance(made, tuple):
-        return {"parts": [*made[1:3], *items]}
+    if not isinstance(made, tuple):
+        return attributes
+    arguments, state = made[1], made[2:3]
+    if is_of_python:
+        return {"parts": [arguments, *state, *items]}
     # The first argument is the class, and the state is the attributes.
-    parts = [*made[1][1:], *items] if isinstance(made, tuple) else []
+    parts = [*arguments[1:], *items]
     return attributes | ({"parts": parts} if parts else {})
 
 
 def _closure_of(function: types.FunctionType) -> dict[str, Any]:
     """Return the variables of a function's closure that have values, by name."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     with_values: dict[str, Any] = {}
     for name, cell in cells:
         with contextlib.suppress(ValueError):  # the variable has no value yet
@@ -375,7 +398,8 @@ def _closure_of(function: types.FunctionType) -> dict[str, Any]:
 
 
 def fingerprint_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield where two fingerprints differ: the path inside the value, and both values in words."""
+    """Yield where the fingerprint of a value at capture (`was`) and the one `now` differ: the path inside the value,
+    which begins with `path`, and both values in words."""
     if not (isinstance(was, dict) and isinstance(now, dict) and kind_of(was) == kind_of(now)):
         if was != now:
             yield path, f"was {fingerprint_text(was)} at capture and is {fingerprint_text(now)} now"
@@ -391,6 +415,7 @@ def fingerprint_differences(was: Like, now: Like, path: str = "") -> Iterator[tu
             yield from fingerprint_differences(left[key], right[key], where)
     if left.keys() == right.keys() and list(left) != list(right):
         before, after = (", ".join(_key_in_path(json.loads(key)) for key in keys) for keys in (left, right))
+        # A dict with another order: a program that iterates over it may compute something else.
         yield path, f"had the keys {before} in this order at capture and has {after} now"
 
 
@@ -414,13 +439,15 @@ def _key_in_path(like: Like) -> str:
 
 
 def fingerprint_text(like: Like) -> str:
-    """Return a fingerprint in at most 80 characters."""
+    """Return a fingerprint in words, in at most 80 characters or so; what is no object with one of these heads is shown
+    as it is."""
     match like:
         case {"tensor": _}:
             return "a tensor"
+        # A tensor that is no argument, and a value with more than MAX_PARTS parts.
         case {"values": text, "digest": digest} | {"large": text, "digest": digest}:
             return f"a {text} ({digest[:8]})"
-        case {"text": text, "length": length}:
+        case {"text": text, "length": length}:  # longer than MAX_TEXT
             return f"{text}… ({length} characters)"
         case {"container": kind, "keys": keys}:
             return f"a {kind} of {', '.join(map(_key_in_path, keys))[:60]}"

@@ -1,7 +1,8 @@
 """Shapes and strides: where the elements of a tensor lie, without looking at the tensor.
 
 A dimension of one element may have any stride, as no step is ever taken along it, and a tensor without elements has no
-two that meet. All functions here treat sizes of 0 and 1 so.
+two that meet. All functions here treat sizes of 0 and 1 so. A stride counts elements, and is not negative; a `stride`
+of None is that of a contiguous tensor.
 """
 
 from __future__ import annotations

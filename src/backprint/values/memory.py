@@ -1,4 +1,12 @@
-"""Where tensors are laid out in memory, and which of them overlap: a property of a call's arguments."""
+"""Where tensors are laid out in memory, and which of them overlap: a property of a call's arguments.
+
+The *span* of a tensor is from its first to its last element in memory (MemorySpan). Spans of two tensors may cross
+where no element is shared, as those of the even and of the odd columns of a matrix. `strided_parts` (`tree`) returns a
+strided tensor itself, or the strided tensors that a sparse one consists of, its values last.
+
+A MemorySpan has the bytes from `start` to before `stop` in one `memory`, a device or a storage without an address, with
+the shape and the strides of the tensor there.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +50,7 @@ class MemorySpan:
 
 
 def has_memory(tensor: Tensor) -> bool:
-    """Whether a tensor's storage holds all of its elements.
+    """Whether a tensor's storage holds all of its elements; True for tensors without a storage that can be asked.
 
     A storage that was resized to 0, as FSDP does, holds none: a read of the tensor then ends the process.
     """
@@ -50,7 +58,7 @@ def has_memory(tensor: Tensor) -> bool:
         return True
     for part in strided_parts(tensor):
         if part.is_meta or not part.numel():
-            continue
+            continue  # nothing of it is read
         try:
             available = part.untyped_storage().nbytes()
         except NotImplementedError:  # a wrapper of torch.func, which has no storage that can be asked
@@ -81,6 +89,7 @@ def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
             continue
         tensor = strided_parts(value)[-1]
         shape, stride, itemsize = tensor.shape, tensor.stride(), tensor.element_size()
+        # A tensor with symbolic sizes has no span that could be compared.
         if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
             continue
         if tensor.is_meta or isinstance(tensor, FakeTensor):
@@ -139,9 +148,10 @@ def bits_of(tensor: Tensor) -> Tensor:
 
 
 def as_bytes(tensor: Tensor) -> Tensor:
-    """Return the bytes of a tensor's elements, in their order.
+    """Return the bytes of a tensor's elements, in their order, as a flat tensor.
 
-    The copy is for one element, which counts as contiguous whatever its stride is: bytes are viewed of a stride of 1.
+    It is a copy in any case: a tensor of one element counts as contiguous whatever its stride is, and bytes can be
+    viewed only of a stride of 1.
     """
     plain = tensor.detach().resolve_conj().resolve_neg()
     return plain.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)

@@ -6,6 +6,16 @@ later. A Walk yields the places that some objects lead to, the nearest first, an
 Attributes, items and slots are read by Python's own functions and not by an object's class, which may be a proxy or
 raise.
 
+Each class of Place is for one kind of place, and has the same methods: `read` returns the value that is there now,
+`write(value)` writes a value that `read` returned before, and `is_last` says whether the value that is there now is
+`last`, the one that was read or written last. NOT_THERE is the value of what is not assigned yet.
+
+A method `places_of_…(name, value)` of Walk is for objects of one form. It yields the places in the object `value`, and
+gives the objects that it holds to `push`, which puts them into the queue to be looked at later. `name` is the path to
+the object, for messages. An object is looked at once: `seen` has those that were, by their ids. Of globals, only those
+are places that code mentions which was looked at: `names` has these names, `scopes` those that were looked up in each
+table of globals, by its id, and `modules` the user's modules.
+
 - A capture restores the places that its program reaches (`trace/state`).
 - Each rank of a world has its own values in the places of the program's own modules (`ranks`).
 - `trace/reach` asks here which objects are searched, and which names code mentions.
@@ -115,6 +125,8 @@ class Attributes(Place):
         return dict(self.now())
 
     def write(self, value: dict[str, Any]) -> None:
+        """Make the attributes those of `value`: delete what it does not have, set what differs, restore their order.
+        What belongs to the process (`_is_of_process`) stays as it is."""
         now = self.read()
         for name, held in now.items():
             if name not in value and not _is_of_process(name, held):
@@ -141,11 +153,13 @@ class Attributes(Place):
 
 
 class Globals(Attributes):
-    """The globals of a module: all of them, or those of some `names`, whether they are assigned yet or not."""
+    """The globals of a module, in its dictionary `table`: all of them, or with `names` those of these names, whether
+    they are assigned yet or not."""
 
     __slots__ = ("names",)
 
     def is_last(self) -> bool:
+        # In any order, as `write` does not restore the order of globals.
         now = self.now()
         return len(now) == len(self.last) and all(now.get(name, NOT_THERE) is held for name, held in self.last.items())
 
@@ -178,6 +192,8 @@ class ClassAttributes(Attributes):
         return same_names and all(map(operator.is_, self.table.values(), self.last.values()))
 
     def write(self, value: dict[str, Any]) -> None:
+        """Make the attributes of the class those of `value`, but for those that Python itself keeps in each class
+        (`_is_own_attribute`). By functions of `type`, because a metaclass may have others."""
         now = self.read()
         for name, held in now.items():
             if name not in value and _is_own_attribute(name, held):
@@ -206,13 +222,13 @@ class _OfThread(Attributes):
 
 
 def _same_items(table: Any, other: dict[Any, Any]) -> bool:
-    """Whether two dictionaries have the same objects under the same keys, in one order, whatever the class of one
-    does."""
+    """Whether two dictionaries have the same objects under the same keys, in one order. `table` may be of a subclass of
+    dict, whose own methods are not called; `other` is a plain dict."""
     if dict.__len__(table) != len(other):
         return False
     if not other:
         return True  # as most tables of hooks are
-    kind = OrderedDict if issubclass(type(table), OrderedDict) else dict
+    kind = OrderedDict if issubclass(type(table), OrderedDict) else dict  # an OrderedDict has an order of its own
     return all(map(operator.is_, kind.values(table), other.values())) and all(
         map(operator.is_, kind.keys(table), other)
     )
@@ -241,6 +257,7 @@ class Items(Place):
         self.kind = kind
 
     def is_last(self) -> bool:
+        """Whether the container has the very objects that it had, in the same order."""
         if issubclass(self.kind, dict):
             return _same_items(self.owner, self.last)
         # An array makes new numbers at each read, so they have no identity to compare.
@@ -359,8 +376,9 @@ class Array(Place):
     __slots__ = ()
 
     def is_last(self) -> bool:
+        contents, layout = self.last
         # Another layout counts as unchanged, because `write` could not put the values there.
-        return self.layout() != self.last[1] or self.plain().tobytes() == self.last[0].tobytes()
+        return self.layout() != layout or self.plain().tobytes() == contents.tobytes()
 
     def layout(self) -> Any:
         """Return the facts besides the memory on which the values depend."""
@@ -375,7 +393,8 @@ class Array(Place):
         return self.plain().copy(), self.layout()
 
     def write(self, value: Any) -> None:
-        self.plain()[...] = value[0]
+        contents, _ = value
+        self.plain()[...] = contents
 
 
 class Unseen(Place):
@@ -401,7 +420,7 @@ def _numpy_state(source: Any) -> Any:
 
 
 def _set_numpy_state(source: Any, state: Any) -> None:
-    """Set the state of a NumPy generator, as `_numpy_state` returned it."""
+    """Set the state of a NumPy generator, as `_numpy_state` returned it; None is no state."""
     holder = source.bit_generator if hasattr(source, "bit_generator") else source
     if state is not None:
         holder.state = state
@@ -599,8 +618,8 @@ def is_users(kind: Any) -> bool:
 
 @functools.cache
 def is_installed(module: str, file: str) -> bool:
-    """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
-    state."""
+    """Whether a module, with its dotted name and its file, belongs to an installed package: a counter that a package
+    keeps for itself is not a program's state."""
     # Installed are the modules beside a `*.dist-info`. The folder in which the top package lies is one level up for
     # each dot, and one more for an `__init__.py`.
     above = Path(file).parents
@@ -695,6 +714,7 @@ def _is_iterators_class(kind: Any) -> bool:
     """Whether objects of a class are iterators of a C type, whose position is no attribute. Files and weak proxies are
     not counted."""
     step = getattr(kind, "__next__", None)
+    # `__next__` of a C type is a wrapper of a slot; that of a class in Python is a function.
     return isinstance(step, types.WrapperDescriptorType) and not issubclass(kind, (io.IOBase, *PROXIES))
 
 
@@ -719,8 +739,10 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 @functools.cache
 def _attributes_in(kind: Any) -> Any:
     """Return the descriptor that reads the attribute dictionary of the objects of a class; None if they have none."""
+    # By the descriptors of `type`, because a metaclass may answer `__mro__` and `__dict__` in another way.
     for base in type.__dict__["__mro__"].__get__(kind):
         descriptor = type.__dict__["__dict__"].__get__(base).get("__dict__")
+        # A property of this name is the user's. That of `type` reads the attributes of a class, as a mappingproxy.
         if type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType) and base is not type:
             return descriptor
     return None
@@ -779,7 +801,7 @@ class Walk:
             if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
                 self.queue.append((f"{name}.{key}" if name else str(key), value))
 
-    # One function for each form of objects (FORMS). Each yields the places in an object, and pushes the objects there.
+    # One method for each form of objects (FORMS), as the docstring of this file says.
 
     def nothing_of(self, name: str, value: Any) -> Iterator[Place]:
         """Leave an object alone."""
@@ -794,6 +816,8 @@ class Walk:
         return iter(())
 
     def places_of_tensor(self, name: str, tensor: Tensor) -> Iterator[Place]:
+        """Yield the values and the attributes of a tensor; its gradient, the tensor inside of a wrapper, the base of a
+        view and hooks are looked at later."""
         yield Content(tensor, name)
         if tensor.is_leaf and tensor.grad is not None:
             self.push(f"{name}.grad", tensor.grad)
@@ -827,6 +851,8 @@ class Walk:
         return iter(())
 
     def places_of_container(self, name: str, container: Any) -> Iterator[Place]:
+        """Yield the items of a container, and its attributes if it is of a subclass. The items of a container of more
+        than MOST_ITEMS are not looked at."""
         kind = next(known for known in FILL if issubclass(type(container), known))
         yield Items(container, kind, name)
         if kind.__len__(container) <= MOST_ITEMS:
@@ -839,6 +865,7 @@ class Walk:
             yield from self.places_of_attributes(name, container)
 
     def places_of_tuple(self, name: str, items: Any) -> Iterator[Place]:
+        """Look at the items of a tuple or a frozenset later: they cannot be replaced, so they are no place."""
         kind = tuple if issubclass(type(items), tuple) else frozenset
         if kind.__len__(items) <= MOST_ITEMS:
             self.push_all(name, enumerate(kind.__iter__(items)))
@@ -857,6 +884,7 @@ class Walk:
 
     def places_of_bound(self, name: str, bound: Any) -> Iterator[Place]:
         """Look at the object that a method, or a builtin function such as `[].append`, is bound to."""
+        # A function of a C module is bound to the module, of which no more is looked at.
         if not issubclass(type(bound.__self__), ModuleType):
             self.push(name, bound.__self__)
         self.push(name, getattr(bound, "__func__", None))
@@ -877,7 +905,7 @@ class Walk:
         scope, code = function.__globals__, function.__code__
         if code.co_filename == contextlib.__file__:  # made by `contextlib.contextmanager`
             self.skip_generators(function)
-        for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if id(cell) not in self.seen:
                 self.seen[id(cell)] = cell
                 yield (place := Cell(cell, key))
@@ -886,7 +914,7 @@ class Walk:
         self.push(name, function.__kwdefaults__)
         self.push(name, vars(function))
         if _is_unsearched_module(str(scope.get("__name__", ""))) or is_library(function):
-            return
+            return  # its globals are not the program's
         names = _names_mentioned(code)
         self.names.update(names)
         yield from self.named_globals(scope, names)
@@ -904,7 +932,8 @@ class Walk:
                 self.seen[id(generator)] = generator
 
     def named_globals(self, scope: dict[str, Any], names: Iterable[str]) -> Iterator[Place]:
-        """Yield the place of those globals that are named for the first time, whether they are assigned yet or not."""
+        """Yield one place with the globals in `scope`, the globals of a module, that are in `names` for the first time,
+        whether they are assigned yet or not."""
         known = self.scopes.setdefault(id(scope), set())
         if new := frozenset(names) - known:
             known |= new
@@ -918,6 +947,7 @@ class Walk:
         """Yield the attributes of a user's class and of its bases. The objects that its functions reach are looked at
         later."""
         for base in type.__dict__["__mro__"].__get__(kind):
+            # `places` has put the class itself into `seen` already.
             if not is_users(base) or (base is not kind and id(base) in self.seen):
                 continue
             self.seen[id(base)] = base
@@ -925,7 +955,7 @@ class Walk:
             for key, value in place.table.items():
                 for part in parts_of_attribute(value) if _is_own_attribute(key, value) else ():
                     self.push(key, part)
-            if is_users(class_of(base)):
+            if is_users(class_of(base)):  # a metaclass
                 self.push(type(base).__name__, type(base))
 
     def places_of_object(self, name: str, value: Any) -> Iterator[Place]:

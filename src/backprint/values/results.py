@@ -5,6 +5,15 @@ defines) is opened. Each tensor is an output, named after its place, and a templ
 place of each. A replay copies the template with its own tensors, so it never returns a tensor of the capture. Objects
 without tensors stay as they are. Anything else that holds a tensor is refused by name: a set, a closure, a generator, a
 storage.
+
+A *leaf* is a tensor, a symbolic size, or in a template a Hole. `name` is the path of a value in the result, such as
+`output.logits`: the name of an output, or what a refusal calls the value. A *part* of an object is an item or an
+attribute, `EXACT` are types of plain values without parts, and `pytree` is torch's. `refuse` raises CaptureError.
+
+A search keeps, by the id of each object that it meets, the ids of those that hold it (`holders`; 0 for the value that
+is searched), and all objects themselves (`alive`), so that no other object gets one of these ids. Its result is
+`reaching`: the ids of the objects from which a leaf can be reached. A copier has the copies so far by the id of the
+original (`copies`), and its `leaf(value, name)` returns what stands for a leaf in the copy.
 """
 
 from __future__ import annotations
@@ -100,7 +109,7 @@ NO_RESULT = ResultTree(pytree.tree_structure(()), ())
 
 def _fill_leaf(opened: OpenedObject | None, leaves: Sequence[Any]) -> Any:
     """Return what stands at one leaf of a ResultTree's `spec`: a copy of an opened object's template with these leaves,
-    or, if no object was opened there, the only leaf."""
+    or, if no object was opened there, the only one of `leaves`."""
     if opened is not None:
         return _ObjectCopier(lambda hole, name: hole.filled(leaves[hole.index])).copy_of(opened.template)
     if _is_plain_leaf(leaves[0]):
@@ -111,8 +120,8 @@ def _fill_leaf(opened: OpenedObject | None, leaves: Sequence[Any]) -> Any:
 
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
-    """Return a result's leaves under their names (`output`, `output.0`, `output.logits`), and the ResultTree that holds
-    them."""
+    """Return a result's leaves as pairs of a name (`output`, `output.0`, `output.logits`) and a value, and the
+    ResultTree that is the result without them."""
     # Containers of pytree are flattened. An object that is to be opened is a leaf of pytree here.
     try:
         leaves, spec = pytree.tree_flatten(result, is_leaf=_is_opened_as_object)
@@ -161,6 +170,7 @@ def _is_opened_as_object(node: Any) -> bool:
     if isinstance(node, tuple) and getattr(node, "__dict__", None):
         return True
     registered = pytree.SUPPORTED_NODES.get(type(node))
+    # What pytree does not know is a leaf for it in any case, and a deque has no more than its items.
     if registered is None or type(node) is collections.deque:
         return False
     if isinstance(node, torch.Size):
@@ -175,8 +185,9 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _open_object(leaf: Any, name: str) -> tuple[Any, list[tuple[str, Any]] | None]:
-    """Return the template of an object, and its tensors with their names; None and None if it holds none."""
-    search = _ObjectSearch().search(leaf, name)
+    """Return the template of an object, and the leaves in it as pairs of a name and a value; None and None if it holds
+    none."""
+    search = _ObjectSearch().search(leaf, name)  # `reaching`: the ids of the objects from which a leaf can be reached
     if not search.reaching:
         return None, None
     named_tensors: list[tuple[str, Any]] = []
@@ -277,7 +288,8 @@ def _key_name(key: Any) -> str:
 
 
 def _own_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object. A dataclass has them in the order of its definition."""
+    """Return the attributes of an object by name. A dataclass has them in the order of its definition, and after them
+    those that were set besides."""
     attributes = attributes_with_slots(value) or {}
     declared = [row.name for row in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     return {name: attributes[name] for name in dict.fromkeys((*declared, *attributes)) if name in attributes}
@@ -335,7 +347,8 @@ class _ObjectSearch:
         return self
 
     def inside(self, name: str, value: Any) -> Parts:
-        """Return the parts of a value; refuse a value that a replay could not return."""
+        """Return the parts of a value, which refusals call `name`, and note a leaf in `tensors`; refuse a value that a
+        replay could not return."""
         # Leaves, which are not opened.
         if isinstance(value, Leaf):
             self.tensors.add(id(value))
@@ -368,7 +381,8 @@ class _ObjectSearch:
         return []
 
     def reach(self) -> frozenset[int]:
-        """Return the objects from which a tensor can be reached, tensors included."""
+        """Return the ids of the objects from which a leaf can be reached, leaves included: from the leaves, all that
+        hold them."""
         reaching: set[int] = set()
         queue = list(self.tensors)
         while queue:
@@ -408,7 +422,7 @@ def is_iterator(value: Any) -> bool:
 
 def _holds_what_is_refused(value: Any) -> bool:
     """Whether an object that is not opened holds a tensor or an iterator, by the references that the garbage collector
-    knows."""
+    knows; True if it holds more than MAX_OBJECTS objects, as more are not looked at."""
     seen: dict[int, Any] = {}
     queue = [value]
     while queue and len(seen) < MAX_OBJECTS:
@@ -418,7 +432,7 @@ def _holds_what_is_refused(value: Any) -> bool:
         if id(part) in seen or type(part) in EXACT or isinstance(part, ATOMS):
             continue
         seen[id(part)] = part
-        if isinstance(part, types.FunctionType):  # all but its global variables
+        if isinstance(part, types.FunctionType):  # all but its global variables, which are not the result's
             queue += [part.__closure__, part.__defaults__, part.__kwdefaults__, part.__dict__]
         elif is_of_numpy(part, "ndarray"):
             queue += part.reshape(-1).tolist() if part.dtype.hasobject else []
@@ -432,7 +446,7 @@ def _holds_what_is_refused(value: Any) -> bool:
 
 @dataclass(slots=True)
 class _ObjectCopier:
-    """Copies an object, with the result of `leaf` in the place of each leaf.
+    """Copies an object: `copy_of` returns a copy with the result of `leaf` in the place of each leaf.
 
     `leaf` is called with a leaf and its name. `reaching` has the ids of the objects that hold leaves, None if a search
     is to find them; other objects are not copied, because they may be the program's own. `copies` has the copies so
@@ -456,7 +470,8 @@ class _ObjectCopier:
             refuse(name, f"{_type_text(value)} of objects that are nested too deeply")
 
     def copy(self, value: Any, name: str) -> Any:
-        """Return a copy of a value, or the value itself if it holds no leaf and nobody writes to it."""
+        """Return a copy of a value, which is called `name`, or the value itself if it holds no leaf and nobody writes
+        to it."""
         assert self.reaching is not None
         if isinstance(value, Leaf):
             return self.leaf(value, name)
@@ -482,7 +497,8 @@ class _ObjectCopier:
         return copy
 
     def copy_of_tuple(self, value: Any, name: str) -> Any:
-        """Return a copy of a tuple, a named one, or a result of a torch function; its items are copied first."""
+        """Return a copy of a tuple, a named one, or a result of a torch function. Its items are copied first, as it
+        cannot be filled later; so one that holds itself is refused."""
         if id(value) in self.being_copied:
             refuse(name, f"{_type_text(value)} that holds itself")
         self.being_copied.add(id(value))
@@ -520,7 +536,8 @@ MADE_BY = (
 
 
 def _empty_copy(value: Any) -> Any:
-    """Return an object of the same class without items or attributes. Its `__init__` is not called."""
+    """Return an object of the same class without items or attributes. Its `__init__`, which may be the user's code, is
+    not called."""
     kind: Any = type(value)
     base: Any = next(base for base in MADE_BY if issubclass(kind, base))
     copy = base.__new__(kind)
@@ -553,12 +570,14 @@ def _structure_of(value: Any, marks: Sequence[Any], enclosing: tuple[int, ...]) 
     if isinstance(value, _Hole):
         return marks[value.index]
     if type(value) in EXACT or isinstance(value, ATOMS) or not _is_opened(value) or id(value) in enclosing:
+        # [2:] cuts the article of `a package.Class`.
         return {"value": repr(value)[:200] if type(value) in EXACT else _type_text(value)[2:]}
     parts = [(key, _structure_of(part, marks, (*enclosing, id(value)))) for key, part in parts_of(value)]
     if isinstance(value, SEQUENCES) and not _own_attributes(value):
         return {"tuple" if type(value) is tuple else "list": [part for _, part in parts]}
-    by_name: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}  # several parts may have one name, such as an item and an attribute of a dict
     for key, part in parts:
+        # Cut as a reader of `capture.json` takes the names of ports.
         parts_of_name = by_name.setdefault(printable_name(key)[:4096], [])
         if part not in parts_of_name:  # an item of a dict that is its attribute too is written once
             parts_of_name.append(part)

@@ -1,6 +1,8 @@
 """A run of a program whose operators round in another way, as another order of additions may.
 
-Exported files have the functions of it that they need, so it imports only torch and the standard library.
+A *unit* is one in the last place of a result's dtype: `finfo.eps` of the number. An operator that adds products up
+(`summed`) has a larger error, of the size of its *terms*. Exported files have the functions of it that they need, so it
+imports only torch and the standard library.
 """
 
 import re
@@ -25,7 +27,8 @@ SUMS = re.compile(r"sum|mean|mm|addmm|bmm|baddbmm|addmv|mv|dot|cumsum|linear|.*c
 """Operators that add up products of their inputs: of the sizes of the inputs they give the size of the terms."""
 
 NORMS = re.compile(r"(var|std)_mean|(_?native|cudnn|miopen)_(batch|layer|group)_norm.*|_batch_norm_with_update.*")
-"""Operators whose second result is a mean of their first input."""
+"""Operators whose second result is a mean of their first input. `_native_batch_norm_legit_functional` takes the
+momentum as its seventh argument, and returns the new running mean as its fourth result."""
 
 
 class OtherRounding(TorchDispatchMode):

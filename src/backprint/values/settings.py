@@ -1,5 +1,11 @@
 """Settings and random states that a replay depends on: recorded at capture, restored for a proof, named if they
-differ."""
+differ.
+
+A *setting* is read by a function, as a value whose `str` is recorded, and is set from that text (SETTINGS, MODES); a
+*fact* can only be read (FACTS). A sample keeps the texts by name. A *foreign* random state is one that is not torch's:
+Python's, or NumPy's, which is asked only where the program has imported NumPy. The lock ONE_AT_A_TIME is held by a
+thread, or by a *party* of threads (`holder`), which may enter it several times (`count`).
+"""
 
 from __future__ import annotations
 
@@ -36,12 +42,14 @@ class _ThreadTurns:
         self.count = 0
 
     def __enter__(self) -> None:
+        """Wait until no thread of another party holds the lock, and enter it once more."""
         with self.changed:
             self.changed.wait_for(lambda: self.holder in (None, _this_party()))
             self.holder = _this_party()
             self.count += 1
 
     def __exit__(self, *error: object) -> None:
+        """Leave the lock once; with the last time it is free, and waiting threads are woken."""
         with self.changed:
             self.count -= 1
             if not self.count:
@@ -221,7 +229,8 @@ RANDOM_STATES = (TORCH_RANDOM, PYTHON_RANDOM, NUMPY_RANDOM)
 
 
 def process_state() -> dict[str, str]:
-    """Return the settings, modes and random states of this process, each under a name for people."""
+    """Return the settings, modes and random states of this process as texts, each under a name for people; random
+    states as digests, and the settings of attention's kernels (`…_sdp`) as one."""
     state = {IN_WORDS.get(name, name): str(read()) for name, (read, _) in SETTINGS.items() if not name.endswith("_sdp")}
     kernels = [str(read()) for name, (read, _) in SETTINGS.items() if name.endswith("_sdp")]
     state["which kernels attention may use"] = " ".join(kernels)
@@ -259,7 +268,8 @@ def making_on_cpu(function: Callable[P, T]) -> Callable[P, T]:
 
 @contextlib.contextmanager
 def default_dtype(wanted: torch.dtype) -> Iterator[None]:
-    """Make floating-point tensors of this dtype in a block, where nothing else says which."""
+    """Set torch's default dtype in a block: floating-point tensors are of this dtype there, where a call says no
+    other."""
     previous = torch.get_default_dtype()
     torch.set_default_dtype(wanted)
     try:
@@ -272,9 +282,16 @@ def default_dtype(wanted: torch.dtype) -> Iterator[None]:
 def outside_modes() -> Iterator[None]:
     """Turn grad mode on and inference mode off, and make the CPU the default device, for a block; restore the caller's
     modes after it. Only one thread is in such a block at a time."""
-    threads, as_before = torch.autograd.is_multithreading_enabled(), torch.autograd.set_multithreading_enabled
-    with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), default_device("cpu"), as_before(threads):
-        yield  # `as_before`, because `inference_mode(False)` lets backward run in other threads
+    is_multithreaded = torch.autograd.is_multithreading_enabled()
+    with (
+        ONE_AT_A_TIME,
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        default_device("cpu"),
+        # As before the block, because `inference_mode(False)` lets a backward run in other threads.
+        torch.autograd.set_multithreading_enabled(is_multithreaded),
+    ):
+        yield
 
 
 def draw_from_each() -> None:
@@ -287,8 +304,8 @@ def draw_from_each() -> None:
 
 
 def changed_state(before: Mapping[str, str], states: bool = True) -> str:
-    """Return the differences from an earlier `process_state()`, in words; '' if there are none. Random states count if
-    `states`."""
+    """Return the differences from an earlier `process_state()`, in words; '' if there are none. With `states` False,
+    the random states may differ."""
     now = process_state()
     changes = [
         name if name in RANDOM_STATES else f"{name} from {value} to {now[name]}"

@@ -54,20 +54,20 @@ def stats_of(tensor: Tensor) -> Stats:
         return Stats(0, min=None, max=None, mean=None, std=None, norm=0.0, nan=0, inf=0, zeros=0)
     if values.stride() and not any(values.stride()):  # one number, expanded
         return _stats_of_expanded(float(values.flatten()[0]), count)
-    low, high = float(values.amin()), float(values.amax())  # both take less time than `aminmax`; NaN if there is one
+    low, high = float(values.amin()), float(values.amax())  # NaN if there is one. Both are faster than one `aminmax`
     zeros = _count_zeros(values)
     norm = float(torch.linalg.vector_norm(values))
     if math.isfinite(low) and math.isfinite(high):
-        return Stats(count, low, high, *_mean_and_std(values, norm), norm, nan=0, inf=0, zeros=zeros)
+        mean, std = _mean_and_std(values, norm)
+        return Stats(count, low, high, mean, std, norm, nan=0, inf=0, zeros=zeros)
+    # Its norm is that of all elements, NaN or infinite; the other statistics are of the finite ones.
     nan = int(torch.isnan(values).sum())
     inf = int(torch.isinf(values).sum())
     finite = values[torch.isfinite(values)]
     if not finite.numel():
         return Stats(count, min=None, max=None, mean=None, std=None, norm=norm, nan=nan, inf=inf, zeros=zeros)
-    finite_norm = float(torch.linalg.vector_norm(finite))
-    return Stats(
-        count, float(finite.min()), float(finite.max()), *_mean_and_std(finite, finite_norm), norm, nan, inf, zeros
-    )
+    mean, std = _mean_and_std(finite, norm=float(torch.linalg.vector_norm(finite)))
+    return Stats(count, float(finite.min()), float(finite.max()), mean, std, norm, nan, inf, zeros)
 
 
 INTEGER_OF = {torch.float32: torch.int32, torch.float64: torch.int64}
@@ -97,7 +97,8 @@ def _mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
     mean = float(values.sum()) / count
     square = norm * norm / count
     spread = square - mean * mean
-    # The difference of two squares has lost two digits, or the squares overflow: a second pass over the numbers.
+    # Of the difference of two squares, two digits are lost where it is a hundredth of them, and nothing is left where
+    # they overflow: a second pass over the numbers.
     if not math.isfinite(spread) or spread < square / 100:
         return mean, float(torch.linalg.vector_norm(values - mean)) / math.sqrt(count)
     return mean, math.sqrt(spread)

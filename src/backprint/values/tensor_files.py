@@ -48,6 +48,7 @@ that each is aligned."""
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by name to a file. A ValueError names a tensor whose dtype or layout the format does not have."""
     plain = {name: _plain_tensor(name, tensor) for name, tensor in tensors.items()}
+    # In the order of the format: the last dtypes of ORDER first, and tensors of one dtype by name.
     names = sorted(plain, key=lambda name: (-ORDER.index(_code_of(plain[name])), name))
     header: dict[str, object] = {}
     end = 0  # of the tensors so far, in bytes after the header

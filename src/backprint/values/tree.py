@@ -3,6 +3,8 @@ copies that share memory.
 
 A sparse tensor is taken as its parts, which are strided tensors: indices and values, or compressed indices, plain
 indices and values.
+
+The *structure* of nested arguments is pytree's TreeSpec; a *path* is the keys of pytree from the whole to one leaf.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from backprint.errors import UsageError
 
 
 def with_distinct_tensors(arguments: Any) -> Any:
-    """Return arguments in which each further occurrence of a tensor is a copy. They are examples, of which only shapes
-    count."""
+    """Return nested arguments in which each occurrence of a tensor after its first is a copy. They are examples, of
+    which only shapes count."""
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if len(set(map(id, tensors))) == len(tensors):
         return arguments
@@ -33,14 +35,16 @@ def with_distinct_tensors(arguments: Any) -> Any:
         if not isinstance(leaf, Tensor) or id(leaf) not in seen:
             seen.add(id(leaf))
             return leaf
-        return copy_values({"": leaf.detach()})[""].requires_grad_(leaf.requires_grad)
+        copies = copy_values({"leaf": leaf.detach()})
+        return copies["leaf"].requires_grad_(leaf.requires_grad)
 
     return pytree.tree_map(distinct, arguments)
 
 
 def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
     """Return the name of each positional argument of a call, and the callable's parameter names, `*args` and `**kwargs`
-    with their stars."""
+    with their stars; of a callable without a signature, made-up names for both. UsageError if the callable does not
+    take these arguments."""
     function = target.forward if isinstance(target, nn.Module) else target
     try:
         signature = inspect.signature(function)
@@ -76,7 +80,7 @@ def positional(arguments: Sequence[str], count: int) -> list[str]:
 
 
 def flatten_with_path(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
-    """Return the leaves of a value with their paths, and its structure."""
+    """Return the leaves of a value, each as a pair of its path and itself, and the structure of the value."""
     leaves, structure = pytree.tree_flatten(value)
     return list(zip(leaf_paths(value, leaves), leaves, strict=True)), structure
 
@@ -108,8 +112,8 @@ def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tu
 def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
     """Return the name of a leaf of a call: its parameter's name, then its path inside containers.
 
-    A call is flattened as `(args, kwargs)`. So a path begins with 0 and the place of an argument in `positional`, or
-    with 1 and the name of a keyword."""
+    A call is flattened as `(args, kwargs)`. So a path begins with 0 and the place of an argument in `positional`, the
+    names of the positional arguments, or with 1 and the name of a keyword."""
     where, argument, *rest = map(key_text, path)
     head = positional[int(argument)] if where == "0" else argument
     return ".".join([head, *rest])
@@ -133,7 +137,7 @@ def number_duplicates(names: Sequence[str]) -> list[str]:
     taken = set(names)  # from the start: a number must not make a name that another leaf has by itself
     seen: set[str] = set()
     for name in names:
-        numbered = free_name(name, taken, "{}~{}", first=2) if name in seen else name
+        numbered = free_name(name, taken, numbered="{}~{}", first=2) if name in seen else name
         seen.add(name)
         taken.add(numbered)
         numbered_names.append(numbered)
@@ -146,8 +150,8 @@ def printable_name(name: str) -> str:
 
 
 def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return detached copies with the same strides; copies share memory as the tensors do, parts of sparse ones
-    included."""
+    """Return detached copies of tensors with the same strides, by the same names; copies share memory as the tensors
+    do, parts of sparse ones included."""
     bases: dict[int, Any] = {}
     with torch.no_grad():
         return {name: _copy_value(tensor, bases) for name, tensor in values.items()}
@@ -188,6 +192,7 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
 def join_sparse(like: Tensor, parts: Sequence[Tensor]) -> Tensor:
     """Return a sparse tensor with the shape, layout and dtype of `like`, made of strided parts, whose memory it
     shares."""
+    # By operators that do not check the indices: they are those of a sparse tensor already.
     aten = torch.ops.aten
     joined: Tensor
     if like.layout is torch.sparse_coo:

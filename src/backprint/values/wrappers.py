@@ -1,7 +1,7 @@
 """Tensors that wrap another tensor, as a DTensor wraps its local shard: opened where a program begins and ends.
 
 A graph has the tensor inside. Any traceable wrapper subclass with one tensor inside is opened. A wrapper of several
-tensors is refused by name.
+tensors is refused by name. `tensors_inside` returns the names of the attributes of a wrapper that are tensors.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ Alias = Callable[[Tensor], Tensor]
 class Wrapping:
     """How a wrapper is made again around another tensor.
 
-    `remake` makes the wrapper of a tensor, or of a tangent. `text` is the sharding of a DTensor, such as `[64, 8] on
-    tp: Shard(0)`. `inside` is the Wrapping of the tensor inside, if that is a wrapper too.
+    `remake(tensor, tangent)` makes a wrapper around a tensor, of a value or of a tangent (the gradient of such a
+    value), which may be wrapped in another way. `text` is the sharding of a DTensor, such as `[64, 8] on tp: Shard(0)`.
+    `inside` is the Wrapping of the tensor inside, if that is a wrapper too.
     """
 
     remake: Remake
@@ -107,7 +108,7 @@ class Around(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-        # The gradient is sharded in another way than the tensor.
+        # Of another shape, the gradient is sharded in another way than the tensor: then it is sharded as the tensor is.
         if unwrap(gradient).shape != ctx.shape:
             gradient = sharded_like(gradient, ctx.like)
         wait_for_collectives(gradient)

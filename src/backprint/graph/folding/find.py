@@ -13,6 +13,15 @@ Three things make this more than a search for equal tokens:
   value of the first layer serves all layers. Only iterations with one dataflow are one loop (`_equal_rows`).
 - *The first and the last layer.* They often have steps of their own: the first one computes a table of cosines, the
   backward of the last one adds gradients up. They join the loop with these steps as odd ones (`with_ends`).
+
+A *place* is the index of a step in the list. A *row* has the places of the steps of one iteration, and a *run* is a
+stretch in which each step is equal to the one a *period* later, before it is cut into iterations. A *weight* is how
+many steps of the program a step of the list stands for, where that is not one: what a loop saves is counted so.
+
+A list of steps (Steps) has a token for each step, equal for steps that may be the same step of two iterations; `uses`,
+the places of the steps whose results it takes; and `borders`, whether a module of the program begins there. A Repeat is
+a loop: its rows, and its odd steps, each with its iteration, its place, and the step of the row that it stands
+`before`.
 """
 
 from __future__ import annotations
@@ -131,7 +140,8 @@ def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
 
 
 def _body_of(steps: Steps, repeat: Repeat, depth: int) -> tuple[Node, ...]:
-    """Return the steps of the first iteration of a loop, as places from 0 on, with loops among them.
+    """Return the steps of the first iteration of a loop, as places from 0 on, with loops among them. `depth` is the
+    number of loops around them.
 
     A loop never lies across an odd step: the text has `if i == 0:` between two statements of an iteration, and in the
     middle of an inner loop there is no such place.
@@ -156,18 +166,17 @@ def shifted(node: Node, by: int) -> Node:
 
 
 def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat | None:
-    """Return the loop that saves most between two places; None if none saves enough.
+    """Return the loop that saves most steps between the places `low` and `high`; None if none saves LEAST_SAVED.
 
     `ends`: whether iterations with odd steps may join. Lists of ports have none.
     """
     if high - low < 2 or steps.weight(range(low, high)) < LEAST_SEARCHED:
         return None
     runs = [run for period in _periods(steps, low, high) for run in runs_of(steps, low, high, period)]
-    # Those that save most come first (`_Run.rank`).
-    for run in sorted(runs, key=_Run.rank)[:PERIODS]:
+    for run in sorted(runs, key=_Run.rank)[:PERIODS]:  # those that save most come first
         # The run that would save most is not always a loop: its tokens are equal, but maybe no two iterations have one
         # dataflow. Then the next run is tried.
-        repeat = _repeat_of(steps, (low, high) if ends else None, run)
+        repeat = _repeat_of(steps, run, around=(low, high) if ends else None)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
         # No run after this one saves more. It was tried all the same: iterations with odd steps may have joined it, so
@@ -199,7 +208,7 @@ class _Run(NamedTuple):
 
 
 def _periods(steps: Steps, low: int, high: int) -> list[int]:
-    """Return the periods that steps may have, the most frequent first.
+    """Return the periods that the steps from place `low` to before `high` may have, the most frequent first.
 
     A period is the distance of a step to the last equal one. A token that a layer has once is as far from the last one
     as the layer is long. A token that a layer has twice, such as the two norms of a block, has two distances, and the
@@ -219,14 +228,15 @@ def _periods(steps: Steps, low: int, high: int) -> list[int]:
 
 
 def runs_of(steps: Steps, low: int, high: int, period: int) -> list[_Run]:
-    """Return the two best runs with a period."""
-    tokens, runs, equal = steps.tokens, [], 0
+    """Return the two best runs with a period between the places `low` and `high`."""
+    tokens, runs = steps.tokens, []
+    equal = 0  # how many steps before this place are each equal to the one a period later
     # One place past the last comparison, which closes a run that reaches the end.
     for place in range(low, high - period + 1):
         if place < high - period and tokens[place] == tokens[place + period]:
             equal += 1
             continue
-        if equal >= period:
+        if equal >= period:  # two whole iterations at least
             start = place - equal
             saved = steps.weight(range(start, start + equal // period * period))
             runs.append(_Run(saved, period, start, equal))
@@ -234,23 +244,24 @@ def runs_of(steps: Steps, low: int, high: int, period: int) -> list[_Run]:
     return sorted(runs, key=_Run.rank)[:2]
 
 
-def _repeat_of(steps: Steps, around: tuple[int, int] | None, run: _Run) -> Repeat | None:
+def _repeat_of(steps: Steps, run: _Run, around: tuple[int, int] | None) -> Repeat | None:
     """Return the loop of a run, cut where it is cut best; None if no two iterations have one dataflow.
 
     The fewest values across a cut count most. A cut with more iterations comes next, then one where a module of the
     program begins, then one with fewer odd steps, and at last the earliest. Between the two places `around` the run,
-    iterations with odd steps may join.
+    iterations with odd steps may join; with None, none may.
     """
-    best: tuple[tuple[int, ...], Repeat] | None = None
+    best: Repeat | None = None
+    best_score: tuple[int, ...] = ()
     for cut in _cuts_of(steps, run)[:PERIODS]:
         rows = _equal_rows(steps, run.start + cut.phase, run.end, run.period)
         if len(rows) < 2:
             continue
-        repeat = with_ends(steps, *around, rows) if around else Repeat(tuple(rows), ())
+        repeat = with_ends(steps, *around, rows) if around else Repeat(tuple(rows), odd=())
         score = (-cut.width, len(repeat.rows), cut.begins_module, -len(repeat.odd), -cut.phase)
-        if best is None or score > best[0]:
-            best = score, repeat
-    return best[1] if best else None
+        if best is None or score > best_score:
+            best, best_score = repeat, score
+    return best
 
 
 class _Cut(NamedTuple):
@@ -274,6 +285,8 @@ def _cuts_of(steps: Steps, run: _Run) -> list[_Cut]:
         for used in steps.uses[place]:
             if used >= start and place - used < 2 * period:
                 last_user[used] = place
+    # A cut is before the step of its index. From one cut to the next, the width grows by the values that begin to
+    # cross, after the step that computes them, and shrinks by those whose last user is behind.
     change = [0] * (end - start + 2)
     for place, user in last_user.items():
         change[place + 1 - start] += 1
@@ -290,20 +303,22 @@ def _cuts_of(steps: Steps, run: _Run) -> list[_Cut]:
 
 
 def _equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, ...]]:
-    """Return the longest row of iterations that have one dataflow.
+    """Return the iterations between the places `start` and `end`, each as the places of its steps: of those that follow
+    each other and have one dataflow, the most.
 
     A value that the first layer computes for all layers, such as a mask, is one of its own row, and comes from outside
     for every later row. So the first layer has equal tokens and another dataflow, and is no iteration of their loop.
     """
     rows = [tuple(range(place, place + period)) for place in range(start, end - period + 1, period)]
     flows = [steps.dataflow(row) for row in rows]
-    best, begin = (0, 0), 0
-    for place in range(1, len(rows) + 1):
-        if place == len(rows) or flows[place] != flows[begin]:
-            if place - begin > best[1] - best[0]:
-                best = (begin, place)
-            begin = place
-    return rows[best[0] : best[1]]
+    best: list[tuple[int, ...]] = []
+    begin = 0  # the first of the iterations that have the dataflow of the one before `number`
+    for number in range(1, len(rows) + 1):
+        if number == len(rows) or flows[number] != flows[begin]:
+            if number - begin > len(best):
+                best = rows[begin:number]
+            begin = number
+    return best
 
 
 # ---- Iterations with odd steps
@@ -325,11 +340,14 @@ def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) ->
 
 
 def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[int, ...] | None:
-    """Return one more iteration like `row` among `places`, which go up or down from its end; None if there is none.
+    """Return one more iteration like `row` among `places`, which go up from its end or down from its beginning; None if
+    there is none.
 
-    It has the tokens of an iteration in their order, with odd steps between them: at most a quarter of an iteration,
-    for with more of them it is a layer of another kind. Its first match decides; a step is not tried in two places.
+    It has the tokens of an iteration in their order, with odd steps between them: at most LEAST_SAVED, or a quarter of
+    an iteration if that is more, for with more of them it is a layer of another kind. Its first match decides; a step
+    is not tried in two places.
     """
+    # Downwards, the last step of the iteration is met first.
     wanted = [steps.tokens[place] for place in (row if places.step > 0 else reversed(row))]
     matched: list[int] = []
     most_odd = max(LEAST_SAVED, len(row) // 4)
@@ -349,6 +367,10 @@ def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[
 
 
 def _odd_steps(iteration: int, row: Sequence[int], low: int, high: int) -> list[OddStep]:
-    """Return the steps from place `low` up to `high` that are not in `row`, as odd steps of an iteration."""
-    gaps = enumerate(itertools.pairwise([low - 1, *row, high]))
-    return [OddStep(iteration, before, odd) for before, (place, after) in gaps for odd in range(place + 1, after)]
+    """Return the steps from place `low` up to before `high` that are not in `row`, as odd steps of the iteration of
+    this number, which has the steps of the row."""
+    odd_steps = []
+    # Between two neighbours of the row, and before and after it. The odd steps of a gap stand before its later end.
+    for before, (place, next_place) in enumerate(itertools.pairwise([low - 1, *row, high])):
+        odd_steps += [OddStep(iteration, before, odd) for odd in range(place + 1, next_place)]
+    return odd_steps

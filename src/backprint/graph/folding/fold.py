@@ -1,4 +1,15 @@
-"""Fold a graph, and prove that it unfolds to the same."""
+"""Fold a graph, and prove that it unfolds to the same.
+
+`find.loops_of` finds loops in a list of steps that it knows by their places (indexes) alone: it returns nodes, each a
+place or a Repeat, which has for each iteration a row of places. Here these become the items of a FoldedGraph: a
+FoldedStep for a step of every iteration, a Loop, and an Only for *odd* steps, which one iteration alone has. A Series
+is what one place of a step (`args.0`) has in each iteration, as a rule.
+
+- `where`, for a place of the body of a loop: the step of the graph that stands there in each iteration.
+- `shape`: how often the loops around an item run, the outermost first.
+- Of a Repeat, `rows` has the places of each iteration, `odd` its odd steps, and `body` the nodes of one iteration, as
+  places from 0 on. An odd step has its iteration, its place, and the step of the body that it stands `before`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +42,8 @@ Where = Mapping[Index, int]
 def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops. The result is unfolded, and compared with the graph."""
     nodes = loops_of(steps_of(graph.steps))
-    items = _items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
+    itself: dict[int, Where] = {place: {(): place} for place in range(len(graph.steps))}  # outside of all loops
+    items = _items_of(nodes, itself, (), graph.steps)
     fold = FoldedGraph(items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
@@ -102,14 +114,13 @@ def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...],
     """Return a loop that was found as an item of a folded graph; `where` and `shape` as in `_items_of`."""
     # For each place of an iteration: the step of the graph that it stands for in every iteration of this loop, within
     # every iteration of the loops around it.
-    inner = {
-        place: {
+    inner: dict[int, Where] = {}
+    for place in range(len(repeat.rows[0])):
+        inner[place] = {
             (*index, iteration): at
             for iteration, row in enumerate(repeat.rows)
             for index, at in where[row[place]].items()
         }
-        for place in range(len(repeat.rows[0]))
-    }
     # Odd steps go between the steps of the body, at the place that `before` names.
     items: list[Item] = []
     odd = sorted(repeat.odd, key=lambda step: (step.before, step.iteration, step.place))
@@ -124,7 +135,7 @@ def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...],
 def _only_of(
     odd: Sequence[OddStep], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> list[Item]:
-    """Return the odd steps that stand at one place of a loop, by iteration."""
+    """Return the odd steps that stand at one place of a loop as an Only for each iteration that has some."""
     by_iteration: dict[int, list[int]] = {}
     for step in odd:
         by_iteration.setdefault(step.iteration, []).append(step.place)
@@ -138,7 +149,7 @@ def _folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> F
     first = all_of[0]
     if len(all_of) == 1:
         return FoldedStep(first)
-    tables = [dict(places_of(step)) for step in all_of]
+    tables = [dict(places_of(step)) for step in all_of]  # what each step has at each place
     differing: list[tuple[str, Series]] = []
     for place, value in tables[0].items():
         column = [table[place] for table in tables]

@@ -8,6 +8,12 @@ A step keeps the names of the flat text; braces have what differs between the it
 grows by 19 in each iteration, `{i=0: mul, else add_{3i}}` a value that one iteration takes from elsewhere, and
 `{0.1, 0.3, 0.2}` a list of what the iterations have where there is no rule. Long lists are shortened, for `Graph.code`
 has every step. A listing is not Python, and nothing reads it: the fold that it shows was proved before, as data.
+
+The items of a FoldedGraph are FoldedSteps, Loops, and Onlys: steps that one iteration of a loop alone has. A Series is
+what one place of a step (`args.0`, `source.line`) has in each iteration: a rule, and the *odd* iterations that have
+something else. Of a FoldedStep, `step` is the one of the first iteration, and `series` has pairs of a place and its
+Series. An Index is an iteration of the loops around a step, and `counts` says how often these run, the outermost loop
+first. `names` are the names of all values of the graph.
 """
 
 from __future__ import annotations
@@ -65,7 +71,7 @@ def text_for_people(graph: Graph) -> str:
 def listing_of(fold: FoldedGraph) -> str:
     """Return the listing of a folded graph."""
     names = {name for port in (*fold.inputs, *fold.outputs) for name in (port.local, port.name)}
-    names |= {*names_of(fold.items, ())}
+    names |= {*names_of(fold.items, counts=())}
     inputs = [(port.local, port) for port in fold.inputs]
     outputs = [(show(value), port) for value, port in zip(fold.results, fold.outputs, strict=True)]
     lines = [LISTING, *([f"# {title_text(fold.title)}"] if fold.title else []), ""]
@@ -106,7 +112,7 @@ def _indexes_of(counts: Sequence[int]) -> Iterator[Index]:
 def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collection[str]) -> Iterator[str]:
     """Yield the lines of items; `counts` has how often the loops around them run, and `names` all names of the
     graph."""
-    above = NO_LINE
+    above = NO_LINE  # the comment of the step before, which is not repeated
     for item in items:
         match item:
             case FoldedStep():
@@ -117,6 +123,7 @@ def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collectio
                 yield _step_line(item, names)
             case Only(iteration, inner):
                 yield f"if {INDEXES[len(counts) - 1]} == {iteration}:"
+                # Odd steps are in one iteration: the innermost loop does not count for them.
                 yield from _indented(_item_lines(inner, counts[:-1], names))
                 above = NO_LINE
             case Loop(count, inner):
@@ -131,8 +138,9 @@ NO_LINE = ["# -"]
 
 
 def _modules_of(count: int, items: Sequence[Item]) -> str:
-    """Return the modules that the first and the last iteration of an outermost loop call most, as a comment."""
-    ends = []
+    """Return the modules that the first and the last iteration of an outermost loop call most, as a comment; '' if one
+    of them calls none, or both the same."""
+    ends = []  # their paths up to the last number: `layers.3` for `layers.3.mlp` (`block_of`)
     for iteration in (0, count - 1):
         blocks = Counter(block_of(item.at((iteration,))) for item in items if isinstance(item, FoldedStep))
         ends += [block for block, _ in blocks.most_common(1)]
@@ -146,7 +154,7 @@ def _source_lines(item: FoldedStep, counts: Sequence[int], names: Collection[str
     if not any(place.startswith("source") for place, _ in item.series):
         return [show_comment(item.step.source, None)]
     texts = {index: show_comment(item.source_at(index), None) for index in _indexes_of(counts)}
-    series = series_of(texts, counts)
+    series = series_of(texts, counts)  # it has parts if there is a rule, which is the first line then
     odd = [f"# {numbers_of(index)}: {comment.removeprefix('# ')}" for index, comment in series.odd]
     return [*([str(series)] if series.parts else []), *(line if line != "…" else "# …" for line in shortened(odd))]
 
@@ -159,6 +167,7 @@ def _step_line(item: FoldedStep, names: Collection[str]) -> str:
     # The names of an echo are in the other graph, so it is not known whether it has a `view_0`.
     braces = {place: in_braces(series, None if place.startswith("echo") else names) for place, series in item.series}
     arguments = {
+        # A name is replaced by a text, and a number by a Ref, which is shown without quotation marks.
         place: braces[place] if isinstance(value, str) else Ref(braces[place])
         for place, value in places_of(step)
         if place in braces and place.startswith(("args.", "kwargs."))
@@ -177,7 +186,8 @@ def _step_line(item: FoldedStep, names: Collection[str]) -> str:
 
 
 def _spec_text(item: FoldedStep, braces: dict[str, str]) -> str:
-    """Return the type of a step; where a view begins in its memory may differ between iterations."""
+    """Return the type of a step as text, with the `braces` by place: where a view begins in its memory may differ
+    between iterations."""
     places = [place for place in braces if place.startswith("spec")]
     # A spec refuses braces, so a name stands for each offset until the spec is text.
     spec: Spec = with_places(item.step, {place: f"OFFSET_{count}_" for count, place in enumerate(places)}).spec
@@ -197,26 +207,29 @@ def _port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> It
     # Ports use no results of each other, so a port is its token alone: role, spec and the texts of its names.
     tokens = []
     for name, port in ports:
-        is_free = port.role == "saved" and "." not in port.name
+        is_free = port.role == "saved" and "." not in port.name  # a value: a module's parameter has a dot in its name
         texts = None if is_free else (split_numbers_of_text(name)[0], split_numbers_of_text(port.name)[0])
         tokens.append(kinds.setdefault((port.role, without_offsets(port.spec), texts), len(kinds)))
     rows = [(name, show_port(port).removesuffix(port.name), port.name) for name, port in ports]
-    yield from _row_lines(rows, Steps(tokens, [()] * len(rows), [False] * len(rows)), 0, len(rows), names)
+    steps = Steps(tokens, uses=[()] * len(rows), borders=[False] * len(rows))
+    yield from _row_lines(rows, steps, 0, len(rows), names)
 
 
 def _row_lines(
     rows: Sequence[tuple[str, str, str]], steps: Steps, low: int, high: int, names: Collection[str]
 ) -> Iterator[str]:
-    """Yield the lines of the ports between two places; each row has a port's value, its type and role, and its name."""
+    """Yield the lines of the ports from place `low` to before `high`. `rows` has a port's value, its type and role, and
+    its name for each, and `steps` the same ports as the search for loops takes them."""
     # The loop that saves most may stand in the middle: the part before it is listed first, the part after it next.
     while (repeat := best_repeat(steps, low, high, ends=False)) is not None:
         yield from _row_lines(rows, steps, low, repeat.first, names)
         yield f"for i in range({len(repeat.rows)}):"
         for places in zip(*repeat.rows, strict=True):
-            texts = [_column_text(column, names) for column in zip(*(rows[place] for place in places), strict=True)]
-            yield f"    {texts[0]}: {texts[1]}{texts[2]}"
+            columns = zip(*(rows[place] for place in places), strict=True)
+            value, kind, key = (_column_text(column, names) for column in columns)
+            yield f"    {value}: {kind}{key}"
         low = repeat.end
-    yield from (f"{name}: {kind}{key}" for name, kind, key in rows[low:high])
+    yield from (f"{value}: {kind}{key}" for value, kind, key in rows[low:high])
 
 
 def _column_text(column: Sequence[str], names: Collection[str]) -> str:
@@ -233,10 +246,10 @@ def _column_text(column: Sequence[str], names: Collection[str]) -> str:
 def in_braces(series: Series, names: Collection[str] | None) -> str:
     """Return what the iterations have at one place: `view_{20+12i}`, `{i=0: mul, else add_{3i}}` or `{0.1, 0.3}`.
 
-    `view_0` in a rule stands for a value that is named `view`, if the names of all values are known and none is
-    `view_0`.
+    `view_0` in a rule stands for a value that is named `view`, if none of all `names` is `view_0`. With None, the names
+    are not known, and it never does.
     """
-    odd = []
+    odd = []  # the odd iterations, each with its value as text
     for index, value in series.odd:
         regular = series.regular(index) if series.parts else None
         if names is None or regular in names or regular != f"{value}_0":

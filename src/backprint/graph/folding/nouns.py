@@ -2,6 +2,13 @@
 
 The names `view_20`, `view_32`, `view_44` of one step in three iterations are the Series `view_{20+12i}`: a text whose
 numbers grow by the same amount in each iteration.
+
+A *place* of a step is where a name, a number or a text stands in it: `name`, `args.0.2`, `kwargs.dim`,
+`source.module`. An *odd* iteration has something else at a place than the rule of its Series says, and an *odd step* is
+one that a single iteration of a loop has (Only). An Index says in which iteration of each loop around it something is.
+
+The rule of a Series is `numbers` (_Growth: a start, and a step for each loop) with the texts `parts` around them, and
+`odd` has pairs of an Index and what stands there. `split_numbers` takes a text apart so.
 """
 
 from __future__ import annotations
@@ -58,13 +65,18 @@ class _Growth:
         return self.start + sum(step * place for step, place in zip(self.steps, index, strict=True))
 
     def __str__(self) -> str:
-        rows = [(self.start, "")] if self.start or not any(self.steps) else []
-        rows += [(step, name) for step, name in zip(self.steps, INDEXES, strict=False) if step]
-        if rows[0][0] < 0 < rows[-1][0]:  # `i-1`, and not `-1+i`
-            rows.reverse()
-        # With its sign, and of `+1i` and `-1i` the sign alone: `+i`, `-i`.
-        terms = [f"{number:+}" if not name or abs(number) > 1 else f"{number:+}"[0] for number, name in rows]
-        return "".join(f"{term}{name}" for term, (_, name) in zip(terms, rows, strict=True)).removeprefix("+")
+        # Pairs of a number and the index that it is multiplied with, '' for the start.
+        terms = [(self.start, "")] if self.start or not any(self.steps) else []
+        terms += [(step, name) for step, name in zip(self.steps, INDEXES, strict=False) if step]  # INDEXES has more
+        (first, _), (last, _) = terms[0], terms[-1]
+        if first < 0 < last:  # `i-1`, and not `-1+i`
+            terms.reverse()
+        pieces = []
+        for number, name in terms:
+            signed = f"{number:+}"
+            # Of `+1i` and `-1i` the sign alone: `+i`, `-i`.
+            pieces.append(f"{signed[0] if name and abs(number) == 1 else signed}{name}")
+        return "".join(pieces).removeprefix("+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,8 @@ class Series:
     """
 
     parts: tuple[str, ...]
-    """The text between the numbers; of a number, two empty texts. Empty if every iteration is listed."""
+    """The texts before, between and after the numbers; of a number, two empty texts. Empty if every iteration is
+    listed."""
     numbers: tuple[_Growth, ...]
     is_text: bool
     odd: tuple[tuple[Index, Any], ...] = ()
@@ -112,7 +125,7 @@ def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
     the rule is made at several places, and the one with the fewest odd iterations is kept. Where more than half of the
     iterations are odd, no rule is better than a rule: all are listed.
     """
-    best: Series | None = None
+    best: Series | None = None  # the one with the fewest odd iterations so far
     for base in bases(shape):
         series = _series_from(values, shape, base)
         if series is not None and (best is None or len(series.odd) < len(best.odd)):
@@ -141,6 +154,7 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
     iterations follow it.
 
     For each loop, the neighbour is the next iteration of that loop: it says by how much each number grows there.
+    `values` and `shape` are those of `series_of`.
     """
     value = values[base]
     if type(value) not in (str, int):
@@ -158,13 +172,13 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
         for step, here, there in zip(steps, numbers, other_numbers, strict=True):
             step.append(there - here)
     growths = [
-        # The rule was read at `base`; it starts at iteration 0.
+        # The rule was read at `base`, and its start is the number at iteration 0: less what grows up to `base`.
         _Growth(number - sum(map(int.__mul__, step, base)), tuple(step))
         for number, step in zip(numbers, steps, strict=True)
     ]
     if any(abs(number) >= MAX_START for growth in growths for number in (growth.start, *growth.steps)):
         return None
-    rule = Series(texts, tuple(growths), type(value) is str)
+    rule = Series(texts, tuple(growths), is_text=type(value) is str)
     odd = []
     for index, own in values.items():
         regular = rule.regular(index)
@@ -247,7 +261,8 @@ def places_of_value(value: Value, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_within(value: Value) -> Iterator[tuple[str, Value]]:
-    """Yield the parts of a list, a slice or a mapping, each with its key in the name of a place."""
+    """Yield the parts of a list, a tuple, a slice or a mapping, each with its key in the name of a place; of any other
+    value nothing."""
     match value:
         case tuple():
             yield from ((str(count), part) for count, part in enumerate(value))
@@ -265,7 +280,7 @@ def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
     """Return a step with the names, numbers and texts of `replacements`, by their places (`args.0`, `source.line`)."""
     if not replacements:
         return step
-    tops = {place.partition(".")[0] for place in replacements}
+    tops = {place.partition(".")[0] for place in replacements}  # the fields of the step that change
     changes: dict[str, Any] = {}
     if "name" in tops:
         changes["name"] = replacements["name"]
@@ -287,7 +302,7 @@ def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
 
 
 def _with_spec(spec: Spec, place: str, replacements: Mapping[str, Any]) -> Spec:
-    """Return a type with the offsets of `replacements`; `place` is where the type is."""
+    """Return a type with the offsets of `replacements`, by their places; `place` is that of the type."""
     match spec:
         case TensorSpec() if f"{place}.offset" in replacements:
             return replace(spec, offset=replacements[f"{place}.offset"])
@@ -307,7 +322,8 @@ def without_offsets(spec: Spec) -> Spec:
 
 
 def with_value(value: Value, place: str, replacements: Mapping[str, Any]) -> Value:
-    """Return an argument with the names and numbers of `replacements`; `place` is where the argument is."""
+    """Return an argument with the names and numbers of `replacements`, by their places; `place` is that of the
+    argument. Texts and constants in it stay."""
     if type(value) is Ref:
         return Ref(replacements[place]) if place in replacements else value
     if type(value) in NUMBERS:
@@ -320,6 +336,7 @@ def with_value(value: Value, place: str, replacements: Mapping[str, Any]) -> Val
         case Slice():
             return Slice(*(with_value(part, f"{place}.{key}", replacements) for key, part in _parts_within(value)))
         case Dict():
+            # `_parts_within` yields a key and its item in turns.
             parts = [with_value(part, f"{place}.{key}", replacements) for key, part in _parts_within(value)]
             return Dict(tuple(zip(parts[::2], parts[1::2], strict=True)))
     return value
@@ -368,7 +385,8 @@ class FoldedStep:
 
     def name_at(self, index: Index) -> str:
         """Return the name of the result in an iteration."""
-        return str(self.series[0][1].at(index)) if self.series and self.series[0][0] == "name" else self.step.name
+        names = dict(self.series).get("name")
+        return self.step.name if names is None else str(names.at(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +399,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop: its items, once for each iteration."""
+    """A loop of `count` iterations: its items, once for each, but an Only in one of them alone."""
 
     count: int
     items: tuple[Item, ...]

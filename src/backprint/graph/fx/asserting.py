@@ -2,6 +2,9 @@
 
 On the CPU the same kernels raise an error, so nothing needs to be checked before. Indices may be out of range, and
 probabilities invalid, when inputs are redrawn to find out whether a result depends on them.
+
+A *complaint* is what is wrong with a call, as text; '' if nothing is. A Check returns the complaint about a call, whose
+arguments it has by the names of the operator's schema: `self`, `index`, `dim`.
 """
 
 from __future__ import annotations
@@ -67,10 +70,11 @@ def _check_flat_index(arguments: Arguments) -> str:
 
 
 def _check_index_list(arguments: Arguments) -> str:
-    """Check a list of indices, one for each dimension; a mask counts for as many as it has."""
+    """Check a list of indices, one for each dimension, which may count from its end; a mask counts for as many
+    dimensions as it has."""
     sizes, dim, complaints = arguments["self"].shape, 0, []
     for number, index in enumerate(arguments["indices"]):
-        if index is None:
+        if index is None:  # `:` in that dimension
             dim += 1
         # A mask has one dimension for each that it covers, and its values are no positions.
         elif index.dtype in (torch.bool, torch.uint8):
@@ -89,7 +93,7 @@ def _check_rows(arguments: Arguments) -> str:
 def _check_classes(arguments: Arguments, lowest: int = 0) -> str:
     """Check that targets of a loss are classes, from `lowest` up to their number, or `ignore_index`."""
     scores = arguments["self"]
-    count = int(scores.shape[1 if scores.dim() > 1 else 0])
+    count = int(scores.shape[1 if scores.dim() > 1 else 0])  # after the dimension of the batch, where there is one
     ignored = (int(arguments["ignore_index"]),) if "ignore_index" in arguments else ()
     return _index_complaint("target", arguments["target"], lowest, count, also=ignored)
 
@@ -155,7 +159,8 @@ def _range_complaint(name: str, value: Any, low: float, high: float) -> str:
 
 
 def _complaint(name: str, value: Any, outside: Callable[[Tensor], Tensor], allowed: str) -> str:
-    """Return the complaint about the first number of a tensor that is not in the allowed range; '' if none is."""
+    """Return the complaint about the first number of a tensor for which `outside` is True; '' if there is none, or if
+    the values cannot be read. `allowed` is the range as text."""
     if not _readable(value) or value.numel() == 0 or value.is_complex():
         return ""
     with torch.no_grad(), without_modes():

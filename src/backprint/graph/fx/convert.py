@@ -1,5 +1,13 @@
 """Convert fx graphs to Graphs: names, specs, sources, echoes. Anything unknown (a node, an argument, an operator) is
 refused by name.
+
+A *local* is the identifier of a value in the text of a Graph, a *spec* its type (dtype, shape, strides), a *source* the
+line of the user's program that called an operator, and an *echo* how a step of a backward relates to the forward
+(`gradient of mm_3`). A node of fx has an example value of its result in `meta["val"]`: a fake tensor, or a size.
+
+Of the Side that is converted, `module` is the fx.GraphModule, `names` gives out locals that are not taken, `locals` has
+the local of each node by the node's name, `constants` the tensors that become ports, and `subgraphs` the bodies of
+higher-order operators, by their attribute of the module.
 """
 
 from __future__ import annotations
@@ -96,7 +104,8 @@ def target_name(target: Any) -> str:
 
 
 def spec_of(value: Any) -> Spec:
-    """Return the spec of an example value, as nodes of fx have it in `meta['val']`; None for a value of no spec."""
+    """Return the spec of an example value, as nodes of fx have it in `meta['val']`; None for a value of another
+    type."""
     match value:
         case Tensor():
             return tensor_spec(value)
@@ -110,7 +119,7 @@ def spec_of(value: Any) -> Spec:
 
 
 def tensor_spec(tensor: Tensor) -> TensorSpec:
-    """Return a tensor's spec: dtype, shape, strides if not contiguous, device."""
+    """Return a tensor's spec: dtype, shape, strides if not contiguous, device, and a layout that is not strided."""
     # [6:] cuts the `torch.` of `torch.float32`.
     dtype, device, layout = str(tensor.dtype)[6:], str(tensor.device), str(tensor.layout)[6:]
     shape = tuple(map(size_of, tensor.shape))
@@ -122,11 +131,12 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
 
 def _has_contiguous_strides(tensor: Tensor) -> bool:
     """Whether a tensor has the strides of a contiguous tensor of its shape, wherever no symbolic size is 0."""
-    step: Any = 1
+    step: Any = 1  # the stride that this dimension must have, from the last one on
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         expression = _size_expression(stride)
         if expression != step and not _are_same_size(expression, step):
             return False
+        # With `max`, as torch does, so that a size of 0 makes no stride of 0.
         step = step * (max(size, 1) if isinstance(size, int) else _size_expression(size))
     return True
 
@@ -145,7 +155,8 @@ def _are_same_size(left: Any, right: Any) -> bool:
 
 
 def _size_expression(size: Any) -> Any:
-    """Return a size as a number, or as the expression of a symbolic size, which adds no guards when computed with."""
+    """Return a size as a number, or as the sympy expression of a symbolic size: computing with that adds no guards to
+    torch's ShapeEnv, as computing with a SymInt does."""
     if isinstance(size, int):
         return size
     return int(size.node.expr) if size.node.expr.is_Integer else size.node.expr
@@ -158,7 +169,8 @@ def size_of(size: Any) -> int | str:
 
 
 def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
-    """Return an argument of an operator as a Value; `named` returns the Value of an fx node."""
+    """Return an argument of an operator as a Value; `named` returns the Value of an fx node. CaptureError for a value
+    of a type that a graph cannot hold, and for an fx node without `named`."""
     match value:
         # The arguments of an fx node are immutable_list and immutable_dict: subclasses, which match list and dict.
         case fx.Node() if named is not None:
@@ -171,7 +183,7 @@ def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
         case complex():
             return value
         case torch.dtype() | torch.layout() | torch.memory_format():
-            return Atom(str(value)[6:])
+            return Atom(str(value)[6:])  # without `torch.`
         case torch.device():
             return Device(str(value))
         case slice():
@@ -190,9 +202,9 @@ def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
 
 @dataclass(slots=True)
 class Side:
-    """One direction (a forward or a backward) while it is converted from fx: `locals` has the name in the Graph of each
-    fx node, `constants` the tensors that become ports, by local, and `subgraphs` the bodies of higher-order
-    operators."""
+    """One direction (a forward or a backward) while it is converted from fx: `names` has the locals that are taken,
+    `locals` the local of each fx node by the node's name, `constants` the tensors that become ports, each with the name
+    of its port, by local, and `subgraphs` the bodies of higher-order operators, by the attribute of `module`."""
 
     module: fx.GraphModule
     names: Names
@@ -211,25 +223,28 @@ class Side:
         return Ref(self.locals[node.name])
 
     def attribute(self, node: fx.Node) -> None:
-        """Convert a get_attr node: a subgraph, or a constant that becomes a port."""
+        """Convert a get_attr node: a subgraph, which is put into `subgraphs`, or a constant that becomes a port, which
+        is put into `constants`. CaptureError for anything else."""
         value: Any = self.module
         for part in str(node.target).split("."):
             value = getattr(value, part)
         if isinstance(value, fx.GraphModule):
+            # `named` and the GraphModule itself find the subgraph under the name that it gets.
             node.target = self.hold(re.sub(r"\W", "_", str(node.target)), value)
         elif isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise CaptureError(
                 f"the graph holds a {type(value).__name__} made while it ran, which a sample cannot keep"
             )
         elif isinstance(value, Tensor):
-            local = self.names.free(node.name.lstrip("_"))
+            local = self.names.free(node.name.lstrip("_"))  # fx calls it `_tensor_constant0`
             self.locals[node.name] = local
-            self.constants[local] = (local, value)
+            self.constants[local] = (local, value)  # with the name of its port, which is the same
         else:
             raise CaptureError(f"the graph holds a {type(value).__name__} ({node.target}), which a sample cannot keep")
 
     def hold(self, wanted: str, module: fx.GraphModule) -> str:
-        """Return the name of a subgraph; two subgraphs share a name only if they are equal."""
+        """Enter a subgraph under the wanted name, or with a number behind it, and return the name: two subgraphs share
+        one only if they are equal."""
         graph, name, count = _subgraph(module), wanted, 0
         while self.subgraphs.get(name, graph) != graph:
             count += 1
@@ -239,8 +254,8 @@ class Side:
         return name
 
     def steps(self, nodes: Iterable[fx.Node], notes: Mapping[str, tuple[Source | None, Echo | None]]) -> list[Step]:
-        """Return the calls among these nodes as Steps, in order; `notes` has the source and the echo of a node by
-        name."""
+        """Return the calls among these nodes as Steps, in order; `notes` has the source and the echo of a node by its
+        name, where they are known."""
         steps = []
         for node in nodes:
             if node.op == "get_attr":
@@ -269,23 +284,27 @@ class Side:
 
 
 def pin_dtypes(module: fx.GraphModule) -> None:
-    """Set the dtype of factory calls where the program had changed the default; otherwise a graph would depend on
-    it."""
+    """Write `dtype=` into the calls of factories (`torch.ones`) in an fx graph where the program had changed the
+    default dtype; otherwise what the graph computes would depend on the default."""
     for node in module.graph.nodes:
         node.kwargs = node.kwargs | _pinned_dtypes_of(node)
 
 
 def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
-    """Return `dtype` for the call of a factory that took an unusual default dtype; nothing for any other call."""
+    """Return the keyword `dtype` for the call of a factory without one that made another dtype than today's default;
+    nothing for any other call."""
     example = node.meta.get("val")
     # With tensors among its arguments, a call takes the dtype from them.
     if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):
         return {}
     usual = torch.get_default_dtype()
     # A factory without a dtype makes the default dtype, or the complex dtype of its size.
-    plain = example.dtype in (usual, usual.to_complex()) or not (example.is_floating_point() or example.is_complex())
-    takes = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
-    return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": example.dtype}
+    is_usual = example.dtype in (usual, usual.to_complex())
+    follows_default = example.is_floating_point() or example.is_complex()
+    takes_dtype = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
+    if is_usual or not follows_default or not takes_dtype or node.kwargs.get("dtype"):
+        return {}
+    return {"dtype": example.dtype}
 
 
 def _subgraph(module: fx.GraphModule) -> Graph:
@@ -295,7 +314,7 @@ def _subgraph(module: fx.GraphModule) -> Graph:
     for node in module.graph.find_nodes(op="placeholder"):
         side.locals[node.name] = side.names.free(node.name)
         ports.append(Port(str(node.target), "input", spec_of(node.meta.get("val")), side.locals[node.name]))
-    steps = side.steps(module.graph.nodes, {})
+    steps = side.steps(module.graph.nodes, notes={})
     value = module.graph.output_node().args[0]
     returned = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     results = side.pack(returned)

@@ -1,4 +1,8 @@
-"""Check a call against its operator's schema: each argument fits its type."""
+"""Check a call against its operator's schema: each argument fits its type.
+
+A *row* is one argument of a schema, with the function that says whether a value *fits* its type. A *complaint* is what
+is wrong with a call, as text; '' if nothing is.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,13 @@ def call_complaint(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return a call's arguments by the schema's names, with defaults, and what does not fit the schema's types; '' if
-    all fits."""
+    """Return a call's arguments by the schema's names, with defaults, and the complaint about what does not fit the
+    schema's types: no arguments with a complaint, and '' if all fits."""
     rows = _argument_rows(function)
     if len(args) > len(rows):
         return {}, f"{len(args)} arguments where {function} takes {len(rows)}"
     arguments = dict(_defaults_of(function))
+    # The last arguments may be passed by name, or left out.
     for row, value in zip(rows, args, strict=False):
         # First the test that most arguments pass: this runs for each call of each replay.
         if not (type(value) is Tensor and row.takes_any_tensor) and not row.fits(value):
@@ -63,14 +68,15 @@ TENSORS = frozenset({"Tensor", "Optional[Tensor]"})
 
 @functools.cache
 def _argument_rows(function: Any) -> tuple[_ArgumentRow, ...]:
-    """Return the rows of an operator's arguments, in their order."""
+    """Return the rows of an operator's arguments, in their order. `kind` is a type as TorchScript writes it:
+    `Optional[Tensor]`, `List[int]`."""
     rows = []
     for argument in schema_of(function).arguments:
         kind = str(argument.real_type)
         if "int" in kind:  # a dtype, for example, is an int in the schema
             kind = TYPES_BY_NAME.get(argument.name, kind)
         default = argument.default_value if argument.has_default_value() else None
-        fits, count = _type_check(kind), argument.N or 0
+        fits, count = _type_check(kind), argument.N or 0  # N: the length of a list that has a fixed one
         if kind == "Tensor" and argument.name in PASSED_AS_NONE and "attention" in schema_of(function).name:
             fits, kind = _type_check("Optional[Tensor]"), "a tensor or None"
         # `int[1]` takes a list of any length: only a longer fixed length, as of `int[2]`, is checked.
@@ -103,7 +109,8 @@ MAY_BE_ONE_NUMBER = frozenset("kernel_size stride padding dilation output_size o
 
 
 def _length_check(fits: Callable[[Any], bool], name: str, count: int, default: Any) -> Callable[[Any], bool]:
-    """Return a function that checks whether a value fits an argument of this name, and a list has its fixed length."""
+    """Return a function that checks whether a value fits an argument of this name and with this default, and whether a
+    list has one of the lengths that a list of fixed length `count` may have. `fits` is the check without lengths."""
     lengths = {count}
     if name in MAY_BE_ONE_NUMBER:
         lengths.add(1)
@@ -114,13 +121,15 @@ def _length_check(fits: Callable[[Any], bool], name: str, count: int, default: A
 
 @functools.cache
 def _type_check(kind: str) -> Callable[[Any], bool]:
-    """Return a function that checks whether a value fits a type of a schema."""
+    """Return a function that checks whether a value fits a type of a schema; any value fits a type that is not in
+    FITS."""
     if kind.startswith("Optional["):
-        inner = _type_check(kind[9:-1])
+        inner = _type_check(kind[len("Optional[") : -1])
         return lambda value: value is None or inner(value)
     if kind.startswith("List["):
-        item = _type_check(kind[5:-1])
-        takes_one = kind[5:-1] in ("int", "float", "bool")  # int[2] takes a number for both
+        item_kind = kind[len("List[") : -1]
+        item = _type_check(item_kind)
+        takes_one = item_kind in ("int", "float", "bool")  # int[2] takes a number for both
         return lambda value: all(map(item, value)) if isinstance(value, (list, tuple)) else takes_one and item(value)
     return FITS.get(kind, lambda value: True)
 

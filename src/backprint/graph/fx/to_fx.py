@@ -4,6 +4,10 @@ use.
 The `meta` of each node has `val` (a fake tensor, or a size, of one FakeTensorMode) and `tensor_meta`, from its
 annotation, and `stack_trace`; also our own `port`, `spec`, `source` and `echo`. A guard is a call of a function below:
 it raises GuardError on values, and where it is traced again becomes an assertion that stays in the graph.
+
+An *annotation*, or *spec*, is the type of a value in the text of a Graph: dtype, shape, strides, device. The *source*
+of a step is the line of the user's program that called the operator. `value_evaluator(env, subs)` (`values`) returns a
+function that turns an argument of a step into one of an fx node, with the nodes in `env` and `subs` for the names.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from backprint.graph.text import show_step
 
 def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
     """Return a torch.fx.GraphModule that computes the same, node by node; the arguments of its calls are not
-    checked."""
+    checked. `examples` makes the fake values of nodes; by default new ones are made, for the symbols of the graph."""
     try:
         return _build_module(graph, examples or Examples(graph.symbols))
     except BackprintError:
@@ -40,11 +44,11 @@ def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
 
 
 def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
-    """Return a GraphModule of a Graph; raise whatever torch.fx raises."""
+    """Return a GraphModule of a Graph; raise whatever torch.fx raises. `examples` makes the fake values of nodes."""
     root, module_graph = nn.Module(), fx.Graph()
     for name, sub in graph.subgraphs:
         setattr(root, name, to_fx(sub, examples))
-    env: dict[str, Any] = {}
+    env: dict[str, Any] = {}  # the node of each value so far, by name
     for port in graph.inputs:
         node = module_graph.create_node("placeholder", port.local, name=port.local)
         node.meta |= {"port": port, "spec": port.spec, **examples.meta(port.spec)}
@@ -81,7 +85,8 @@ def _add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx
 
 
 def _read_by_guards(graph: Graph) -> set[str]:
-    """Return the numbers that only guards use: the guard checks the tensor that they are read from instead.
+    """Return the names of the numbers that only guards use: the guard checks the tensor that they are read from
+    instead.
 
     Where the module is traced again, a tensor has no number to read, and an assertion on the tensor stays in the graph.
     """
@@ -92,6 +97,7 @@ def _read_by_guards(graph: Graph) -> set[str]:
             guards.update(used(step))
         else:
             others.update(used(step))
+    # READING reads a number from a tensor, as `.item()` does.
     items = {step.name for step in graph.steps if step.target == READING and tuple(map(type, step.args)) == (Ref,)}
     return items & guards - others
 
@@ -108,7 +114,8 @@ class Examples:
         self.sizes: Mapping[str, Any] = {symbol.name: symbolic(shapes, symbol) for symbol in symbols}
 
     def meta(self, spec: Spec) -> dict[str, Any]:
-        """Return the metadata of a node with this annotation; nothing if the annotation is not enough."""
+        """Return `val` and, for tensors, `tensor_meta` for the metadata of a node with this annotation; nothing if the
+        annotation is not enough."""
         try:
             value = self.value(spec)
         except GraphError:  # a size that depends on computed values
@@ -136,7 +143,8 @@ class Examples:
         return None
 
     def tensor(self, spec: TensorSpec, shape: list[Any], strides: list[Any] | None) -> Tensor:
-        """Return a fake tensor on a spec's device, whether this machine has it or not."""
+        """Return a fake tensor of a spec, with its sizes as ints or SymInts in `shape` and `strides`, on its device,
+        whether this machine has it or not. GraphError for symbolic sizes on another device than the CPU."""
         dtype = getattr(torch, spec.dtype)
         if any(not isinstance(size, int) for size in (*shape, *(strides or ()))):
             if spec.device != "cpu":
@@ -170,7 +178,8 @@ def symbolic(shapes: Any, symbol: Symbol) -> Any:
 
 
 def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> None:
-    """Guard on a number, or on a tensor with one element."""
+    """Raise GuardError unless a number, or a tensor with one element, is `expected`; where the tensor is traced, add an
+    assertion to what is traced. `text` is the guard and `where` the line of the program, for the message."""
     if not isinstance(value, Tensor):
         check_guard("assert_equal", value, expected, text, where)
     elif _is_traced(value):
@@ -180,7 +189,7 @@ def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> 
 
 
 def assert_nan(value: Any, text: str = "", where: str = "") -> None:
-    """Guard on a number that is NaN."""
+    """Raise GuardError, or assert where it is traced, as `assert_equal` does, unless a number is NaN."""
     if not isinstance(value, Tensor):
         check_guard("assert_nan", value, None, text, where)
     elif _is_traced(value):
@@ -190,7 +199,8 @@ def assert_nan(value: Any, text: str = "", where: str = "") -> None:
 
 
 def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> None:
-    """Guard on a shape; a size that depends on values is fixed to the guard's from here on."""
+    """Raise GuardError unless a tensor has the `expected` shape. Where a size of it is symbolic, because it depends on
+    values in what is traced, it is fixed to the guard's from here on."""
     if len(value.shape) == len(expected) and any(isinstance(size, torch.SymInt) for size in value.shape):
         for size, wanted in zip(value.shape, expected, strict=True):
             check_size(size == wanted)

@@ -1,6 +1,10 @@
 """From a graph to Python: the callable of a target, which explicit tables name, and the object that a Value stands for.
 
 No other module resolves targets, so that every call of a graph passes `check_call`.
+
+A *target* is the operator of a step as text, `aten.mm.default`, and a Value one argument of a step as the Graph has it.
+A *guard* is a step that checks a value, as `assert n == 3`. A *complaint* is what is wrong with a call, as text; '' if
+nothing is.
 """
 
 from __future__ import annotations
@@ -49,7 +53,8 @@ MODULES: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
 @functools.cache
 def resolve(target: str) -> Callable[..., Any]:
-    """Return the callable of a target: a known tensor operator, plain arithmetic, or a registered custom operator."""
+    """Return the callable of a target: a known tensor operator, plain arithmetic, or a registered custom operator.
+    ReplayError if it is none of these, or if this torch does not have it."""
     if target in OPERATORS or target in MATHS or target in SYMS:
         module, _, name = target.partition(".")
         return getattr(MODULES[module], name)
@@ -63,7 +68,8 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise RefusedError unless arguments fit the schema of a target, and its result has a bounded size."""
+    """Raise RefusedError unless arguments fit the schema of a target, whose callable is `function`, and its result has
+    a bounded size; DeviceAssertError if its kernel on a GPU would assert."""
     if target == "operator.getitem" and isinstance(args[0], tuple) and type(args[1]) is int:
         return  # one of several results that are there: nothing is computed
     if target in PLAIN_TARGETS:
@@ -96,7 +102,7 @@ arguments, and the position at which its own arguments begin. Those arguments ar
 def _complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return what is wrong with the arguments of an operator that is passed to another one, which calls it; '' if
     nothing."""
-    position, first_argument = PASSED_OPERATORS.get(target, (len(args), 0))
+    position, first_argument = PASSED_OPERATORS.get(target, (len(args), 0))  # by default, behind all arguments
     if position >= len(args) or not isinstance(args[position], OpOverload):
         return ""
     # `rng_state` is for the operator that calls, not for the one that is passed.
@@ -133,7 +139,7 @@ def _targets_of_plain_functions() -> Mapping[Callable[..., Any], str]:
 
 
 def overload(name: str) -> Callable[..., Any]:
-    """Return a registered operator by `namespace.name.overload`."""
+    """Return a registered operator by `namespace.name.overload`; ReplayError if this torch has none of that name."""
     space, packet, kind = name.split(".")
     try:
         operator_ = getattr(getattr(getattr(torch.ops, space), packet), kind)
