@@ -138,6 +138,7 @@ def spoil(sample: str) -> None:
     model.write_text(model.read_text().replace("aten.tanh.default", "aten.sin.default"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="held with the torch of daily work")
 def test_each_command_prints_what_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshots: Snapshots, capfd: pytest.CaptureFixture[str]

@@ -86,6 +86,7 @@ def test_each_becomes_a_sample_named_by_its_key() -> None:
     assert run("capture", "zoo.py:MODELS", "-o", "models", "--overwrite").exit_code == 0
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_named_and_the_others_go_on() -> None:
     done = run("capture", "zoo.py:FAILS", "-o", "models", "--json")
     assert done.exit_code == 1
@@ -104,6 +105,7 @@ def test_one_that_fails_is_named_and_the_others_go_on() -> None:
     assert sorted(path.name for path in Path("models").iterdir()) == ["small", "wrong"]
 
 
+@pytest.mark.slow
 def test_what_is_said_of_those_that_fail() -> None:
     done = run("capture", "zoo.py:FAILS", "-o", "models")
     assert "models/raises: failed; KeyError: 'absent' (at zoo.py:" in done.stdout

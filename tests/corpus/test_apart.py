@@ -188,6 +188,7 @@ def test_the_trees_of_a_sample_are_put_in_their_place(mixed: Path, tmp_path: Pat
     assert sorted(each.name for each in (tmp_path / "trees").iterdir()) == ["train_backward", "train_forward"]
 
 
+@pytest.mark.slow
 def test_a_sample_that_is_refused_says_so_as_it_does_here(tmp_path: Path) -> None:
     graphnet(tmp_path / "b", before="import os")
     result = captured(tmp_path / "b", tmp_path / "out")

@@ -202,6 +202,7 @@ def test_a_run_that_is_asked_to_end_ends_in_order(tmp_path: Path, number: signal
     assert {place.name for place in (tmp_path / "out" / WORK).iterdir()} == {"lock"}
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_running_is_ended_by_the_next(tmp_path: Path) -> None:
     """A grandchild in a session of its own outlives its worker; it carries the mark of the run."""
     source = corpus(tmp_path / "src", ["daemonise", "hang"])

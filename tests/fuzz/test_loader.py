@@ -30,6 +30,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
     return found
 
 
+@pytest.mark.slow
 def test_mutated_samples_are_read_or_refused(corpus: dict[str, Files], tmp_path: Path) -> None:
     rows = list(batch(range(400), 20, corpus, tmp_path))
     assert [row for row in rows if row[2] is not None] == []
@@ -57,6 +58,7 @@ def test_what_was_found_stays_mended(path: Path, corpus: dict[str, Files], tmp_p
     assert again(path, corpus, tmp_path) is None
 
 
+@pytest.mark.slow
 def test_a_number_is_one_sample_wherever_it_is_made(corpus: dict[str, Files]) -> None:
     program = "import test_loader; print(test_loader.digest(test_loader.seeds()))"
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
@@ -153,6 +155,7 @@ def test_a_run_goes_on_where_it_ended(corpus: dict[str, Files], tmp_path: Path) 
     assert "40 samples in" in more.told()
 
 
+@pytest.mark.slow
 def test_its_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["--count", "10", "--seed", "2", "-o", str(tmp_path)]) == 0
     assert "10 samples in" in capsys.readouterr().out

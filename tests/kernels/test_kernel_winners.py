@@ -88,6 +88,7 @@ def test_a_file_that_fails_is_refused_with_what_it_said() -> None:
         winners.run_timing(with_configurations(1), [sys.executable, "-c", "raise SystemExit('out of memory')"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens where no GPU is")
 def test_without_a_gpu_nothing_is_timed(tmp_path: Path) -> None:
     kernels = normed()

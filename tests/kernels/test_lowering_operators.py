@@ -32,6 +32,7 @@ def outcomes(names: Sequence[str]) -> dict[str, str]:
     return {name: verdict for _, name, _, verdict in rows}
 
 
+@pytest.mark.slow
 def test_operators_whose_gradient_is_zero_and_of_rows() -> None:
     names = ["floor.default", "sign.default", "threshold_backward.default", "row_mean", "row_any", "remainder.Tensor"]
     assert outcomes(names) == dict.fromkeys(names, "right")
@@ -120,6 +121,7 @@ def erfinv() -> bp.types.LoweredLoop:
     return bp.lower(OTHERS["erfinv"], inputs, name="erfinv")
 
 
+@pytest.mark.slow
 def test_a_function_of_libdevice_is_computed_by_torch_in_a_check(erfinv: bp.types.LoweredLoop) -> None:
     assert "from triton.language.extra import libdevice\n" in erfinv.source
     assert "calls erfinv of CUDA's libdevice" in erfinv.explain()
@@ -131,6 +133,7 @@ def test_a_function_of_libdevice_is_compiled(erfinv: bp.types.LoweredLoop) -> No
     assert [kernel.spilled for kernel in erfinv.build(90)] in ([0, 0], [None, None])
 
 
+@pytest.mark.slow
 def test_formulas_for_float32_are_libdevice_in_float64() -> None:
     lowered = bp.lower(OTHERS["erfc"], lambda T: [tensor.detach().double() for tensor in inputs(T)])
     assert "libdevice.erfc(" in lowered.source

@@ -89,6 +89,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     return world, world.save(tmp_path_factory.mktemp("large") / "world")
 
 
+@pytest.mark.slow
 def test_one_rank_of_a_thousand_is_stamped_and_sends_what_the_formula_says(large: tuple[Any, Path]) -> None:
     world, _ = large
     [capture] = world.ranks
@@ -135,6 +136,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_a_rank_is_read_by_the_commands(large: tuple[Any, Path]) -> None:
     _, folder = large
     code, text = run("ranks", folder, "--flops", "400T", "--bytes", "3.35T", "--link", "dp=50G", "--link", "tp=450G")

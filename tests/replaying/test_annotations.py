@@ -178,6 +178,7 @@ def test_every_false_annotation_is_found_out_by_what_runs(sample: Path, tmp_path
     assert {what: verdict for what, verdict in verdicts.items() if verdict in GOOD} == {}
 
 
+@pytest.mark.slow
 def test_every_false_role_is_found_out(sample: Path, tmp_path: Path) -> None:
     verdicts = spoken(sample, tmp_path, True, false_roles(sample))
     assert len(verdicts) > 30

@@ -76,6 +76,7 @@ def test_a_sample_says_that_it_is_fake_and_comes_back(sample: Path) -> None:
     assert bp.verify(loaded)[0].detail.startswith("fake: ")
 
 
+@pytest.mark.slow
 def test_a_sample_runs_alone_on_its_recipes(sample: Path) -> None:
     for side in ("forward", "backward"):
         run = run_python([sample / "pair_0" / side / "model.py"], flags=["-I"])

@@ -360,6 +360,7 @@ def test_a_file_has_only_what_it_needs(tmp_path: Path) -> None:
     assert "backprint." not in plain.partition("# --- Below")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the program was run and has changed what cannot be restored")  # fresh memory
 @pytest.mark.parametrize("kind", ["unwritten", "lstm", "indices"])
 def test_a_right_backend_is_not_accused_and_a_wrong_one_is_seen(kind: str, tmp_path: Path) -> None:

@@ -174,10 +174,12 @@ def test_the_report_names_the_worst_element(folder: Path, tmp_path: Path) -> Non
     assert report.as_json()["fast_1"] is False
 
 
+@pytest.mark.slow
 def test_memory_of_the_judge_is_not_the_solutions(folder: Path) -> None:
     assert bp.tasks.check(folder, folder / "reference.py", timed=False, memory=0.15).good
 
 
+@pytest.mark.slow
 def test_several_solutions_are_judged_by_the_same_contents(folder: Path) -> None:
     text = (folder / "reference.py").read_text()
     wrong = text.replace("shown = tuple(results[place].clone()", "shown = tuple(results[place] * 1.01")
@@ -290,6 +292,7 @@ def test_bits_of_one_element_with_a_stride_of_0() -> None:
     assert digest([value]) == digest([torch.ones(()).expand(1)])
 
 
+@pytest.mark.slow
 def test_a_sample_that_ends_its_process_is_no_task_and_is_left_out_of_a_set(
     capture: bp.Capture, tmp_path: Path
 ) -> None:

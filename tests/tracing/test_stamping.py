@@ -160,6 +160,7 @@ def test_the_callers_model_is_as_it_was() -> None:
     assert len(model.blocks) == DEPTH
 
 
+@pytest.mark.slow
 def test_few_layers_are_traced_without_a_word() -> None:
     assert both(Deep(6))[0].notes == ()
 
@@ -421,6 +422,7 @@ def test_a_partition_that_may_look_at_the_whole_is_not_stamped() -> None:
 # ------------------------------------------------------------------ in a sample
 
 
+@pytest.mark.slow
 def test_a_sample_says_that_it_was_stamped(tmp_path: Path) -> None:
     made = bp.capture(Deep(), TOKENS, fake=True)
     assert bp.load(made.save(tmp_path / "deep")).notes == made.notes
