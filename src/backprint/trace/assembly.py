@@ -4,6 +4,9 @@ A Joint has the steps of both directions in one namespace, the inputs, and the r
 removes dead code, makes saved ports of the values that the backward reads, finds the guards, and gives each graph its
 ports. A guard is a step that compares a value with the value of the captured run (`assert v == 3`). A local is the
 name of a value inside a graph's text; a port's name is the program's own (`layer1.weight`).
+
+`used(step)` are the names of the values that a step uses, and `refs(value)` those in an argument or a result.
+`names.free(wanted)` returns a name like `wanted` that nothing has yet.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ class _AssembledPair:
 
 
 def assemble(joint: Joint, name: str = "pair_0") -> _AssembledPair:
-    """Return the Pair of a Joint, with its constants and guards."""
+    """Return the Pair of a Joint, with this name, and its constants and guards."""
     # The backward first: the values that it reads keep steps of the forward alive.
     dependencies = _Dependencies(joint)
     backward_steps = live_steps(joint, dependencies.without_constant_guards(joint.backward), _refs_of(joint.gradients))
@@ -118,7 +121,7 @@ def _refs_of(results: Iterable[Result]) -> list[str]:
 
 def live_steps(joint: Joint, steps: Sequence[Step], needed_names: Iterable[str]) -> list[Step]:
     """Return the steps without dead code: without those that no value of `needed_names` depends on. Guards, random
-    draws and in-place updates of needed values are not dead."""
+    draws, steps that a note keeps, and in-place updates of needed values are not dead."""
 
     def has_effect(step: Step, names_needed_after: Collection[str]) -> bool:
         note = joint.notes.get(step.name, NO_NOTE)
@@ -182,6 +185,7 @@ class _Dependencies:
         draw; for a size, only of the inputs that determine the size."""
         # A value that no step makes is an input, a tangent or a constant. `ports` has no constants: they never change.
         inputs = set()
+        # `names_behind`: the value's name, and the names of all values that it is computed from.
         for name in names_behind(refs(self.deciding_value(step)), self.steps_by_name):
             if name not in self.steps_by_name:
                 inputs |= {self.ports[name]} if name in self.ports else set()
@@ -193,6 +197,7 @@ class _Dependencies:
         """Return the value that a guard is about: the number that was read, or the one argument that determines a
         size."""
         value = step.args[0]
+        # The step that made the tensor whose size is guarded; None for a guard on a number.
         maker = self.steps_by_name.get(value.name) if isinstance(value, Ref) and step.target == "assert_shape" else None
         # An item of a tuple: the operator that returned the tuple decides its size.
         if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
@@ -211,8 +216,9 @@ size."""
 def forward_graph(
     joint: Joint, steps: Sequence[Step], saved: Sequence[str], names: Names, constants: dict[str, Tensor]
 ) -> Graph:
-    """Return the forward Graph. `saved` are the locals that the backward reads, `names` the names in use in both
-    graphs. The tensors of the graph's constant ports are added to `constants`."""
+    """Return the forward Graph: its outputs are the program's results, then the saved values. `saved` are the locals
+    that the backward reads, `names` the names in use in both graphs. The tensors of the graph's constant ports are
+    added to `constants`."""
     outputs_with_values = [*joint.results, *((port, Ref(port.local)) for port in saved_ports(joint, saved))]
     used_names = names_in(steps, outputs_with_values)
     ports = [port for port in joint.inputs if joint.keep_all_inputs or port.local in used_names]
@@ -237,7 +243,7 @@ def backward_graph(
         *tangents,
         *constant_ports(joint, used_names, prefix="backward.", constants=constants),
     ]
-    new_names = _gradient_names(joint, steps, names)
+    new_names = _gradient_names(joint, steps, names)  # the values that are gradients are called after their tensor
     outputs, results = [], []
     for port, value in joint.gradients:
         # A tensor that was passed for several parameters has its gradient under each name.
@@ -248,7 +254,7 @@ def backward_graph(
 
 
 def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
-    """Return ports for the saved values, which `saved` has by local name. A saved input keeps its port's name."""
+    """Return ports for the saved values, whose locals `saved` has. A saved input keeps its port's name."""
     inputs = {port.local: port for port in joint.inputs}
     specs = {step.name: step.spec for step in joint.forward}
     ports = []
@@ -279,6 +285,7 @@ def _build_graph(
         if step.is_guard:
             step, count = replace(step, name=f"guard_{count}"), count + 1
         numbered.append(step)
+    # A Sub stands for a subgraph among the arguments of a step.
     mentioned = {leaf.name for step in numbered for leaf in leaves((*step.args, step.kwargs)) if type(leaf) is Sub}
     subgraphs = tuple((name, graph) for name, graph in joint.subgraphs.items() if name in mentioned)
     return with_symbols(Graph(tuple(ports), tuple(numbered), outputs, results, subgraphs), joint.symbols, joint.sizes)

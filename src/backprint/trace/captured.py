@@ -1,6 +1,17 @@
 """Make a Capture of an engine's result: its signature, its guards, and the program behind it.
 
 The program behind a Capture is a LiveProgram, which proofs run again. The room `prove` calls its methods.
+
+`program.tensors` are NamedTensors: name, role and `requires_grad` of each tensor of the call; `program.values` has the
+tensors among the arguments, and `program.external_tensors` those that the program reads from outside its call. An
+Outcome has the results of one run by name, and a Staged is a program that is ready to run: `leaves` are the tensors
+whose gradients autograd computes, `passed` those that the program takes. A ResultTree is the structure of a result:
+`tree.rebuild(leaves)` is the result with these leaves. Random generators that are not torch's (`foreign_random`) are
+pinned: a capture holds only for the state that they had. A fingerprint is a description of a value as JSON.
+
+A CalledProgram is a callable with the named tensors of one call; an ObservedProgram has the findings of a first run
+too. An EngineResult has the Pairs of a program, and what a Capture needs besides. CaptureOptions are the user's options
+of a capture.
 """
 
 from __future__ import annotations
@@ -64,7 +75,9 @@ def capture_of(
     engine: str,
     options: CaptureOptions,
 ) -> Capture:
-    """Return the Capture of an engine's result. `options` are the options of the call."""
+    """Return the Capture of the result of the engine of this name. `options` are the options of the call. Raise a
+    CaptureError if the program returns no tensor and changes none. `foreign_random.pins()` has the digest of each
+    generator's state that the program's numbers depend on, by the generator's name."""
     # Hooks that run after autograd has accumulated a gradient: only engine `eager` records them in its backward, and
     # not if the backward of that backward is asked for.
     if engine != "eager" or options.order == 2:
@@ -86,7 +99,7 @@ def capture_of(
         breaks=result.breaks,
         guards=(
             *result.guards,
-            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in signature.same),
+            *(Guard("same", f"{left} is {right}", inputs=(left, right)) for left, right in signature.same),
             *(
                 Guard("pinned", f"{name} is pinned: {WHY_GENERATOR_IS_PINNED}")
                 for name in program.foreign_random.pins()
@@ -113,6 +126,7 @@ def capture_of(
 
 def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tuple[str, ...]:
     """Return a note on why a capture has no backward; no note if it has one, or if its caller asked for none."""
+    # `requires_grad` is False, or an empty list of names, or has False for each input.
     asked_for_none = options.requires_grad is False or (
         isinstance(options.requires_grad, (tuple, list, set, frozenset)) and not any(options.requires_grad)
     )
@@ -127,9 +141,8 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
         )
     if not requiring_grad:
         return ("nothing requires grad: the forward alone was captured",)
-    first_names = (
-        f"{', '.join(requiring_grad[:3])}{f' and {len(requiring_grad) - 3} more' if len(requiring_grad) > 3 else ''}"
-    )
+    more = f" and {len(requiring_grad) - 3} more" if len(requiring_grad) > 3 else ""
+    first_names = f"{', '.join(requiring_grad[:3])}{more}"
     verb = "require" if len(requiring_grad) > 1 else "requires"
     return (
         f"{first_names} {verb} grad, but no output depends on it in a way that autograd records (torch.no_grad, "
@@ -139,7 +152,8 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
 
 def leave_out_post_accumulate_hooks(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
     """Return the result of an engine that records no post-accumulate-grad hooks. If the program has some, proofs run it
-    without them, and a note says so."""
+    without them, and a note says so. A program whose gradients are only in `.grad` (`accumulates_gradients`) is left as
+    it is."""
     program = result.program
     hooks = hooks_of_leaves(_tensors_requiring_grad(program))
     if not hooks or program.accumulates_gradients:
@@ -179,6 +193,7 @@ def _check_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
 def signature_of(result: EngineResult) -> Signature:
     """Return the Signature of a Capture: how the program was called, and the structure of its result."""
     program = result.program
+    # The pairs of names of tensors that were passed more than once.
     same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
     return Signature(
         arguments=program.arguments,
@@ -225,7 +240,8 @@ def _output_as_json(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str
         # The loss comes first and is no part of the program's result.
         leaves_as_json = leaves_as_json[1:]
     try:
-        # Rebuild the containers with descriptions as leaves, then write the containers as JSON.
+        # Rebuild the containers with descriptions as leaves, then write the containers as JSON. `with_marks` joins the
+        # descriptions of leaves of an object that is one leaf for pytree.
         wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(leaves_as_json)], tree.spec)
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": leaves_as_json}
@@ -252,7 +268,8 @@ class _Leaf:
 
 
 def _tree_as_json(value: Any) -> Any:
-    """Return containers with `_Leaf` objects in them as JSON."""
+    """Return containers with `_Leaf` objects in them as JSON. A mapping whose keys are plain texts is a `dict`, any
+    other `items`; a NamedTuple, and a container that is registered with pytree, is a `dict` too."""
     if isinstance(value, _Leaf):
         return value.value
     if isinstance(value, Mapping):
@@ -262,12 +279,12 @@ def _tree_as_json(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {"dict": {key: _tree_as_json(item) for key, item in zip(value._fields, value, strict=True)}}
     if isinstance(value, (list, tuple)):
-        return {
-            type(value).__name__ if type(value) in (list, tuple) else "tuple": [_tree_as_json(item) for item in value]
-        }
+        kind = type(value).__name__ if type(value) in (list, tuple) else "tuple"
+        return {kind: [_tree_as_json(item) for item in value]}
     # A container that is registered with pytree has its leaves by path; any other object is its own only leaf.
-    children = flatten_with_path(value)[0]
-    if len(children) == 1 and children[0][1] is value:
+    children, _ = flatten_with_path(value)
+    leaves = [leaf for _, leaf in children]
+    if len(leaves) == 1 and leaves[0] is value:
         return {"value": repr(value)[:200]}
     return {"dict": {".".join(map(str, path)): _tree_as_json(leaf) for path, leaf in children}}
 
@@ -304,7 +321,8 @@ class _ProgramCalls:
         self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]
     ) -> Iterator[_ProgramCall]:
         """Call the program with these arguments in new tensors. Then write other values into the same tensors, and call
-        it again: the second call's arguments have the addresses of the first's."""
+        it again: the second call's arguments have the addresses of the first's. Yield both calls; the values are
+        written when the second is asked for."""
         stage = with_other_arguments(self.stage, arguments)
         seed_torch(self.seed)
         yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
@@ -312,7 +330,7 @@ class _ProgramCalls:
             for name, tensor in stage.passed.items():
                 # Only into the tensors that `with_other_arguments` has made: the others are the caller's own.
                 if tensor is not self.stage.passed[name]:
-                    # The leaf of an argument that was cloned has memory of its own.
+                    # The program may take a clone of the leaf, which has memory of its own: both get the value.
                     for written in (stage.leaves.get(name, tensor), tensor):
                         write_value(written.detach(), values[name])
         seed_torch(self.seed)
@@ -362,14 +380,17 @@ class LiveProgram(Origin):
     """The program that a Capture was traced from, which runs again as the reference of proofs. `Origin` documents what
     every such program has.
 
-    It is mutable: a run stores its result in `last_leaves` and `result_summary`, and `release` drops the program.
-    `structure`, `leaves` and `names` describe the captured result: its ResultTree, its leaves with `A_TENSOR` in the
-    place of each tensor, and its output ports. `captured_leaves` and `last_leaves` are fingerprints of the leaves that
-    are no tensors, of the captured run and of the last one. `unguarded` are reads of values that no guard checks.
-    `first_outputs` are the outputs of the run that the engine recorded, if it recorded one with values.
+    `shared_with_arguments` has copies of the tensors that share memory with an argument. It is mutable: a run stores
+    its result in `last_leaves` and `result_summary`, and `release` drops the program. `structure`, `leaves` and `names`
+    describe the captured result: its ResultTree, its leaves with `A_TENSOR` in the place of each tensor, and its output
+    ports. `captured_leaves` and `last_leaves` are fingerprints of the leaves that are no tensors, of the captured run
+    and of the last one. `unguarded` are reads of values that no guard checks. `first_outputs` are the outputs of the
+    run that the engine recorded, if it recorded one with values.
     """
 
     def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
+        """Keep of an engine's result what proofs need: the program, its constants, and the result of the captured run.
+        `options` are the user's options of the capture."""
         self.program = result.program
         constants = {**result.constants, **_unreachable_constants(result.program)}
         self.constants = {name: self.keep_values_of_rank(tensor.detach()) for name, tensor in constants.items()}
@@ -412,7 +433,7 @@ class LiveProgram(Origin):
         # For the time of the run, because `run_step` reads the program from `self`.
         before, self.program = self.program, _without_default_gradients(self.program)
         try:
-            return self.run_step(values, None, anew)
+            return self.run_step(values, tangents=None, anew=anew)
         finally:
             self.program = before
 
@@ -447,8 +468,9 @@ class LiveProgram(Origin):
         return self.live() | self.shared_with_arguments
 
     def live(self) -> dict[str, Tensor]:
-        """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured."""
-        # The state of one rank of several is that of the rank's own place among its `peers`, the other ranks.
+        """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured. Raise
+        a ReplayError for a tensor whose storage is freed."""
+        # Ranks of one process share its tensors. `place` lets this rank's values be in them.
         with contextlib.nullcontext() if self.program.peers is None else self.program.peers.place():
             tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
             tensors |= {
@@ -517,17 +539,19 @@ class LiveProgram(Origin):
         if len(self.last_leaves) != len(self.captured_leaves):
             return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"
         for index, (ours, theirs) in enumerate(zip(self.captured_leaves, self.last_leaves, strict=True)):
-            for path, text in fingerprint_differences(ours, theirs):
+            for path, text in fingerprint_differences(ours, theirs):  # the first difference is enough
+                # The path begins with a dot; it is '' where the leaf itself differs.
                 return f"leaf {index} of the result, which is no tensor, differs{path and ' in ' + path[1:]}: {text}"
         return ""
 
     @staticmethod
     def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
         """Return fingerprints (descriptions that can be compared) of all that a result holds besides tensors: a replay
-        returns these parts as captured. `leaves` has `A_TENSOR` in the place of each tensor."""
-        describing = DescribeState(lambda _: "")
+        returns these parts as captured. `leaves` has `A_TENSOR` in the place of each tensor, and the templates of
+        `tree` are the objects that were opened, without their tensors."""
+        state = DescribeState(name=lambda _: "")  # tensors among the leaves have no name here
         try:
-            return tuple(describe_value(value, describing, argument=False).like for value in (*leaves, *tree.templates))
+            return tuple(describe_value(value, state, argument=False).like for value in (*leaves, *tree.templates))
         except RecursionError:
             raise refusal_of_depth() from None
 
@@ -541,14 +565,17 @@ class LiveProgram(Origin):
 
 
 def _unreachable_constants(program: ObservedProgram) -> dict[str, Tensor]:
-    """Return the external tensors of role `constant` that cannot be reached from the program. It makes them without an
-    operator (`frombuffer`, a pool of memory), so a run on other values cannot replace them."""
-    names = names_of_outside(program.target()) if program.external_tensors and program.world is None else {}
+    """Return the external tensors of role `constant` that cannot be reached from the program; none without values. The
+    program makes them without an operator (`frombuffer`, a pool of memory), so a run on other values cannot replace
+    them."""
+    if program.world is not None or not program.external_tensors:
+        return {}
+    reachable = names_of_outside(program.target())  # the names of all tensors that can be reached, by id
     roles = {named.name: named.role for named in program.tensors}
     return {
         name: tensor
         for name, tensor in program.external_tensors.items()
-        if program.world is None and id(tensor) not in names and roles.get(name) == "constant"
+        if id(tensor) not in reachable and roles.get(name) == "constant"
     }
 
 

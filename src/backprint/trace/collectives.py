@@ -3,6 +3,10 @@
 `torch.distributed` has operators that write into their arguments. A mode replaces each by its form: a function that
 calls operators that return their result (`form_of` in `_torch/distributed.py`). `Answered` is the mode in which a
 function of ours answers a program's collectives: it returns what this rank receives for what it sends.
+
+`PLAIN` are the classes of tensors that wrap no other. A mode returns NotImplemented for a call on wrappers (DTensors),
+which then call operators on the tensors inside. `frames.place(frames.here({}))` is the user's line that runs now, as
+text for a message.
 """
 
 from __future__ import annotations
@@ -41,8 +45,8 @@ from backprint.values.wrappers import PLAIN
 
 @dataclass(slots=True)
 class _Unwaited:
-    """A collective that has been called, and for which the program has not waited: its name, the tensors that it fills,
-    its line as text for a message, and the handle (`work`) that the program waits with."""
+    """A collective that has been called, and for which the program has not waited: its name, the tensors that it fills
+    (`received`), its line as text for a message, and the handle (`work`) that the program waits with."""
 
     name: str
     received: tuple[Tensor, ...]
@@ -54,6 +58,7 @@ class Answered(TorchDispatchMode):
     """Answers the collectives of a program by a function; every other operator runs as it is. A program that reads a
     tensor which a collective fills, before it has waited for that collective, is refused.
 
+    `answer` is called with a collective and the tensor that this rank sends, and returns the tensor that it receives.
     `label` returns the name of a process group in a graph. Without `objects`, collectives that exchange pickled objects
     are refused. `unwaited` are the collectives for which the program has not waited. `in_form` says that the operators
     that run now are those of a form, and not the program's.
@@ -66,9 +71,14 @@ class Answered(TorchDispatchMode):
         self.in_form = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator. A collective is answered (`answered`); one that writes into its arguments runs as its form,
+        whose collectives come here again. Any other operator of the program must not use what a collective is still to
+        fill."""
         if not PLAIN.issuperset(types):
             return NotImplemented
         if (form := form_of(func)) is not None:
+            # What Python's stack shows of the call: the functions of torch.distributed, and whether they return a
+            # handle.
             call = python_call()
             if not self.objects and OF_OBJECTS.intersection(call.functions):
                 raise CaptureError(
@@ -96,42 +106,45 @@ class Answered(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def until_waited(self, func: Any, args: Any, result: Any) -> Any:
-        """Return the result of a collective in place, with a handle that tells `has_waited` when the program waits."""
+        """Return the result of a collective that writes into its first argument, with a handle that calls `has_waited`
+        when the program waits. Until then, the collective is in `unwaited`. A result without a handle is returned as it
+        is, and so is that of a collective which changes nothing here."""
         work = work_of(result)
         received = tuple(leaf for leaf in plain_leaves(args[0]) if isinstance(leaf, Tensor)) if args else ()
         if work is None or not received or _is_source(func, args):
             return result
-        row = _Unwaited(collective_name(func), received, frames.place(frames.here({})))
-        result, row.work = awaited(result, work, lambda: self.has_waited(row))
-        self.unwaited.append(row)
+        collective = _Unwaited(collective_name(func), received, frames.place(frames.here({})))
+        result, collective.work = awaited(result, work, lambda: self.has_waited(collective))
+        self.unwaited.append(collective)
         return result
 
-    def has_waited(self, row: _Unwaited) -> None:
+    def has_waited(self, collective: _Unwaited) -> None:
         """Forget a collective, because the program has waited for it."""
-        self.unwaited = [other for other in self.unwaited if other is not row]
+        self.unwaited = [other for other in self.unwaited if other is not collective]
 
     def check_waited(self, func: Any, args: Any, kwargs: Any) -> None:
         """Raise if an operator reads or writes a tensor that a collective fills for which the program has not
         waited."""
-        if leaves_values_unread(func):
+        if leaves_values_unread(func):  # it makes a view or a new tensor of the same shape, or it waits
             return
         for leaf in plain_leaves(args, kwargs or {}):
-            if isinstance(leaf, Tensor) and (row := self.receiving(leaf)) is not None:
+            if isinstance(leaf, Tensor) and (collective := self.receiving(leaf)) is not None:
+                place = frames.place(frames.here({}))
                 raise CaptureError(
-                    f"{func}{frames.place(frames.here({}))} uses what {row.name}{row.line} receives, and the program "
+                    f"{func}{place} uses what {collective.name}{collective.line} receives, and the program "
                     "has not waited for it: call wait() of what torch.distributed returned before",
                     every_engine=True,
                 )
 
     def receiving(self, tensor: Tensor) -> _Unwaited | None:
-        """Return a collective that is still to write into a tensor's memory."""
+        """Return a collective that is still to write into a tensor's memory; None if there is none."""
         if tensor.layout is not torch.strided or not tensor.numel():
             return None
         key = storage_id(tensor.untyped_storage())
-        for row in self.unwaited:
-            for other in row.received:
+        for collective in self.unwaited:
+            for other in collective.received:
                 if storage_id(other.untyped_storage()) == key and overlap(other, tensor):
-                    return row
+                    return collective
         return None
 
     def answered(self, name: str, args: Any) -> Tensor:
@@ -155,6 +168,7 @@ class Functional(TorchDispatchMode):
     fake tensors. Every other operator runs as it is."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator; a collective that writes into its arguments as its form."""
         if not PLAIN.issuperset(types):
             return NotImplemented
         if (form := form_of(func)) is None:

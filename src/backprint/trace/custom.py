@@ -8,6 +8,9 @@ grad mode are as in an ordinary run.
 An operator is recorded as one call (it "stays whole") if the user allows it by name, if its body uses a tensor's memory
 outside of torch (numpy, a data pointer), if its body cannot run on fake tensors in a fake capture, or if its kernel is
 not in Python. A body "leaves torch" where it uses a tensor's memory outside of torch.
+
+`name_of(operator)` is the operator's name, `ns::op`. `for_program(f, ...)` calls f, whose errors are the program's and
+no defects of Backprint.
 """
 
 from __future__ import annotations
@@ -97,9 +100,9 @@ class _LeavesTorch(BaseException):
 class _BodyCapture:
     """Which operators a capture records as their bodies: all that have a Python kernel, except those that stay whole.
 
-    `kept_whole` has the operators that stay whole from the start, each with the reason. `not_recordable` has the
-    operators whose bodies turned out, during the capture, to be impossible to record. `libraries` has the
-    torch.library.Library with which each operator's kernel for `Python` was registered.
+    `kept_whole` has the operators that stay whole from the start, by name, each with the reason. `not_recordable` has
+    the operators whose bodies turned out, during the capture, to be impossible to record, each with the reason.
+    `libraries` has the torch.library.Library with which each operator's kernel for `Python` was registered.
     """
 
     kept_whole: dict[str, str]
@@ -107,16 +110,12 @@ class _BodyCapture:
     libraries: dict[str, Any] = field(default_factory=dict)
 
     def run_body(self, operator: Any, keys: Any, args: Any, kwargs: Any) -> Any:
-        """Run the operator's body under the active modes, or, for an operator that stays whole, the operator. `keys`
-        are the dispatch keys of the call, which the dispatcher passes to the kernel that `register_kernels`
-        registers."""
+        """Run the operator's body under the active modes, or, for an operator that stays whole, the operator; return
+        its result. `keys` are the dispatch keys of the call, which the dispatcher passes to the kernel that
+        `register_kernels` registers. An operator whose body cannot be recorded is noted in `not_recordable`."""
         name = name_of(operator)
-        if (
-            name not in self.kept_whole
-            and name not in self.not_recordable
-            and _is_capturing()
-            and _has_python_kernel(operator, args, kwargs)
-        ):
+        stays_whole = name in self.kept_whole or name in self.not_recordable
+        if not stays_whole and _is_capturing() and _has_python_kernel(operator, args, kwargs):
             try:
                 with _modes_enabled_for_body():
                     # `for_program` marks a call whose errors are the program's, and not defects of Backprint. The keys
@@ -137,6 +136,7 @@ class _BodyCapture:
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error
                 else:
                     raise
+        # As one call: by the kernel that calls the dispatch modes.
         return for_program(REPLACED_KERNELS[name].call_boxed, keys, *args, **kwargs)
 
     def register_kernels(self) -> None:
@@ -254,6 +254,7 @@ class _BodyMode(TorchFunctionMode):
     """A function mode that raises `_LeavesTorch` where the body of an operator accesses a tensor's memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a torch function of an operator's body; raise `_LeavesTorch` if it returns a tensor's memory."""
         if func in MEMORY_ACCESS:
             raise _LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
@@ -367,16 +368,17 @@ def is_marked() -> bool:
 def _operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
     """Return the operators that stay whole because the arguments `allow=` or `decompose=` name them, each with the
     reason."""
-    # Those whose kernel an enclosing capture has replaced have a body too. A name is `ns::op`, a target what a graph
-    # has.
-    names = {
+    # By the name of each operator with a body, `ns::op`, its target in a graph, `torch.ops.ns.op.default`. Operators
+    # whose kernel an enclosing capture has replaced have a body too.
+    targets = {
         name: f"torch.ops.{lookup_op(name)}"
         for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in _operators_with_body()))
     }
     allow = tuple(name.removeprefix("torch.ops.") for name in allow)
-    reasons = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
+    reasons = {name: "allowed" for name, target in targets.items() if allowed(target, allow)}
     decomposed = {name_if_any(key) for key in decompose}
-    return reasons | {name: "decompose= has it" for name in names if {name, name.partition(".")[0]} & decomposed}
+    # `decompose=` may name an operator without its overload.
+    return reasons | {name: "decompose= has it" for name in targets if {name, name.partition(".")[0]} & decomposed}
 
 
 def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions) -> Capture:
@@ -395,9 +397,9 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
             with operator_bodies_captured(reasons) as body_capture:
                 try:
                     result = capture()
-                    called_and_new = (_custom_operators_called(result) - set(reasons)) & {
-                        name_of(operator) for operator in _operators_with_body()
-                    }
+                    # An operator that still has no kernel for `Python` was registered meanwhile.
+                    new_names = {name_of(operator) for operator in _operators_with_body()}
+                    called_and_new = (_custom_operators_called(result) - set(reasons)) & new_names
                     must_repeat = bool(body_capture.not_recordable or called_and_new)
                 except Exception:
                     # The error may follow from the part of a body that ran. The next attempt has that operator whole.
@@ -411,7 +413,7 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
 
 def _custom_operators_called(capture: Capture) -> set[str]:
     """Return the names, `ns::op`, of the custom operators that a Capture calls."""
-    # From `torch.ops.ns.op.default`; another overload stays in the name, `ns::op.overload`.
+    # A target is `torch.ops.ns.op.default`; another overload stays in the name, `ns::op.overload`.
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
 
@@ -426,7 +428,7 @@ def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
 
 
 def _decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
-    """Return PyTorch's decompositions of one operator, by overload."""
+    """Return PyTorch's decompositions of one operator, by overload; raise a UsageError if there are none."""
     operator = _operator_named(name)
     decompositions = dict(get_decompositions([operator]))
     if not decompositions:
@@ -438,7 +440,7 @@ def _decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
 
 
 def _operator_named(name: str) -> Any:
-    """Return the operator `ns::op`, or its overload `ns::op.overload`."""
+    """Return the operator `ns::op`, or its overload `ns::op.overload`; raise a UsageError for anything else."""
     match = re.fullmatch(r"([A-Za-z]\w*)::(\w+)(?:\.(\w+))?", name) if isinstance(name, str) else None
     if match is None:
         raise UsageError(f"decompose: {name!r} is not an operator's name: write 'aten::gelu' or 'aten::gelu.default'")

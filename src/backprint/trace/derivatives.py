@@ -80,7 +80,8 @@ def _missing_derivative_error(program: CalledProgram, operator: str) -> CaptureE
 
 
 def _find_line_of(program: CalledProgram, operator: str) -> Source | None:
-    """Return the line that runs an operator, or whose backward runs it; None if no observed run reaches it."""
+    """Return the line that runs an operator, named as in autograd's error, or whose backward runs it; None if no
+    observed run reaches it."""
     finder = _OperatorFinder(operator, module_paths(program.target()))
     try:
         # As one call, because autograd's error names the custom operator and not its body.
@@ -104,6 +105,7 @@ class _OperatorFinder(Observer):
         self.found: Source | None = None
 
     def before(self, call: Call) -> None:
+        """Note the line of a forward operator, and `found` if the wanted operator runs."""
         node = current_node()
         if node is None:
             # Autograd has made the node of this call already: its sequence number is one less than the next one.

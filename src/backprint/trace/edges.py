@@ -3,7 +3,8 @@
 The plain forward is the recorded operators of the forward, without the program's own `no_grad` blocks, `detach`, hooks
 and custom autograd Functions. Here are the edges of three kinds: operators that run with gradients off (`no_grad`),
 updates through a detached tensor (`detach`), and custom autograd Functions (`function`). Memory is known by the id of
-its storage.
+its storage. `frames.here(paths)` returns the user's line that runs now. Observations (`seen`) are what is noted of a
+run, and a FakeWorld is the FakeTensorMode of a run without values.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class OpaqueEdges:
         world: FakeWorld | None = None,
         without_grad: bool = True,
     ) -> None:
+        """Edges are added to `seen.opaque`. `paths` has the path of each module, by id; the edges of `no_grad` mode are
+        left out if `without_grad` is false."""
         self._seen, self._paths, self._world, self._without_grad = seen, paths, world, without_grad
         self._memory_requiring_grad: set[int] = set()
         self._hidden_updates: dict[int, OpaqueEdge] = {}
@@ -86,6 +89,7 @@ class OpaqueEdges:
                 self._hidden_updates[key] = OpaqueEdge(
                     "no_grad", _text_of_hidden_update(func), frames.here(self._paths)
                 )
+        # `detach` computes nothing. One edge of this kind is enough: none is added where any edge is known already.
         elif func is not DETACH and not self._seen.opaque and requiring_grad and not self._is_inside_wrapper():
             where = frames.here(self._paths)
             self._seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
@@ -93,7 +97,7 @@ class OpaqueEdges:
     def _is_inside_wrapper(self) -> bool:
         """Whether an autograd Function that wraps a tensor (in a DTensor) or opens such a wrapper runs its forward now,
         in a run without values. The program takes and returns the tensors inside of wrappers there, so wrapping and
-        opening them is no operation of its own."""
+        opening them is no operation of its own. The innermost function named `forward` decides."""
         frame: FrameType | None = sys._getframe(1) if self._world is not None else None
         while frame is not None and frame.f_code.co_name != "forward":
             frame = frame.f_back
@@ -112,13 +116,13 @@ class OpaqueEdges:
         """Note the opaque edges of a call that autograd records. `tensors` are the tensors among its arguments."""
         for tensor in tensors:
             if tensor.layout is torch.strided:
-                self.is_detached(func, tensor)
+                self.is_detached(func, tensor)  # for what it notes
         if writes(func):
             self.note_update_of_detached(func, args, kwargs)
 
     def is_detached(self, func: Any, tensor: Tensor) -> bool:
-        """Whether an argument of a call does not require grad, and shares its memory with a tensor that does. The
-        memory of an argument that requires grad is remembered, and a hidden update of it becomes an edge."""
+        """Whether an argument of a call does not require grad, and shares its memory with a tensor that does. Notes, of
+        an argument that requires grad, its memory, and an edge if that memory had a hidden update."""
         key = storage_id(tensor.untyped_storage())
         if not tensor.requires_grad:
             return key in self._memory_requiring_grad
@@ -142,7 +146,7 @@ class OpaqueEdges:
             self._seen.opaque.append(OpaqueEdge("detach", text, frames.here(self._paths)))
 
     def _memory_requiring_grad_of(self, tensors: list[Tensor]) -> set[int]:
-        """Return the storages of these tensors that a tensor which requires grad uses too."""
+        """Return the ids of the storages of these tensors that a tensor which requires grad has used too."""
         return {
             storage_id(tensor.untyped_storage()) for tensor in tensors if tensor.layout is torch.strided
         } & self._memory_requiring_grad
@@ -162,7 +166,9 @@ class OpaqueEdges:
                 continue
             visited.add(node)
             queue += [following for following, _ in node.next_functions if following is not None]
+            # The Function of a reentrant checkpoint.
             self._seen.reentrant |= node.name() == "CheckpointFunctionBackward"
+            # The class of the nodes of custom Functions.
             if not isinstance(node, torch.autograd.function.BackwardCFunction):
                 continue
             if self._is_of_wrapper(node):
@@ -177,13 +183,15 @@ class OpaqueEdges:
         return self._world is not None and _is_module_of_wrappers(str(function_class(node).__module__))
 
     def _edge_of_function(self, node: Any) -> OpaqueEdge:
-        """Return the opaque edge of a custom autograd.Function, with the lines at which it calls operators."""
+        """Return the opaque edge of a custom autograd.Function, by the node of one call of it: with the line of its
+        backward, and the lines at which it calls operators."""
         function = function_class(node)
-        methods = [getattr(function, name, None) for name in ("forward", "backward")]
-        methods = [method and inspect.unwrap(method) for method in methods]  # `custom_fwd` wraps them
-        codes = [code for method in methods if (code := getattr(method, "__code__", None)) is not None]
+        forward, backward = (getattr(function, name, None) for name in ("forward", "backward"))
+        # `custom_fwd` and the like wrap them.
+        forward, backward = forward and inspect.unwrap(forward), backward and inspect.unwrap(backward)
+        codes = [code for method in (forward, backward) if (code := getattr(method, "__code__", None)) is not None]
         lines = set[str]().union(*(self._lines_below.get(code, ()) for code in codes))
-        source = frames.line_of_definition(methods[1])
+        source = frames.line_of_definition(backward)
         return OpaqueEdge("function", f"{node.name()} is a custom autograd.Function", source, tuple(sorted(lines)))
 
 

@@ -2,6 +2,10 @@
 
 `prove/capturing` asks the engines: it has a program traced by one of them, proves the graphs, and decides whether it
 asks another.
+
+A request is an option of a call that not every engine supports (`dynamic=`, `partition=`), or `sparse` for sparse
+inputs. `options.requests()` has the options among them, by name, each with its text for a message. A CalledProgram is a
+callable with the named tensors of one call. CaptureOptions are the user's options of a capture.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     try:
         return engine.by_aot(program, options)
     except CaptureError as error:
-        # A control flow operator is what `dynamo` captures and `aot` does not: the error then names that engine.
+        # A control flow operator is what `dynamo` captures and `aot` does not: the error then names that engine, and
+        # the requests that `dynamo` would not take.
         lacking = [text for name, text in options.requests().items() if name not in ENGINES["dynamo"].takes]
         if not error.every_engine and (refusal := untraced_control_flow(program, lacking, error)):
             raise CaptureError(refusal) from error
@@ -88,7 +93,7 @@ EXCLUSIVE = (("fake", "dynamic"),)
 
 
 def requests_of_call(program: CalledProgram, options: CaptureOptions) -> dict[str, str]:
-    """Return the requests of a call that not every engine supports, each in the words of the call."""
+    """Return the requests of a call that not every engine supports, by name, each in the words of the call."""
     requested = options.requests()
     for name, tensor in program.all_tensors().items():
         if tensor.layout is not torch.strided:
@@ -108,7 +113,8 @@ def _engines_supporting(requested: Collection[str]) -> str:
 
 
 def check_engine(engine: str, requested: Mapping[str, str]) -> None:
-    """Raise a UsageError if the requested engine does not support the requests, or if, with `auto`, no engine does."""
+    """Raise a UsageError if the requested engine does not support the requests, or if, with `auto`, no engine does.
+    `requested` has the text of each request by name (`requests_of_call`)."""
     for left, right in EXCLUSIVE:
         if left in requested and right in requested:
             raise UsageError(
@@ -117,7 +123,7 @@ def check_engine(engine: str, requested: Mapping[str, str]) -> None:
     if engine != "auto":
         reason = ENGINES[engine].lacks(requested)
     else:
-        reasons = [candidate.lacks(requested) for candidate in ENGINES.values()]
+        reasons = [candidate.lacks(requested) for candidate in ENGINES.values()]  # '' of an engine that lacks nothing
         reason = "" if "" in reasons else f"no engine takes {' with '.join(requested.values())}: ask for one at a time"
     if reason:
         raise UsageError(reason)
@@ -133,7 +139,7 @@ def engine_of_ranks(program: CalledProgram, engine: str) -> str:
     """Return the engine for a program that may be one rank of several; `engine` is the one that the call asks for. A
     rank is recorded as it ran by engine `eager`, or traced without values by engine `aot`. Raise a UsageError if
     another engine is asked for."""
-    # `world` is that of a program without values, which each engine handles or refuses itself.
+    # A program with a `world` has no values: each engine handles or refuses it itself.
     if program.world is not None:
         return engine
     # Gradients are reduced once autograd has accumulated them, which only engine `eager` records.
@@ -153,7 +159,8 @@ def engine_of_ranks(program: CalledProgram, engine: str) -> str:
 
 
 def check_options(target: Any, options: CaptureOptions) -> None:
-    """Refuse by name options and targets that are not supported."""
+    """Refuse by name options and targets that are not supported: an option by a UsageError, a target that no engine
+    captures by a CaptureError."""
     engine, mode, partition, order = options.engine, options.mode, options.partition, options.order
     if order not in (1, 2):
         raise UsageError(
@@ -179,7 +186,7 @@ def check_options(target: Any, options: CaptureOptions) -> None:
         )
     if hasattr(target, COMPILED):
         raise CaptureError(f"{_describe_target(target)} is compiled already: capture the module in its ._orig_mod")
-    if len(getattr(target, "device_ids", None) or ()) > 1:
+    if len(getattr(target, "device_ids", None) or ()) > 1:  # as DataParallel has them
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
         refuse_modules(target)
@@ -210,8 +217,8 @@ LOSSES = ("sum", "mean")
 
 
 def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
-    """Return the options of a call with losses and decompositions resolved by name; a string instead of a sequence of
-    names is refused."""
+    """Return the options of a call as CaptureOptions, with losses and decompositions that are given by name looked up.
+    A string instead of a sequence of names is refused."""
     check_sequence("allow", options.get("allow"))
     check_sequence("meant", options.get("meant"))
     check_sequence("decompose", options.get("decompose"))
@@ -220,12 +227,13 @@ def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
         resolved["loss"] = loss_of(resolved["loss"])
     check_loss(resolved.get("loss"))
     if isinstance(resolved.get("decompose"), (tuple, list)):
-        resolved["decompose"] = decompositions_of(resolved["decompose"]) or None
+        resolved["decompose"] = decompositions_of(resolved["decompose"]) or None  # no names: no request
     return CaptureOptions(**resolved)
 
 
 def loss_of(text: str | None) -> Any:
-    """Return the loss of a name in LOSSES, or the user's function at `MODULE:FUNCTION` or `FILE:FUNCTION`."""
+    """Return the loss of a name in LOSSES, or the user's function at `MODULE:FUNCTION` or `FILE:FUNCTION`; None for
+    None. Raise a UsageError for any other text."""
     if text is None:
         return None
     if text in LOSSES:
@@ -236,7 +244,7 @@ def loss_of(text: str | None) -> Any:
 
 
 def _first_tensor(output: Any) -> Any:
-    """Return the first floating-point tensor of a result."""
+    """Return the first floating-point or complex tensor of a result; raise a UsageError if it has none."""
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
             return leaf

@@ -2,7 +2,8 @@
 made. The program's own tensors are its parameters, its buffers and its arguments.
 
 A closure, a global or a plain attribute holds tensors from outside. If the program writes to one, its bytes are
-restored. Memory is known by the id of its storage.
+restored. Memory is known by the id of its storage. `storages(tensor)` are the storages of a tensor's elements; a sparse
+tensor has several.
 """
 
 from __future__ import annotations
@@ -43,12 +44,15 @@ class ExternalTensors:
     range of bytes in each that known tensors use. The observer that enters tensors here (a WarmUp or a Recorder) knows
     which memory the run has made.
 
-    What is noted for others goes into `seen`. `_stand_ins` has the fake tensor for each tensor from outside, by id, in
-    a run without values. `_versions` has the version of each before the run. `_grads` has the `.grad` of each leaf
-    among them.
+    What is noted for others goes into `seen` (Observations). `paths` has the path of each module by its id, for lines
+    in messages, and `world` is the FakeWorld of a run without values. `_ids` has the ids of the tensors from outside,
+    `_stand_ins` the fake tensor for each of them, by id, in a run without values, and `_versions` the version of each
+    before the run. `_grads` has the `.grad` of each leaf among them.
     """
 
     def __init__(self, seen: Observations, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
+        """What is noted for others goes into `seen`. `paths` has the path of each module, by id, and `world` is the
+        FakeWorld of a run without values."""
         self.callers: dict[int, Any] = {}
         self.content_before: dict[int, Any] = {}
         self.spans: dict[int, tuple[int, int]] = {}
@@ -67,7 +71,7 @@ class ExternalTensors:
         for name, tensor in named.items():
             for storage in storages(tensor):
                 memory[storage_id(storage)] = (*memory.get(storage_id(storage), ()), name)
-            if not tensor.is_inference():
+            if not tensor.is_inference():  # such a tensor has no version
                 self._seen.flags_before |= {(name, key): FLAGS[key](tensor) for key in FLAGS_CHANGED_BY_PROGRAMS}
             if name in callers:
                 self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
@@ -89,7 +93,8 @@ class ExternalTensors:
         if tensor.layout is not torch.strided or (key := storage_id(tensor.untyped_storage())) not in self.spans:
             return False
         low, high = bytes_used(tensor)
-        return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
+        known_low, known_high = self.spans[key]
+        return low < high and (low < known_low or high > known_high)
 
     # ---- Tensors from outside
 
@@ -129,12 +134,14 @@ class ExternalTensors:
             self.content_before[key] = self.callers[key].clone()
 
     def with_stand_ins(self, args: Any, kwargs: Any, made: Callable[[Tensor, Tensor], None]) -> tuple[Any, Any]:
-        """Return arguments with fake tensors in the place of real ones from outside, in a run without values.
+        """Return the arguments and keyword arguments of a call, in a run without values with fake tensors in the place
+        of real ones from outside.
 
         `made` is called with each new fake tensor, and the real one.
         """
 
         def stand_in(tensor: Tensor) -> Tensor:
+            """Return the fake tensor for one from outside, which is made once; any other tensor itself."""
             key = id(tensor)
             if key not in self._stand_ins and key in self._ids:
                 assert self._world is not None

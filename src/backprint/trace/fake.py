@@ -7,6 +7,9 @@ them; random and large tensors have no values. Models read such values while the
 drop-path rates `[x.item() for x in torch.linspace(0, rate, depth)]`. All models and inputs built under `fake()` belong
 to one FakeWorld, so that they can be used together. A device that this machine does not have is replaced by the CPU
 there.
+
+The `dispatch` of a FakeTensorMode is the method that runs each operator on fake tensors. `for_program(f, ...)` calls f,
+whose errors are the program's and no defects of Backprint. `plain_leaves` yields what is in nested arguments.
 """
 
 from __future__ import annotations
@@ -125,12 +128,14 @@ class FakeWorld:
     # ---- Constant propagation
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one operator on fake tensors and, if the values of all its arguments are known, on these values too."""
+        """Run one operator on fake tensors and, if the values of all its arguments are known, on these values too.
+        Return the fake result, or a number that is read. Where a result depends on unknown values, torch's error is
+        raised (UNKNOWN_VALUES)."""
         if any(map(is_wrapper_class, types)):
             return NotImplemented  # a wrapper (a DTensor) then calls operators on the tensor inside
-        kwargs = (
-            {**kwargs, "device": _available_device(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
-        )
+        kwargs = kwargs or {}
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": _available_device(kwargs["device"])}
         if isinstance(func, HigherOrderOperator):  # no values are remembered for its results
             return self.plain_dispatch(func, types, args, kwargs)
         is_known = self.follows_from_constants(func, plain_leaves(args, kwargs))
@@ -148,9 +153,7 @@ class FakeWorld:
             return result
         # `torch.zeros(10**9)` follows from constants too, and must not be computed with values. A call that writes to
         # an argument, and is not computed with values, makes the values of that argument unknown.
-        if is_known and all(
-            nbytes(leaf) <= MAX_KNOWN_BYTES for leaf in plain_leaves(result) if isinstance(leaf, Tensor)
-        ):
+        if is_known and _are_small(result):
             self.remember_results(result, self.run_on_real_values(func, args, kwargs))
         elif schema_of(func).is_mutable:
             self.invalidate_written(func, args, kwargs)
@@ -158,8 +161,8 @@ class FakeWorld:
 
     def follows_from_constants(self, func: Any, leaves: Iterable[Any]) -> bool:
         """Whether an operator's result follows from constants alone: all tensors among its arguments have known values,
-        and it draws no random numbers and exchanges nothing with other processes. A storage among the arguments
-        (`set_`) may have any content."""
+        and it draws no random numbers and exchanges nothing with other processes. `leaves` are its arguments. A storage
+        among them (`set_`) may have any content."""
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace in NAMESPACES:
             return False
         return not any(
@@ -183,8 +186,8 @@ class FakeWorld:
         return real if (real.shape, real.dtype) == (tensor.shape, tensor.dtype) else None
 
     def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator on the values of its arguments, on the CPU. Uninitialized memory is filled with zeros, so
-        that the values do not differ from run to run."""
+        """Run an operator on the values of its arguments, all of which are known, on the CPU. Uninitialized memory is
+        filled with zeros, so that the values do not differ from run to run."""
         args, kwargs = pytree.tree_map(self.real_argument, (args, kwargs))
         with without_modes(), torch.no_grad():
             result = for_program(func, *args, **kwargs)
@@ -212,6 +215,7 @@ class FakeWorld:
 
     def remember_results(self, result: Any, real: Any) -> None:
         """Remember the values of an operator's results. `result` is the fake result, `real` the one with values."""
+        # Not strict: a leaf without a partner has no values to remember.
         for fake, real_leaf in zip(plain_leaves(result), plain_leaves(real), strict=False):
             if isinstance(fake, FakeTensor) and isinstance(real_leaf, Tensor):
                 self.remember_values(fake, real_leaf)
@@ -226,6 +230,7 @@ class FakeWorld:
     def invalidate_written(self, func: Any, args: Any, kwargs: Any) -> None:
         """Make the values of each argument that an operator writes to unknown, and with them the values of all tensors
         that share its storage: `mask[0] = x` with an unknown x."""
+        # The arguments by name; the last of the schema may be left out, or be in `kwargs`.
         named = dict(zip((argument.name for argument in schema_of(func).arguments), args, strict=False)) | kwargs
         for argument in schema_of(func).arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -249,8 +254,8 @@ class FakeWorld:
         """Return new fake tensors with the same geometry (shape, strides, offset); tensors that share memory share it
         here too.
 
-        With `keep`, the copies have the known values of the tensors. The copy of a meta tensor has the device of the
-        other tensors.
+        The tensors are in `values` by name, and so are the copies. With `keep`, the copies have the known values of the
+        tensors. The copy of a meta tensor has the device of the other tensors.
         """
         device = _device_for_meta_tensors(values.values())
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
@@ -280,9 +285,11 @@ class FakeWorld:
 
 
 def dispatch_with_rules(mode: FakeTensorMode) -> Callable[..., Any]:
-    """Return a mode's own `dispatch`, with rules of ours for operators whose meta function refuses valid arguments."""
+    """Return a mode's own `dispatch`, with rules of ours (SHAPE_RULES) for operators whose meta function refuses valid
+    arguments."""
 
     def dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator on fake tensors, by our rule if it has one and all tensors are fake."""
         rule = SHAPE_RULES.get(func)
         # A real tensor among the arguments is handled by torch: a rule is for fake tensors of this mode.
         if rule is None or any(isinstance(leaf, Tensor) and not mode.is_our_fake(leaf) for leaf in args):
@@ -338,8 +345,8 @@ def _copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def inputs_to_keep(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the inputs that a fake capture keeps: copies of small real tensors, fake copies of large ones, and fake
-    and meta tensors themselves."""
+    """Return the inputs that a fake capture keeps, by name: copies of small real tensors, fake copies of large ones,
+    and fake and meta tensors themselves."""
     small = _copy_real_tensors(
         {name: tensor for name, tensor in values.items() if _has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES}
     )
@@ -365,8 +372,9 @@ def _fake_like_alone(tensor: Tensor) -> Tensor:
 
 
 def _fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, Any]) -> Tensor:
-    """Return a fake tensor of the same geometry, when called under a FakeTensorMode. `storages` has the fake storage
-    for each storage that was copied before, by its id, and gets new ones."""
+    """Return a fake tensor of the same geometry, when called under a FakeTensorMode. The copy of a meta tensor is on
+    `device_of_meta`. `storages` has the fake storage for each storage that was copied before, by its id, and gets new
+    ones."""
     device = device_of_meta if tensor.device.type == "meta" else tensor.device
     storage = tensor.untyped_storage()
     if storage_id(storage) not in storages:
@@ -402,6 +410,11 @@ def nbytes(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes() if plain else MAX_KNOWN_BYTES + 1
 
 
+def _are_small(result: Any) -> bool:
+    """Whether all tensors in an operator's result are small enough for their values to be remembered."""
+    return all(nbytes(leaf) <= MAX_KNOWN_BYTES for leaf in plain_leaves(result) if isinstance(leaf, Tensor))
+
+
 # ---- Devices that this machine does not have
 
 
@@ -421,7 +434,8 @@ class _BuildMode(TorchFunctionMode):
 
 
 def _deepcopy_fake(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """Return a `copy.deepcopy` of a fake tensor; torch's own reads the address of its data."""
+    """Return a `copy.deepcopy` of a fake tensor; torch's own reads the address of its data. `memo` is that of
+    `copy.deepcopy`: the copies so far, by id."""
     if id(tensor) not in memo:
         with torch.no_grad():
             copy = tensor.clone()
@@ -449,7 +463,11 @@ def on_available_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, A
 
 def _available_device(value: Any) -> Any:
     """Return the CPU for a device, or the name of one, that this machine does not have; anything else itself."""
-    kind = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
+    kind = ""
+    if isinstance(value, torch.device):
+        kind = value.type
+    elif isinstance(value, str):
+        kind, _, _ = value.partition(":")  # `cuda` of `cuda:1`
     return torch.device("cpu") if is_missing_device(kind) else value
 
 
@@ -512,7 +530,9 @@ def _set_no_memo(meta: Tensor, fake: Tensor) -> None:
 
 
 def world_of(tensors: Mapping[str, Tensor]) -> FakeWorld:
-    """Return the FakeWorld of these tensors, by name; the one of `bp.fake()` if none of them is fake."""
+    """Return the FakeWorld of these tensors, which are given by name; the one of `bp.fake()` if none of them is fake.
+    Refuse fake tensors of several modes, and symbolic sizes."""
+    # By the id of a mode, the name of its first tensor, for the message, and the mode.
     modes: dict[int, tuple[str, FakeTensorMode]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, FakeTensor):
@@ -525,7 +545,7 @@ def world_of(tensors: Mapping[str, Tensor]) -> FakeWorld:
     for name, tensor in tensors.items():
         if any(not isinstance(size, int) for size in (*tensor.shape, *tensor.stride())):
             raise CaptureError(f"{name!r} has symbolic sizes, which fake=True does not support: give it integer sizes")
-    # A FakeTensorMode of the user's own gets a FakeWorld around it.
-    for _, mode in modes.values():
-        return common_world() if mode is common_world().mode else FakeWorld(mode)
+    for _, mode in modes.values():  # one at most
+        if mode is not common_world().mode:
+            return FakeWorld(mode)  # around a FakeTensorMode of the user's own
     return common_world()

@@ -3,6 +3,8 @@
 Where a graph runs node by node, the frames are torch's own, and the line is in the node's metadata (`SOURCE_KEY`).
 A Source is a line of the program with its file, its function, and the path of the module whose forward runs. Most
 functions that look for one take `paths`: the path of each module of the program, by the module's id.
+
+A function mode is a TorchFunctionMode, whose `__torch_function__` runs between the user's call and torch's function.
 """
 
 from __future__ import annotations
@@ -50,9 +52,10 @@ def is_users(file: str) -> bool:
 def variables(frame: FrameType) -> dict[str, Any]:
     """Return a frame's variables. Before Python 3.13, `f_locals` of a function's frame fills a dict that the frame
     keeps, and that would keep tensors alive. It is cleared, unless others have made it before."""
+    # Only the code of a function has CO_OPTIMIZED. The variables of a module or a class are a dict already.
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
-    # Code of a module or a class, above, has no such dict: its variables are a dict already.
+    # The frame refers to its dict, if it has one.
     dictionaries_before = {id(dictionary) for dictionary in gc.get_referents(frame) if type(dictionary) is dict}
     snapshot = frame.f_locals
     variables_ = dict(snapshot)
@@ -140,7 +143,7 @@ that no other code gets that id."""
 
 
 def kind_of_code(code: CodeType) -> Kind:
-    """Return the Kind of some code, and remember it."""
+    """Return the Kind of some code, and remember it in `_KINDS`."""
     file = code.co_filename
     takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
     kind = Kind(
@@ -150,7 +153,8 @@ def kind_of_code(code: CodeType) -> Kind:
         rank=frame_rank(file),
         may_be_modules=takes_self and not file.startswith(MACHINERY),
     )
-    # One shared Kind for all code that says nothing: `here` passes over its frames by one comparison.
+    # One shared Kind for all code that says nothing, none of whose fields after `code` is true: `here` passes over its
+    # frames by one comparison.
     if not any(kind[1:]) and file.startswith((_TORCH, _OURS)):
         _KEPT.append(code)
         kind = PASSED
@@ -170,8 +174,9 @@ def calls_program(function: F) -> F:
 
 def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
     """Return the innermost line of the user that runs, else of torch's own modules, with the path of the innermost
-    module that runs. The search begins at `frame`, or at the caller's."""
-    if _sources_set:
+    module that runs; None if there is no such line. The search begins at `frame`, or at the caller's. Without `paths`,
+    no module is looked for."""
+    if _sources_set:  # by `at`, which sets the line that counts
         return _sources_set[-1]
     frame = frame or sys._getframe(1)
     module, user = None, None
@@ -188,7 +193,7 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
                 module = paths.get(id(frame.f_locals.get("self")))
             if user is None and kind.is_users:
                 user = Place(code.co_filename, frame.f_lineno, code.co_name)
-            # A frame farther out replaces one of torch's own only if it locates the call better.
+            # A frame farther out replaces one of torch's own only if it locates the call better (`frame_rank`).
             elif user is None and kind.rank > (0 if library is None else frame_rank(library.file)):
                 library = Place(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
@@ -237,10 +242,11 @@ def noting_prints() -> Iterator[None]:
 
     @functools.wraps(original)
     def shown(*values: Any, **options: Any) -> None:
+        """Print, and count the call while it runs if it prints to the screen."""
         file = options.get("file")
         # A text that goes into a StringIO or a file of the program's is a read like any other.
         shows = any((sys.stdout if file is None else file) is screen for screen in screens)
-        _prints.depth = getattr(_prints, "depth", 0) + shows
+        _prints.depth = getattr(_prints, "depth", 0) + shows  # a bool counts as 0 or 1
         try:
             original(*values, **options)
         finally:
@@ -257,6 +263,7 @@ def called_by_user() -> bool:
     """Whether the user's own code, not torch's or ours, has called the function whose call a function mode handles
     now."""
     frame = sys._getframe(1)
+    # Pass over what runs between the call and this question: the methods of Tensor in Python, and the mode.
     while frame is not None and (frame.f_code.co_filename in _TENSOR or is_handler(frame.f_code)):
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     if frame is None:
@@ -298,8 +305,8 @@ def printing() -> bool:
 
 
 def _logs_into_memory(frame: FrameType | None) -> bool:
-    """Whether a log record goes to a handler that keeps the text in memory, and is the program's own: no handler of the
-    root logger. `frame` is of the code that prints or logs."""
+    """Whether a log record goes to a handler that keeps the text in memory, where the program can read it, and that is
+    the program's own: no handler of the root logger. `frame` is of the code that prints or logs."""
     while frame is not None and frame.f_code.co_filename in _SHOWN:
         handler = frame.f_locals.get("self")
         if isinstance(handler, logging.StreamHandler) and isinstance(handler.stream, io.StringIO):
@@ -315,6 +322,7 @@ def pickling() -> bool:
     pickles = False
     while frame is not None:
         code = frame.f_code
+        # The method of Tensor that pickles, which is in the first of these files.
         pickles |= code.co_name == PICKLING and code.co_filename == _TENSOR[0]
         if pickles and code.co_name == "save" and code.co_filename == torch.serialization.__file__:
             file = frame.f_locals.get("f")
@@ -342,7 +350,8 @@ def at_line(where: Source | None) -> Iterator[None]:
 
 
 def source_of_error(error: BaseException, paths: Mapping[int, str]) -> Source | None:
-    """Return the innermost line of the user that an error was raised through."""
+    """Return the innermost line of the user that an error was raised through, with the path of the module that ran
+    there; None if there is none."""
     trace, where = error.__traceback__, None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -372,7 +381,7 @@ def line_of_definition(function: Any) -> Source | None:
     code = getattr(function, "__code__", None)
     if code is None or not is_users(code.co_filename):
         return None
-    line = code.co_firstlineno
+    line = code.co_firstlineno  # the line of its first decorator, if it has any
     while linecache.getline(code.co_filename, line).lstrip().startswith("@"):
         line += 1
     return source(code.co_filename, line, code.co_name, "")
@@ -418,14 +427,17 @@ def place_in_library(frames: Sequence[Place]) -> Place | None:
     """Return the innermost of these frames of a stack, outermost first, that is of torch's own modules, else of its
     other library code."""
     best: Place | None = None
+    best_rank = 0  # of no use: `frame_rank` of any other code
     for frame in reversed(frames):
-        best = frame if frame_rank(frame.file) > (frame_rank(best.file) if best is not None else 0) else best
+        if frame_rank(frame.file) > best_rank:
+            best, best_rank = frame, frame_rank(frame.file)
     return best
 
 
 def place_in_module(kind: type | str, target: Any) -> Place | None:
     """Return the Place where one of torch's own modules calls the function `target`, or one of that name, in its
-    forward. `kind` is the module's class or the class's dotted name. Dynamo keeps no stack of torch's own modules."""
+    forward; None if the module is not torch's own. `kind` is the module's class or the class's dotted name. Dynamo
+    keeps no stack of torch's own modules."""
     class_ = kind if isinstance(kind, type) else class_named(kind)
     forward = getattr(class_, "forward", None)
     code = getattr(forward, "__code__", None)

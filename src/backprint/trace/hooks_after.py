@@ -8,6 +8,9 @@ note. A hook that only looks is not captured.
 A hook may also be registered on the node that accumulates, as some libraries for distributed training do:
 `p.expand_as(p).grad_fn.next_functions[0][0].register_hook(reduce)`. PyTorch does not show the hooks of a node. But they
 last only while the program keeps the node, and a node that is kept can be found.
+
+`untraced()` turns autograd and all modes off, and `version_of` is a tensor's version counter. `same_content` compares
+two tensors bit for bit.
 """
 
 from __future__ import annotations
@@ -98,12 +101,12 @@ def note_on_nodes(leaves: Mapping[str, Tensor]) -> tuple[str, ...]:
 
 
 def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
-    """Return the leaves whose AccumulateGrad node an object or a running function refers to."""
-    with untraced(), torch.enable_grad():
+    """Return the names of the leaves whose AccumulateGrad node an object or a running function refers to."""
+    with untraced(), torch.enable_grad():  # autograd makes a node only with gradients on
         # A node that somebody keeps has one more Python reference than the node of a new tensor. So has a node of an
         # autograd graph that is alive, and one that DistributedDataParallel keeps in C++. Only then are all Python
         # objects searched, which takes longer.
-        new = sys.getrefcount(_node_of(torch.zeros(1, requires_grad=True)))
+        references_of_new_node = sys.getrefcount(_node_of(torch.zeros(1, requires_grad=True)))
         plain = {
             name: leaf
             for name, leaf in leaves.items()
@@ -112,10 +115,14 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
             and leaf.requires_grad
             and leaf.layout is torch.strided
         }
-        nodes = {name: _node_of(leaf) for name, leaf in plain.items() if sys.getrefcount(_node_of(leaf)) > new}
+        nodes = {
+            name: _node_of(leaf)
+            for name, leaf in plain.items()
+            if sys.getrefcount(_node_of(leaf)) > references_of_new_node
+        }
     if not nodes:
         return []
-    kept: set[int] = set()
+    kept: set[int] = set()  # the ids of all objects that a referrer of a node, or a running function, refers to
     for referrer in gc.get_referrers(*nodes.values()):
         if referrer is not nodes:
             # A referrer refers to at least one of the nodes. Its own references show which.
@@ -129,7 +136,8 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
 
 
 def _node_of(leaf: Tensor) -> Any:
-    """Return the AccumulateGrad node of a leaf that requires grad: the node before any node that uses the leaf."""
+    """Return the AccumulateGrad node of a leaf that requires grad: `next_functions` of any node that uses the leaf has
+    it. Autograd returns the same node as long as somebody keeps it."""
     node: Any = leaf.view_as(leaf).grad_fn
     return node.next_functions[0][0]
 
@@ -146,6 +154,7 @@ def watching_hooks(leaves: Mapping[str, Tensor], calls: Sequence[Any]) -> Iterat
     to."""
     tables = {name: table for name, leaf in leaves.items() if leaf.is_leaf and (table := post_accumulate_hooks(leaf))}
     effects = HookEffects(bool(tables))
+    # By the leaf's name: its hooks, each by the number that `register_post_accumulate_grad_hook` gave it.
     originals = {name: dict(table) for name, table in tables.items()}
     for name, table in tables.items():
         for key, hook in originals[name].items():
@@ -166,9 +175,15 @@ def watched(
     calls: Sequence[Any],
 ) -> Callable[[Tensor], object]:
     """Return a hook that calls `hook` and notes its effects in `effects`. `name` is the name of its leaf, and `calls`
-    is as for `watching_hooks`."""
+    is as for `watching_hooks`.
+
+    A hook that cleared `.grad`, or changed any leaf, cannot be captured. Otherwise, it has changed `.grad`, or it has
+    only read a number, or it had no effect.
+    """
 
     def watching(leaf: Tensor) -> object:
+        """Call the hook, and compare the gradient and all leaves with what they were before."""
+        # The state before the hook runs: of the gradient, and of all leaves.
         with untraced():
             gradient, versions = leaf.grad, {key: version_of(other) for key, other in leaves.items()}
             gradient_before, content_before = (t if t is None else t.detach().clone() for t in (gradient, leaf))

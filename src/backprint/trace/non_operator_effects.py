@@ -3,6 +3,11 @@ noted in the Observations of the run, which functions here take as `seen`. `path
 
 Function modes see the functions of torch that a program calls (`_FunctionWatch`; `BodyRecorder` also records the bodies
 of higher-order operators). Patches of Python and torch see the rest.
+
+`frames.here(paths)` returns the user's line that runs now, and `frames.called_by_user()` says whether the user's code,
+not torch's, called the function that a mode handles. `call_for_mode` calls a function from within a mode. A flag of a
+tensor is a fact such as `requires_grad` that a program may branch on; FLAGS has the functions that read them. A
+CalledProgram is a callable with the named tensors of one call.
 """
 
 from __future__ import annotations
@@ -125,6 +130,9 @@ class _FunctionWatch(TorchFunctionMode):
         self.seen, self.paths, self.rewrite = seen, paths, rewrite
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a torch function, and note in `seen` what no operator shows of it: hooks, flags and memory that it
+        reads, values that it reads without an operator. Some functions are called in a form whose operators modes
+        see."""
         # `==`, because each access to `__set__` or `__get__` makes a new method object.
         if func == SET_DATA:
             self.seen.assigned.append(frames.here(self.paths))
@@ -134,15 +142,7 @@ class _FunctionWatch(TorchFunctionMode):
             self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
         self.seen.reads_grad_fn |= func == GRAD_FN
         if func in FLAG_READ_BY and id(args[0]) in self.seen.names_by_id and frames.called_by_user():
-            tensor_and_flag = self.seen.names_by_id[id(args[0])], FLAG_READ_BY[func]
-            with DisableTorchFunction():
-                # A guard is about the arguments of a call, so the value from before the run counts.
-                value = (
-                    self.seen.flags_before[tensor_and_flag]
-                    if tensor_and_flag in self.seen.flags_before
-                    else FLAGS[FLAG_READ_BY[func]](args[0])
-                )
-            self.seen.flags.setdefault(tensor_and_flag, (value, frames.here(self.paths)))
+            self.note_flag(FLAG_READ_BY[func], args[0])
         if func in SHOWS_MEMORY and frames.called_by_user() and not frames.printing():
             note_memory(self.seen, [arg for arg in args if isinstance(arg, Tensor)], func, frames.here(self.paths))
         if tensors_read := values_read_without_operator(func, args, kwargs):
@@ -150,6 +150,7 @@ class _FunctionWatch(TorchFunctionMode):
             # The program may write to memory that it has read in this way, unseen: its content is restored.
             for tensor in tensors_read:
                 keep_content_of(tensor)
+        # The call itself, some functions in a form whose operators modes see.
         if func is Tensor.__deepcopy__:
             return _deepcopy_by_operators(*args)
         if self.rewrite:
@@ -159,6 +160,18 @@ class _FunctionWatch(TorchFunctionMode):
             with torch.backends.cudnn.flags(enabled=False):
                 return call_for_mode(self, func, *_lengths_on_input_device(args, kwargs or {}))
         return call_for_mode(self, func, args, kwargs or {})
+
+    def note_flag(self, flag: str, tensor: Tensor) -> None:
+        """Note that the user's code reads a flag of one of the program's tensors, with the flag's value. A guard is
+        about the arguments of a call, so the value from before the run counts, where the run may have changed it."""
+        tensor_and_flag = self.seen.names_by_id[id(tensor)], flag
+        with DisableTorchFunction():
+            value = (
+                self.seen.flags_before[tensor_and_flag]
+                if tensor_and_flag in self.seen.flags_before
+                else FLAGS[flag](tensor)
+            )
+        self.seen.flags.setdefault(tensor_and_flag, (value, frames.here(self.paths)))
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         """Note a TorchScript function that reads values with `tolist`, and return the tensors among its arguments.
@@ -182,12 +195,14 @@ class BodyRecorder(_FunctionWatch):
     reads of values without an operator into operators, which the engine records."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a torch function: a higher-order operator as its body, whose functions this mode sees, and a read of
+        values without an operator with a comparison before it, which becomes a guard."""
         body = None
         if isinstance(func, HigherOrderOperator):
             # The kernel that runs the operator's Python function eagerly.
             body = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
-            func = tolist_by_items
+            func = tolist_by_items  # it calls `item`, an operator, for each number
         else:
             for tensor in values_read_without_operator(func, args, kwargs):
                 self.record_values(func, tensor)
@@ -246,8 +261,8 @@ def _deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def note_memory(seen: Observations, tensors: Iterable[Tensor], func: Any, where: Source | None) -> None:
-    """Note that the program reads by `func`, at the line `where`, where these tensors are in memory. It is noted for
-    all of the program's tensors in the same storages."""
+    """Note that the program reads by the function `func`, at the line `where`, where these tensors are in memory. It is
+    noted for all of the program's tensors in the same storages."""
     with DisableTorchFunction():
         keys = [storage_id(part.untyped_storage()) for tensor in tensors for part in strided_parts(tensor)]
     for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
@@ -266,16 +281,17 @@ def flag_guards(
     the program is in memory. `flags` has the value and the line by tensor name and flag."""
     return tuple(
         Guard("memory", f"{name}: {value} reads where it is in memory", (name,), source)
-        if key == MEMORY
-        else Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
-        for (name, key), (value, source) in flags.items()
-        if name in program.values or key == MEMORY
+        if flag == MEMORY
+        else Guard("flag", f"{name}: {flag} == {value!r}", (name,), source)
+        for (name, flag), (value, source) in flags.items()
+        if name in program.values or flag == MEMORY
     )
 
 
 @frames.handles_call
 def values_read_without_operator(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """Return the tensors whose values a call of a torch function reads without an operator."""
+    """Return the tensors whose values a call of a torch function reads without an operator; none if the values are only
+    printed."""
     if func in READS_WITHOUT_OPERATOR or (func in MEMORY_ACCESS and (frames.called_by_user() or frames.pickling())):
         return [] if frames.printing() else [args[0]]
     # A tensor that is passed itself is copied by an operator; one inside of a list is read below all modes.
@@ -289,7 +305,8 @@ def values_read_without_operator(func: Any, args: Any, kwargs: Any) -> list[Tens
 
 
 def rewrite_for_tracing(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """Return a torch function and its arguments in a form that can be traced.
+    """Return the call of a torch function (the function, its arguments and its keyword arguments) in a form that can be
+    traced.
 
     The lengths of `ctc_loss` become tensors instead of lists, and `tolist` reads one number at a time, as tracing does.
     """
@@ -314,7 +331,8 @@ LENGTHS = ("input_lengths", "target_lengths")
 
 
 def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Return the arguments of `ctc_loss` with its lengths on the device of its input.
+    """Return the arguments of `ctc_loss` with its lengths on the device of its input. Nothing is moved if the input is
+    a keyword argument.
 
     Its kernels take lengths on the CPU, but below a dispatch mode `ctc_loss` calls an operator that wants all tensors
     on one device.
@@ -322,6 +340,7 @@ def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
     if not args:
         return args, kwargs
     device = args[0].device
+    # The lengths are the third and the fourth parameter.
     args = [arg.to(device) if index in (2, 3) and isinstance(arg, Tensor) else arg for index, arg in enumerate(args)]
     moved_kwargs = {name: kwargs[name].to(device) for name in LENGTHS if isinstance(kwargs.get(name), Tensor)}
     return tuple(args), {**kwargs, **moved_kwargs}
@@ -338,8 +357,8 @@ def watching_program(
     says that a part of the program is compiled with `torch.compile`; it then runs eagerly."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(frames.noting_prints())
-        hooks = stack.enter_context(_FunctionWatch(seen, paths))
-        stack.enter_context(scripts_seen(hooks.read_by_script))
+        function_watch = stack.enter_context(_FunctionWatch(seen, paths))
+        stack.enter_context(scripts_seen(function_watch.read_by_script))
         stack.enter_context(_noting_saved_tensor_hooks(seen, paths))
         stack.enter_context(noting_threads(seen, paths))
         stack.enter_context(noting_overlap_checks(seen, paths))
@@ -353,7 +372,7 @@ def watching_program(
 
 @contextlib.contextmanager
 def noting_threads(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
-    """Note where a program starts threads."""
+    """Note where a program starts threads, in `seen.threads`."""
     original, thread_id = threading.Thread.start, threading.get_ident()
 
     def start(self: threading.Thread) -> None:
@@ -368,7 +387,7 @@ def noting_threads(seen: Observations, paths: Mapping[int, str]) -> Iterator[Non
 
 @contextlib.contextmanager
 def noting_overlap_checks(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
-    """Note where a program checks whether tensors overlap in memory."""
+    """Note where a program checks whether tensors overlap in memory, as reads of where they are (`note_memory`)."""
     with overlaps_noted(lambda tensors, function: note_memory(seen, tensors, function, frames.here(paths))):
         yield
 
@@ -381,6 +400,7 @@ def _noting_saved_tensor_hooks(seen: Observations, paths: Mapping[int, str]) -> 
     original, thread_id = hooks_class.__enter__, threading.get_ident()
 
     def entered(self: Any) -> Any:
+        # What another thread of the process enters is not the program's.
         if threading.get_ident() == thread_id and not type(self).__module__.startswith("torch.utils.checkpoint"):
             seen.packs.append(frames.here(paths))
         seen.checkpoints = True

@@ -108,6 +108,7 @@ class ObservingMode(TorchDispatchMode):
         lets_dynamo_in: bool = True,
         skips_dynamo: bool = False,
     ) -> None:
+        """`observers` are told about each call, in this order. The class describes the options."""
         super().__init__()
         self._observers = observers
         self._world, self._opens, self._without_grad = world, opens, without_grad
@@ -123,8 +124,9 @@ class ObservingMode(TorchDispatchMode):
             return self._observe(func, types, args, kwargs or {})
 
     def _observe(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Ask the questions of this module's docstring about a call, and run it. `types` has the classes of the tensors
-        among its arguments that are not exactly `Tensor`."""
+        """Ask the questions of this module's docstring about a call, run it, and return its result; NotImplemented for
+        a call on wrappers, which then run it. `types` has the classes of the tensors among its arguments that are not
+        exactly `Tensor`."""
         if types:
             if self._opens and not PLAIN.issuperset(types):
                 return NotImplemented
@@ -134,7 +136,7 @@ class ObservingMode(TorchDispatchMode):
                 return for_program(func, *args, **kwargs)
         facts = facts_of(func)
         if facts.special:
-            if is_number_read(func, args):
+            if is_number_read(func, args):  # the argument is the number itself
                 return args[0]
             if is_composite(func, args, kwargs):
                 return decompose_under_mode(self, func, args, kwargs)

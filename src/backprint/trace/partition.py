@@ -8,6 +8,13 @@ and returns two. So a Joint of any engine is written as such a graph, and the tw
 2. Guards, and the numbers that only guards use, are taken out: partition functions do not support numbers.
 3. Values that nothing uses, but that must be computed (draws, effects, the values that guards check), become results.
 4. Each fx node has its Step in its metadata, so that the steps that come back keep their line, echo and spec.
+
+`mapped(step, named)` is a step in which `named(name)` stands for each name among its arguments, and `with_names` does
+that for one value. `used(step)` are the names of the values that a step uses. A Result is a port and its value. A Note
+has facts about a step: what it `writes` in place, whether it `draws` random numbers, and whether it `stays` although
+nothing uses it.
+
+A Joint has the steps of the forward and of the backward before they are two graphs.
 """
 
 from __future__ import annotations
@@ -44,7 +51,8 @@ def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -
 
 
 def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
-    """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
+    """Partition a joint torch.fx graph into a forward and a backward, and return both as GraphModules; the first
+    `outputs` results are the forward's. `partition` is a name in PARTITIONS or a function."""
     function = _partition_function(partition)
     for node in joint.graph.nodes:
         # A selective checkpoint leaves None here, and partition functions sort nodes by this number.
@@ -62,7 +70,8 @@ def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], 
 
 
 def _partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a partition function by its name. A function is returned as it is."""
+    """Return a partition function by its name. A function is returned as it is. Raise a CaptureError for another
+    name."""
     if callable(partition):
         return partition
     if partition not in PARTITIONS:
@@ -87,7 +96,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     # Partition it, and read both directions back as Steps.
     forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
     names = names_of(joint)
-    forward_reader = _PartitionReader(forward, names, joint, forward_steps={})
+    forward_reader = _PartitionReader(forward, names, joint, forward_steps={})  # `names`: those that are in use
     forward_steps = forward_reader.steps()
     results, forward_values = forward_reader.returned(joint.results, kept_forward)
     backward_reader = _PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
@@ -123,7 +132,8 @@ LEAVE_PARTITION_OUT = "leave partition= out to keep what autograd saved"
 
 
 def _updates_as_values(joint: Joint) -> Joint:
-    """Replace each use of a value after an in-place update by a use of the update's result.
+    """Return a Joint in which each use of a value after an in-place update is a use of the update's result. Refuse a
+    step that updates several values.
 
     A partition function sees data dependencies only: without this, it could move a read before the update, or drop the
     update.
@@ -135,6 +145,7 @@ def _updates_as_values(joint: Joint) -> Joint:
     saving_draws: dict[str, tuple[str, ...]] = {}
 
     def rewrite_in_order(steps: Iterable[Step]) -> list[Step]:
+        """Return the steps with the latest names in them, and note the updates that they make in `latest_name`."""
         rewritten = []
         for step in steps:
             written = joint.notes.get(step.name, NO_NOTE).writes
@@ -145,7 +156,7 @@ def _updates_as_values(joint: Joint) -> Joint:
                 continue
             match step.target, step.args:
                 case "operator.getitem", (Ref(name), 1) if name in saving_draws:
-                    written = saving_draws.pop(name)
+                    written = saving_draws.pop(name)  # this item is the updated value
             if len(written) > 1 or (written and not isinstance(step.spec, TensorSpec)):
                 raise CaptureError(
                     f"partition= cannot follow {step.target}, which updates several values: {LEAVE_PARTITION_OUT}"
@@ -228,20 +239,20 @@ def _joint_to_fx(
         tuple(joint.subgraphs.items()),
     )
     module = to_fx(graph)
-    primals = len(joint.inputs) + len(constants)
+    primal_count = len(joint.inputs) + len(constants)
     for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
-        node.target = f"primals_{index}" if index < primals else f"tangents_{index - primals}"
+        node.target = f"primals_{index}" if index < primal_count else f"tangents_{index - primal_count}"
         # Partition functions read `val` of every node; a number stands for a value that is no tensor.
         node.meta.setdefault("val", 0)
-    backward = {step.name for step in joint.backward}
+    names_in_backward = {step.name for step in joint.backward}
     for step, node in zip(steps, _call_nodes(module), strict=True):
         note = joint.notes.get(step.name, NO_NOTE)
         # Partition functions copy the metadata, so a node that comes back is known by its Step.
         node.meta["step"] = step
         node.meta.setdefault("val", 0)
-        node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
-        if note.draws or note.stays or note.writes:
-            node.meta["partitioner_tag"] = f"must_be_in_{'backward' if step.name in backward else 'forward'}"
+        direction = "backward" if step.name in names_in_backward else "forward"
+        must_stay = note.draws or note.stays or note.writes
+        node.meta["partitioner_tag"] = f"must_be_in_{direction}" if must_stay else f"is_{direction}"
     return module
 
 
@@ -265,6 +276,8 @@ class _PartitionReader:
     """
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
+        """`module` is the graph to read, and `names` are the names in use. For a backward, `forward_steps` has the
+        steps of the forward by name."""
         self.module, self.forward_steps = module, forward_steps
         self.side = Side(module, names, subgraphs=dict(joint.subgraphs))
         for node in module.graph.find_nodes(op="placeholder"):
@@ -311,11 +324,12 @@ def _insert_guard_steps(
     """Return the steps of one direction after the partition, with its guards among them again, each right after the
     value that it checks. The guards are in `steps_before`, and `new_values` has the new value of each value that they
     check."""
+    # By the name of a step, its index among the steps after the partition; of a guard, that of the step it follows.
     places = {step.name: index for index, step in enumerate(steps)}
     # By the index of a step, the guards that follow it; -1 is before the first step, for guards on inputs only.
     guards_after: dict[int, list[Step]] = {}
     for step in steps_before:
-        if step.name in guard_steps:
+        if step.name in guard_steps:  # a guard, or a step that computes a number for guards only
             guard = mapped(step, lambda name: new_values.get(name, Ref(name)))
             # After the last value that it checks; a number that only guards use goes with its guard.
             places[step.name] = max((places[name] for name in used(guard) if name in places), default=-1)

@@ -8,6 +8,10 @@ HeldTarget, which drops them when the capture is done.
 
 The caller is the user's code that calls `bp.capture`. The caller's own tensors are the very objects that it passed, and
 not copies. A program without values is captured with `fake=True`: it runs on fake tensors.
+
+A wrapper is a tensor around another one (a DTensor); `unwrap` returns the tensor inside, and a Wrapping says how to
+wrap it again. A FakeWorld is a FakeTensorMode that knows the values of small constants. ForeignRandomStates are the
+states of random generators that are not torch's (`random`, numpy).
 """
 
 from __future__ import annotations
@@ -266,8 +270,8 @@ class CalledProgram:
     def current_tensors(self, keep_values: bool = True) -> dict[str, Tensor]:
         """Return every named tensor as `all_tensors` does. With a `world`, a new fake tensor replaces each.
 
-        The program may read the known values of these fake tensors if it is captured with `specialize` and
-        `keep_values` is true.
+        The new fake tensors have the values that the world knows, which the program may then read, if it is captured
+        with `specialize` and `keep_values` is true.
         """
         tensors = self.all_tensors()
         return tensors if self.world is None else self.world.fake_copies(tensors, keep_values and self.specialize)
@@ -293,7 +297,8 @@ class ObservedProgram(CalledProgram):
 
 def observed_program(program: CalledProgram, **findings: Any) -> ObservedProgram:
     """Return a program with the findings of a run, which are named as the fields of ObservedProgram."""
-    # The findings are fields here only: CalledProgram has properties of the same names, with the answers before a run.
+    # Not by `replace`, which returns an object of the same class. The findings are fields of ObservedProgram only:
+    # CalledProgram has properties of the same names, with the answers before a run.
     values = {field_.name: getattr(program, field_.name) for field_ in fields(program)}
     return ObservedProgram(**{**values, **findings})
 
@@ -321,8 +326,10 @@ def nontensor_arguments(program: CalledProgram) -> list[Any]:
 
 
 # ---- The arguments of a call
-# A fingerprint is a description of a value as JSON (`values/fingerprint.py`), with which a replay compares its own
-# arguments.
+# A fingerprint (`Like`) is a description of a value as JSON (`values/fingerprint.py`), with which a replay compares its
+# own arguments. `describe_value(value, state).like` is the fingerprint of a value. The DescribeState collects what was
+# seen of several values: its `name` returns the name of the tensor with an index among them, and its `identities` are
+# the live values, which can be compared only by identity.
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,22 +349,23 @@ class _CallArguments:
 def _read_arguments(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
 ) -> _CallArguments:
-    """Return the arguments of a call. `names` has the names of the tensors among them, in the order of the pytree
-    leaves, and `tensors` the parameters, buffers and arguments whose memory is described."""
+    """Return the description of a call's arguments. `names` has the names of the tensors among them, in the order of
+    the pytree leaves, and `tensors` the parameters, buffers and arguments whose memory is described."""
     parameters = parameters_of(target)
     remaining_names = iter(names)
+    # By parameter: the key and the fingerprint of each value that was passed for it, and the state of describing these.
     passed: dict[str, list[tuple[Any, Like]]] = {}
-    describing: dict[str, DescribeState] = {}
+    states: dict[str, DescribeState] = {}
     for name, key, value in _passed_values(parameters, args, kwargs):
         # Values are described in the order of the leaves, so the next tensor has the next name.
-        state = describing.setdefault(name, DescribeState(name=lambda _: next(remaining_names)))
+        state = states.setdefault(name, DescribeState(name=lambda _: next(remaining_names)))
         passed.setdefault(name, []).append((key, describe_value(value, state).like))
     rows = []
     for name in dict.fromkeys((*parameters, *passed)):
         # A default may hold a tensor too, which has no name in the call.
-        state = describing.setdefault(name, DescribeState(name=lambda _: ""))
+        state = states.setdefault(name, DescribeState(name=lambda _: ""))
         rows.append(_argument_of_parameter(name, parameters.get(name), passed.get(name), state))
-    live_values = {name: state.identities for name, state in describing.items() if state.identities}
+    live_values = {name: state.identities for name, state in states.items() if state.identities}
     return _CallArguments(
         tuple(argument for argument in rows if argument is not None), live_values, memory_spans(tensors)
     )
@@ -392,7 +400,9 @@ class _PassedValue(NamedTuple):
 def _passed_values(
     parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[_PassedValue]:
-    """Yield the values of a call, in the order in which they are passed."""
+    """Yield the values of a call, in the order in which they are passed, each with its parameter. A value that no
+    parameter takes (the signature is not known) has a name such as `input_0`, or its keyword."""
+    # The names of `*args` and `**kwargs`, with their stars; '' if the callable has none.
     var_positional = next(
         (name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), ""
     )
@@ -416,10 +426,12 @@ def input_name(index: int, count: int) -> str:
 def _argument_of_parameter(
     name: str, parameter: inspect.Parameter | None, passed: list[tuple[Any, Like]] | None, state: DescribeState
 ) -> Argument | None:
-    """Return the Argument of one parameter; None if it was not passed and has no default.
+    """Return the Argument (name, fingerprint, whether the captured value is the default, whether it can be passed only
+    by name) of one parameter; None if it was not passed and has no default.
 
-    `passed` has the key (in `*args` or `**kwargs`) and the fingerprint of each value that was passed for it, and
-    `state` is the DescribeState of these. A parameter that was not passed has the fingerprint of its default.
+    `name` has the stars of `*args` and `**kwargs`. `passed` has the key (in `*args` or `**kwargs`) and the fingerprint
+    of each value that was passed for it (None: it was not passed), and `state` is the DescribeState of these. A
+    parameter that was not passed has the fingerprint of its default.
     """
     if name.startswith("**"):
         return Argument(name, rest_by_name(passed or ()))
@@ -454,17 +466,22 @@ def read_call(
     peers: Others | None = None,
 ) -> CalledProgram:
     """Return the program of the call `target(*args, **kwargs)`, which does not run here. With `fake`, it is a program
-    that runs on tensors without values. The other parameters are options of a capture, and fields of CalledProgram."""
-    # Name the pytree leaves of the arguments by the parameters that they are passed for.
-    names_by_path, arguments = bind_names(target, args, kwargs)
-    paths, structure = flatten_with_path((args, dict(kwargs)))
-    names = tuple(leaf_name(path, names_by_path) for path, _ in paths)
+    that runs on tensors without values. The other parameters are options of a capture: `requires_grad` says which
+    tensors require grad in it (`choose_requires_grad`), and the rest are fields of CalledProgram. Refuse tensors that
+    no engine captures."""
+    # Name the pytree leaves of the arguments by the parameters that they are passed for. `arguments` are the names of
+    # the callable's parameters.
+    positional_names, arguments = bind_names(target, args, kwargs)
+    leaves_with_paths, structure = flatten_with_path((args, dict(kwargs)))
+    names = tuple(leaf_name(path, positional_names) for path, _ in leaves_with_paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
     # The reader starts with the module's own tensors: a parameter that is passed as an argument keeps its name.
     reader = _ArgumentReader(
-        _state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
+        tensors=_state_tensors(target, state, fake),
+        name_of_id={id(tensor): name for name, tensor in state.items()},
+        fake=fake,
     )
-    leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
+    leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, leaves_with_paths, strict=True))
     values = {name: unwrap(tensor) for name, tensor in reader.values.items()}
     tensors = {**state, **reader.values}
     wrappings = {name: wrapping for name, tensor in tensors.items() if (wrapping := wrapping_of(tensor)) is not None}
@@ -499,7 +516,8 @@ def read_call(
 
 
 def _state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[NamedTensor]:
-    """Return the NamedTensors of `state`, the parameters and buffers of the module `target`."""
+    """Return the NamedTensors of `state`, the parameters and buffers of the module `target`; refuse a tensor that no
+    engine captures. `fake` allows tensors without values."""
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     for name, tensor in state.items():
         check_tensor(name, tensor, fake)
@@ -514,8 +532,8 @@ class _ArgumentReader:
     """Reads the pytree leaves of a call in order.
 
     `tensors` begins as the module's own tensors, and gets those among the leaves. `name_of_id` has the name of each
-    tensor read so far, by the tensor's id. `by_passed_name` has a tensor under every
-    name for which it was passed. `values` has the tensors that are neither parameters nor buffers of the module.
+    tensor read so far, by the tensor's id. `fake` allows tensors without values. `by_passed_name` has a tensor under
+    every name for which it was passed. `values` has the tensors that are neither parameters nor buffers of the module.
     """
 
     tensors: list[NamedTensor]
@@ -566,7 +584,8 @@ def _hold_callers_objects(
 
 
 def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
-    """Refuse a tensor of a call that no engine can capture. With `fake`, it may be without values."""
+    """Refuse a tensor of a call that no engine can capture. With `fake`, it may be without values. `name` is its name
+    in the message."""
     tensor = unwrap(tensor)
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its parts as tensors")
@@ -613,13 +632,16 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
 def choose_requires_grad(
     tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], requires_grad: Any
 ) -> list[NamedTensor]:
-    """Return the tensors with the `requires_grad` that they have in the capture. `values` has them by name.
+    """Return the tensors with the `requires_grad` that they have in the capture. `values` has the tensor of each, by
+    name.
 
     The option `requires_grad` names those that require grad, or is a word for roles ("inputs"), True or False,
     a flag for each input, or a flag by name. Without it (None), the tensors that require grad already do, or, if there
-    are none, every floating-point and complex input.
+    are none, every floating-point and complex input. Raise a UsageError for a name that is no tensor of the call, a
+    tensor whose dtype has no gradients, or another number of flags than of inputs.
     """
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
+    # The parameters and buffers that require grad, which True and flags for the inputs leave so.
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
     # The names in a mapping are checked even where their flag is False.
     mapping_keys: tuple[str, ...] = ()
@@ -645,11 +667,10 @@ def choose_requires_grad(
     first_name_by_name = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
     for name in (*names_with_grad, *mapping_keys):
         _check_tensor_name(name, first_name_by_name)
-        if first_name_by_name[name] in names_with_grad and not can_require_grad(
-            value := values[first_name_by_name[name]]
-        ):
+        first_name = first_name_by_name[name]
+        if first_name in names_with_grad and not can_require_grad(values[first_name]):
             raise UsageError(
-                f"requires_grad names {name!r}, a {str(value.dtype)[6:]} tensor: "
+                f"requires_grad names {name!r}, a {str(values[first_name].dtype)[6:]} tensor: "
                 "only floating-point and complex tensors have gradients"
             )
     return _with_requires_grad(tensors, {first_name_by_name[name] for name in names_with_grad})

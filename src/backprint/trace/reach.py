@@ -3,6 +3,9 @@
 A callable reaches its roots (itself, its closure, the globals that it names, its defaults) and everything that these
 lead to by items and attributes. External tensors are tensors that a program uses and that are neither arguments,
 parameters nor buffers. Modules, optimizers and the like have state.
+
+Names are paths with dots: `encoder.weight` of a module in the variable `encoder`, and `weight` of the callable itself,
+whose name is ''.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ MAX_ITEMS = 1000
 
 def roots(target: Any) -> Iterator[tuple[str, Any]]:
     """Yield the objects that a callable reaches directly, each with its name: the callable itself, its closure, the
-    globals that it uses, its defaults, and the arguments of a functools.partial. The callable itself has the name
-    ''."""
+    globals that it uses, its defaults, and the arguments of a functools.partial. The callable itself has the name ''.
+    A function or a method itself is left out; of a method, its `self` is yielded."""
     while isinstance(target, functools.partial):
         yield from target.keywords.items()
         yield from ((f"args.{index}", argument) for index, argument in enumerate(target.args))
@@ -68,7 +71,7 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
             continue
     yield from _globals_used_by(target)
     yield from (target.__kwdefaults__ or {}).items()
-    # Defaults belong to the last positional parameters, so both are paired from the end.
+    # Defaults belong to the last positional parameters, so both are paired from the end; the first may have none.
     parameters = target.__code__.co_varnames[: target.__code__.co_argcount]
     yield from zip(reversed(parameters), reversed(target.__defaults__ or ()), strict=False)
 
@@ -83,7 +86,8 @@ def _globals_used_by(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor that the callable's roots lead to, with a name such as `encoder.weight` or `state.0`."""
+    """Yield every tensor that the callable's roots lead to, with a name such as `encoder.weight` or `state.0`. A tensor
+    is yielded under each name that it has."""
     visited: set[int] = set()
     # Names and values that are to be searched, each with its depth below the roots.
     queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
@@ -143,6 +147,7 @@ def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
         yield from roots(value)
     elif isinstance(value, weakref.ref):  # what it refers to has the name of the reference
         yield "", value()
+    # Any other object: its attributes and slots. Objects of some library classes are not searched.
     elif not inspect.ismodule(value) and not inspect.isclass(value) and not is_unsearched_class(class_of(value)):
         yield from (attributes_of(value) or {}).items()
         for owner, slot in slots_of(class_of(value)):
@@ -216,9 +221,10 @@ def classes_of_modules(target: Any, paths: Iterable[str]) -> tuple[tuple[str, st
 
 
 def classes_around(classes: Mapping[str, str], paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return those of `classes` by path that are at `paths`, and those of the modules around them."""
-    parts = [path.split(".") for path in paths]
-    wanted = {".".join(part[: end + 1]) for part in parts for end in range(len(part))}
+    """Return those of `classes`, by path, that are at `paths`, and those of the modules around them: for the path
+    `a.b.c`, those at `a`, `a.b` and `a.b.c`. They are in the order of the paths."""
+    parts_of_paths = [path.split(".") for path in paths]
+    wanted = {".".join(parts[: end + 1]) for parts in parts_of_paths for end in range(len(parts))}
     return tuple(sorted((path, kind) for path, kind in classes.items() if path in wanted))
 
 

@@ -2,7 +2,8 @@
 
 Tracing runs the program on stand-ins (engines `aot` and `dynamo`), where engine `eager` records a run on the program's
 own tensors. Most refusals are about what an observed run has shown before the trace: its Observations (`seen`) and its
-Outcome. An error with `every_engine` says that no engine captures the program, so that no other one is asked.
+Outcome. An error with `every_engine` says that no engine captures the program, so that no other one is asked. A
+CalledProgram is a callable with the named tensors of one call. `frames.place(source)` is a line as text for a message.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from backprint.values.memory import has_memory
 def describe_unchecked_reads(
     unseen: Sequence[tuple[str, Source | None]], inside_operators: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return a description of each read of values that no step of a traced graph can check.
+    """Return a description of each read of values that no step of a traced graph can check, for a note or a message.
 
     `unseen` are reads without an operator, each by the name of a method of Tensor and its line, and `inside_operators`
     the operators that read values in their own kernels. A `tolist` is left out, because it is rewritten into steps.
@@ -66,7 +67,8 @@ def untraced_control_flow(program: CalledProgram, requested: Collection[str], er
     while cause is not None and not name:
         for frame, _ in traceback.walk_tb(cause.__traceback__):
             name = name or CONTROL_FLOW_FILES.get(frame.f_code.co_filename, "")
-        where, cause = frames.source_of_error(cause, {}), cause.__cause__
+        where = frames.source_of_error(cause, {})  # the user's line that called it
+        cause = cause.__cause__
     advice = f"Without {' and '.join(requested)}, engine" if requested else "Engine"
     return name and (
         f"{program.title} calls {name}{frames.place(where)}, which engine 'aot' does not trace. {advice} 'dynamo' "
@@ -79,7 +81,8 @@ def refuse_callers_modes() -> Iterator[None]:
     """Refuse a capture under modes of the caller that it would not record.
 
     A dispatch mode of the user's changes operators, and no graph has what it does. A program that asks whether
-    gradients are enabled would get another answer while it is captured than in the caller's `no_grad` block.
+    gradients are enabled would get another answer while it is captured than in the caller's `no_grad` block: in such a
+    block, the question is refused when the program asks it.
     """
     if (mode := users_dispatch_mode()) is not None:
         raise CaptureError(
@@ -130,8 +133,9 @@ def real_own_tensors(program: CalledProgram) -> dict[str, Tensor]:
 
 
 def refuse_shared_written_memory(program: CalledProgram, shared: Collection[str], wanted: Collection[str]) -> None:
-    """Refuse a program that writes to memory that its tensors share, if tracing would give each its own. `shared` are
-    the names of the tensors that share written memory, `wanted` those of the tensors that require grad."""
+    """Refuse a program that writes to memory that its tensors share, if tracing would give each its own: it takes
+    clones of tensors that require grad, and only arguments are made to share memory again. `shared` are the names of
+    the tensors that share written memory, `wanted` those of the tensors that require grad."""
     if strangers := sorted(set(shared) - set(program.values)):
         raise CaptureError(
             f"{', '.join(sorted(shared)[:4])} share memory and one of them is changed in place; {strangers[0]} is not "
@@ -202,7 +206,8 @@ def _sharing_address(program: CalledProgram, tensor: Tensor) -> str:
 
 def refuse_untraced_effects(program: CalledProgram, seen: Observations, left_behind: Collection[str]) -> None:
     """Refuse a program that assigns to `.data`, hooks saved tensors, goes on after an error of an operator, reads a
-    tensor's memory, or leaves gradients or optimizer states, whose names are `left_behind`."""
+    tensor's memory, or leaves gradients or optimizer states, whose names are `left_behind`. `seen` has where the run
+    did so."""
     if seen.assigned:
         raise CaptureError(
             f"{program.title} assigns to a tensor's .data{frames.place(seen.assigned[0])}: tracing would lose "

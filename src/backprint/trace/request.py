@@ -85,10 +85,13 @@ class Part:
         """Run one eager step on these values, which have port names; without tangents, the backward starts from
         ones."""
         # A part returns a tuple, so its program names outputs by number: `output.0`.
-        numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
-        named_tangents = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        name_by_number = {f"output.{index}": name for index, name in enumerate(self.outputs)}
+        numbered_tangents = tangents and {
+            number: tangents[name] for number, name in name_by_number.items() if name in tangents
+        }
+        # `values` may have tensors of other Pairs, and may lack some of this one, which are then as captured.
         known = {named.name for named in self.program.tensors}
-        own = {name: tensor for name, tensor in self.program.current_tensors().items() if name not in values}
-        outcome = run_step(self.program, {**own, **{n: t for n, t in values.items() if n in known}}, named_tangents)
-        outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
-        return replace(outcome, outputs=outputs)
+        given = {name: tensor for name, tensor in values.items() if name in known}
+        others = {name: tensor for name, tensor in self.program.current_tensors().items() if name not in values}
+        outcome = run_step(self.program, {**others, **given}, numbered_tangents)
+        return replace(outcome, outputs={name_by_number[number]: tensor for number, tensor in outcome.outputs.items()})

@@ -4,6 +4,22 @@ The values of a run are written into the caller's own tensors, because a program
 attributes, hooks and aliases. A program that has no tensors of the caller's (it runs on fake tensors, or is a graph of
 Dynamo's) runs on stand-ins: other tensors in their place. `staged` prepares a run. `call_program` and `result_of` run
 the forward, and `run_backward` runs autograd's backward.
+
+Words of this file:
+
+- A CalledProgram (`program`) is a callable with the named tensors of one call. `program.target()` is the callable, and
+  `program.target` its holder: CallersObjects if it has the caller's arguments too, else a HeldTarget. `program.tensors`
+  are NamedTensors: name, role and `requires_grad` of each tensor, without the tensor itself.
+- `program.values` are the tensors among the arguments. `own_tensors()` returns all of the program's tensors by name,
+  `external_tensors` among them: those that it reads from a closure, a global or an attribute.
+- A wrapper is a tensor around another one (a DTensor). `own_tensors()` has the tensor inside, `wrappers()` the wrapper.
+- A Snapshot has the state of everything that the program reaches; `snapshot.add` puts one more tensor into it (with
+  `whole=True` also its content, whatever its size), and `snapshot.restore` restores all of it.
+- `program.foreign_random` has the states of random generators that are not torch's (`random`, numpy), which every run
+  starts from. `program.tangents` names the outputs whose tangents are inputs: only a program of order=2 has any, which
+  returns its own gradients, so that they can be differentiated again.
+- `untraced()` turns autograd and all modes off. `for_program(f, ...)` calls f, whose errors are the program's and no
+  defects of Backprint. `alias_groups` returns the names of tensors that share memory, group by group.
 """
 
 from __future__ import annotations
@@ -62,7 +78,8 @@ def _write_values(
     written: frozenset[str],
 ) -> None:
     """Write values into the caller's tensors (`own`), both by name. The Snapshot, and callbacks that are pushed on
-    `stack`, restore the tensors. `written` names the tensors that the program is known to write to.
+    `stack`, restore the tensors. `written` names the tensors that the program is known to write to. A value whose name
+    is not in `own` is left out.
 
     A large parameter would need a copy of its content to be restored. If it has memory of its own and the program does
     not write to it, its content is swapped with the value instead, and back at the end: no memory is needed.
@@ -76,6 +93,7 @@ def _write_values(
             # A tensor that has the value already is not written to.
             if tensor is None or same_memory(tensor, value) or same_content(tensor, value):
                 continue
+            # The Snapshot's state of the tensor; `is_large`: it is a parameter that is not copied in advance.
             kept_tensor = snapshot.tensors_by_id.get(id(tensor))
             if (
                 kept_tensor is not None
@@ -111,8 +129,6 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
     if tensor.is_complex() or tensor.is_neg() or value.is_neg() or tensor.layout is not torch.strided:
         return False
     left, right = tensor.detach(), value.detach()
-    if not left.dim():
-        left, right = left.reshape(1), right.reshape(1)
     # Bits, because `torch.equal` of floats calls NaN unequal to itself, and 0.0 equal to -0.0.
     return left.stride() == right.stride() and bool(torch.equal(bits_of(left), bits_of(right)))
 
@@ -165,7 +181,7 @@ def write_value(tensor: Tensor, value: Tensor) -> None:
                 left.copy_(right)
         else:
             # A sparse tensor with another number of values has other parts: they cannot be written into these.
-            tensor.data = copy_values({"": value})[""]
+            tensor.data = copy_values({"": value})[""]  # it copies tensors by name: here one, without a name
         return
     if tensor.shape != value.shape:
         raise CaptureError(f"a value of shape {list(value.shape)} does not fit a tensor of {list(tensor.shape)}")
@@ -181,8 +197,8 @@ def write_value(tensor: Tensor, value: Tensor) -> None:
 
 
 class SubstituteTensors(TorchFunctionMode):
-    """Replaces tensors that a program reads from outside its call, while it runs. `table` has the tensor that replaces
-    another one, by the id of the other."""
+    """Replaces tensors that a program reads from outside its call, while it runs. `table` has, by the id of a tensor
+    that the program has, the tensor that replaces it."""
 
     def __init__(self, table: Mapping[int, Tensor]) -> None:
         super().__init__()
@@ -216,7 +232,7 @@ def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 @contextlib.contextmanager
 def _training_mode(module: Any, mode: str | None) -> Iterator[None]:
-    """Set the module to train or eval mode, and restore every flag afterwards."""
+    """Set the module to the mode `train` or `eval` (None: leave it as it is), and restore every flag afterwards."""
     if mode is None or not isinstance(module, nn.Module):
         yield
         return
@@ -236,11 +252,12 @@ def wrap_values(
     alias: Alias = Tensor.detach,
     note: Callable[[str, str], None] = lambda name, text: None,
 ) -> dict[str, Tensor]:
-    """Return the tensors that the program takes in a run on stand-ins, which are `ready` without wrappers. A stand-in
-    for the tensor inside of a wrapper (a DTensor) is wrapped again, by an operation that autograd records.
+    """Return the tensors that the program takes in a run on stand-ins, by name. They are those of `ready`, except where
+    the program takes a wrapper (a DTensor): there `ready` has the stand-in for the tensor inside, which is wrapped
+    again by `Around`, an operation that autograd records.
 
-    `alias` makes the other tensor in the same memory that the wrapper holds. In the backward, `note` is called with the
-    tensor's name and the sharding of its gradient, as text.
+    `alias` makes, from a stand-in, the tensor in the same memory that the new wrapper holds. In the backward, `note` is
+    called with the tensor's name and the sharding of its gradient, as text.
     """
     passed = dict(ready)
     for name, wrapping in program.wrappings.items():
@@ -256,13 +273,16 @@ def with_values(
     table: dict[int, Tensor] | None = None,
     passed: Mapping[str, Tensor] | None = None,
 ) -> Iterator[None]:
-    """Set the program's parameters, buffers and external tensors to these values (stand-ins) in this block.
+    """Let the program have these values (stand-ins, by name) in the place of its own parameters, buffers and external
+    tensors in this block.
 
     A backward may recompute parts of the forward (checkpointing), so the block has to span both. With a `table`, the
     caller of this function has already entered a mode that replaces tensors by it, as SubstituteTensors does, and the
-    table is filled here. `passed` has the same tensors as `values`, but wrappers where the program takes wrappers.
+    table is filled here. `passed` has the same tensors as `values`, but wrappers where the program takes wrappers; None
+    if it takes none.
     """
-    target, passed = program.target(), values if passed is None else passed
+    target = program.target()
+    passed = values if passed is None else passed
     # By the id of the program's own tensor, the one that replaces it.
     replacements = {id(tensor): values[name] for name, tensor in program.own_tensors().items() if name in values}
     replacements |= {id(tensor): passed[name] for name, tensor in program.wrappers().items() if name in passed}
@@ -300,7 +320,10 @@ def modes_reach_backward() -> Iterator[None]:
 
 @frames.calls_program
 def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """Call the program on these values, which have one for each tensor among its arguments, and return its result."""
+    """Call the program on these values, which have one for each tensor among its arguments, and return its result.
+
+    `frames.calls_program` marks this function: in a stack, frames outside of it are the caller's, not the program's.
+    """
     target = program.target()
     args, kwargs = arguments_of_call(program, values)
     # The program sets ContextVars in a copy, which its backward runs in too. The caller's context stays as it is.
@@ -311,10 +334,12 @@ def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 def arguments_of_call(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the arguments and keyword arguments of the program's call with these values: the very containers that the
-    caller passed, if they hold these very tensors; else new containers."""
+    caller passed, if they hold these very tensors; else new containers. A program may depend on the identity of its
+    containers, and may write to them."""
     target = program.target
     if isinstance(target, CallersObjects):
         own_leaves, structure = pytree.tree_flatten(target.call)
+        # A TensorSlot stands for a tensor among the leaves.
         leaves = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
         if (
             structure == program.structure
@@ -349,19 +374,20 @@ def clone_written_tensors(
 
 
 def result_with_loss(program: CalledProgram, result: Any) -> Any:
-    """Return the program's loss and its detached result, in a dict; for a program without a loss, the result."""
+    """Return `{"loss": loss, "output": result}`, with the loss of a program's result, and the result detached; for a
+    program without a loss, the result itself."""
     if program.loss is None:
         return result
     # In the context of the program, which has the ContextVars that it set (`call_program`).
     loss = check_loss(for_program(program.foreign_random.context.run, program.loss, result))
-    named, tree = outputs_of(result)
+    named, tree = outputs_of(result)  # the leaves of the result by name, and its structure
     # Only the loss is differentiated: the tangents of a step are the loss's.
     detached = tree.rebuild([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
     return {"loss": loss, "output": detached}
 
 
 def check_loss(loss: Any) -> Tensor:
-    """Return the loss, if it is a tensor with one element."""
+    """Return the loss; raise a UsageError unless it is a tensor with one element."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         raise UsageError(f"loss must return a tensor with one element, not {_describe_result(loss)}")
     return loss
@@ -373,12 +399,17 @@ def _describe_result(value: Any) -> str:
 
 
 def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
-    """Call the program on the tensors `ready` and return its result, with its loss if it has one. For order=2, where
-    the tangents of its outputs are inputs too, return its gradients with them, which can be differentiated again."""
+    """Call the program on the tensors `ready`, by name, and return its result, with its loss if it has one
+    (`result_with_loss`).
+
+    A program of order=2 takes the tangents of its outputs as inputs `tangent.NAME`. For it, return a dict with
+    `output`, and `loss` if it has one, and with `gradient`: its gradients for these tangents, which can be
+    differentiated again.
+    """
     result = result_with_loss(program, call_program(program, ready))
     if not program.tangents:
         return result
-    # As a program of order=1 names them.
+    # Without tangents it is a program of order=1, whose outputs alone are named here.
     named, _ = named_outputs(replace(program, tangents=()), result)
     tangents = {name: ready[f"tangent.{name}"] for name in program.tangents}
     roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
@@ -400,14 +431,16 @@ def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
 
 
 def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
-    """Return the named leaves and the ResultTree of what `result_of` has returned (`outputs_of`). A loss is named
-    `loss` and a gradient `gradient.NAME`. The ResultTree is without the loss."""
+    """Return the leaves of what `result_of` has returned, each with its name (`output`, `output.0`), and the
+    ResultTree, which is its structure. A loss is named `loss` and a gradient `gradient.NAME`. The ResultTree is without
+    the loss."""
     if program.tangents:
-        named, _ = named_outputs(
-            replace(program, tangents=()), result if program.loss is not None else result["output"]
-        )
+        # As a program of order=1 returns it; without a loss that is the bare result.
+        first_order_result = result if program.loss is not None else result["output"]
+        named, _ = named_outputs(replace(program, tangents=()), first_order_result)
         named += [(f"gradient.{name}", gradient) for name, gradient in result["gradient"].items()]
-        return named, outputs_of({"output": result["output"], "gradient": result["gradient"]})[1]
+        _, structure = outputs_of({"output": result["output"], "gradient": result["gradient"]})
+        return named, structure
     if program.loss is None:
         return outputs_of(result)
     named, structure = outputs_of(result["output"])
@@ -415,10 +448,10 @@ def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, 
 
 
 def _leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return new leaves with these values that require grad as the program's tensors do.
+    """Return new leaf tensors with these values, by name, that require grad as the program's tensors do.
 
-    They are copies, except for parameters that no run is known to change, which are other tensors in the same memory,
-    and for fake tensors, which are new already.
+    They are copies of the values, except for parameters that no run is known to change (to save memory) and for fake
+    tensors (whose memory nobody else has): there they are other tensors in the same memory.
     """
     not_copied = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
     not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed_names
@@ -440,14 +473,16 @@ def run_backward(
     retain_graph: bool = False,
 ) -> dict[str, Tensor | None]:
     """Run autograd's own backward and return the gradients of `leaves`, by the name of the tensor; an empty dict if
-    nothing is to be differentiated, or if the program has run this backward itself.
+    nothing is to be differentiated, or if the program has run this backward itself. A gradient is None where autograd
+    has none, and where the program has frozen the leaf.
 
     `tangents` has the tangent of each output that requires grad; without `tangents`, or for an output that it does not
     name, it is ones. An output whose tangent is None takes no part, like an output that a loss does not depend on. For
     a gradient that is a DTensor, its sharding is put into `shards`. With `retain_graph`, another backward may follow.
     """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
-    wanted = [named for named in requiring_grad if leaves[named.name].requires_grad]  # less those that it has frozen
+    # Less the leaves that the program has frozen itself, by `requires_grad_(False)`.
+    wanted = [named for named in requiring_grad if leaves[named.name].requires_grad]
     tangents_given = tangents or {}
     outputs_left_out = {name for name, tangent in tangents_given.items() if tangent is None}
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in outputs_left_out}
@@ -471,7 +506,22 @@ def run_backward(
     if computed is None:
         return {}
     gradient_by_name = dict(zip((named.name for named in wanted), computed, strict=True))
-    reduces_gradients = program.reduces_gradients
+    return _gradients_under_all_names(
+        requiring_grad, gradient_by_name, shards if shards is not None else {}, copies=program.reduces_gradients
+    )
+
+
+def _gradients_under_all_names(
+    requiring_grad: Sequence[NamedTensor],
+    gradient_by_name: Mapping[str, Tensor | None],
+    shards: dict[str, str],
+    copies: bool,
+) -> dict[str, Tensor | None]:
+    """Return the detached gradient of each tensor under each name for which it was passed, or None if it has none. Of a
+    DTensor, the tensor inside is returned, and its sharding is put into `shards`.
+
+    `copies` asks for copies: DDP may accumulate gradients in its buckets, which the next step fills again.
+    """
     gradients: dict[str, Tensor | None] = {}
     for named in requiring_grad:
         gradient = gradient_by_name.get(named.name)
@@ -479,11 +529,10 @@ def run_backward(
             gradients[name] = None
             if gradient is None:
                 continue
-            if shards is not None and (text := sharding_text(gradient)):
+            if text := sharding_text(gradient):
                 shards[name] = text
-            kept = unwrap(gradient).detach()
-            # DDP may accumulate gradients in its buckets, which the next step fills again, so they are copied.
-            gradients[name] = kept.clone() if reduces_gradients else kept
+            inner = unwrap(gradient).detach()
+            gradients[name] = inner.clone() if copies else inner
     return gradients
 
 
@@ -512,7 +561,7 @@ def without_post_accumulate_hooks(leaves: Iterable[Tensor]) -> Iterator[None]:
 def tangent_for_output(output: Tensor, tangent: Tensor | None) -> Tensor:
     """Return the tangent of an output in the form that autograd takes: for an output that is a wrapper (a DTensor), a
     wrapper around it. None stands for ones."""
-    wrapping = wrapping_of(output)
+    wrapping = wrapping_of(output)  # how the output wraps another tensor; None if it wraps none
     inner = ones_tangent(unwrap(output)) if tangent is None else tangent
     return inner if wrapping is None else wrapping.around(inner, tangent=True)
 
@@ -521,19 +570,22 @@ def tangent_for_output(output: Tensor, tangent: Tensor | None) -> Tensor:
 def _gradients_by_autograd(
     program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor], retain_graph: bool
 ) -> Sequence[Tensor | None] | None:
-    """Run backward from `roots`, the outputs, and return the leaves' gradients; None if the program has already run
-    backward from these outputs itself, which has freed their autograd graph."""
+    """Run backward from `roots`, the outputs, with a tangent for each, and return the gradients of `leaves`, one for
+    each; None if the program has already run backward from these outputs itself, which has freed their autograd graph.
+    The caller's own `.grad` stays as it was."""
     try:
         if not reads_grad_attribute(program, leaves):
             return for_program(
                 torch.autograd.grad, roots, leaves, tangents, allow_unused=True, retain_graph=retain_graph
             )
-        # An empty `.grad` receives the gradient of this backward alone. The caller's own `.grad` is set again
-        # afterwards.
+        # An empty `.grad` receives the gradient of this backward alone.
         own_gradients = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
-        with contextlib.nullcontext() if program.runs_post_accumulate_hooks else without_post_accumulate_hooks(leaves):
+        hooks = (
+            contextlib.nullcontext() if program.runs_post_accumulate_hooks else without_post_accumulate_hooks(leaves)
+        )
+        with hooks:
             for_program(torch.autograd.backward, roots, tangents, retain_graph=retain_graph)
         gradients = [leaf.grad for leaf in leaves]
         for leaf, gradient in zip(leaves, own_gradients, strict=True):
@@ -551,9 +603,10 @@ def _gradients_by_autograd(
 @contextlib.contextmanager
 def restoring_state(program: CalledProgram) -> Iterator[None]:
     """Take a Snapshot (the state) of everything that the program reaches, unless an enclosing block has taken one, and
-    restore all of it at the end. The HeldTarget has the Snapshot meanwhile."""
+    restore all of it at the end. `program.target.snapshot` has the Snapshot meanwhile. A program with an iterator is
+    refused: each run would use it up."""
     target = program.target
-    # `target.target` is None once the program is released.
+    # `target.target`, the callable, is None once the program is released.
     if target.snapshot is not None or target.target is None:
         yield
         return
@@ -561,9 +614,10 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
     leaves = zip(program.leaf_names, program.leaves, strict=True)
     with restoring_everything_reachable(target.target, program.loss, dict(program.external_tensors)) as snapshot:
         if callers is not None:
-            # Read before the arguments are searched: `reached` leaves out tensors that only the call passes.
+            # Read before the arguments are searched: these ids leave out tensors that only the call passes.
             callers.reachable_ids = frozenset(snapshot.tensors_by_id)
-        # By their names, then the containers of the call, which have none.
+        # Also everything that the arguments lead to: each argument with its name, then the containers of the call,
+        # which have none.
         snapshot.search([*leaves, ("", callers.call if callers is not None else ())])
         snapshot.refuse_iterators(program.title)
         target.snapshot = snapshot
@@ -577,13 +631,14 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
 def _settings_as_captured(program: CalledProgram) -> Iterator[None]:
     """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture.
 
-    All settings that the run changes are set back, so that the next run begins as this one did.
+    All settings that the run changes are set back, so that the next run begins as this one did. Without the caller's
+    objects, nothing is known of the settings at capture, and nothing is set.
     """
     target = program.target
     if not isinstance(target, CallersObjects):
         yield
         return
-    settings = {name: GLOBALS[name][0]() for name in GLOBALS}
+    settings = {name: read() for name, (read, _) in GLOBALS.items()}
     flags = [(module, module.training) for module, _ in target.training]
     for module, training in target.training:
         if module.training != training:
@@ -602,7 +657,8 @@ def _settings_as_captured(program: CalledProgram) -> Iterator[None]:
 
 
 def _set_globals(wanted: Mapping[str, Any]) -> None:
-    """Set the process-wide settings in `wanted`, by name (a key of GLOBALS), that have another value now."""
+    """Set the process-wide settings in `wanted`, by name (a key of GLOBALS), that have another value now. GLOBALS has
+    the functions that read and set each."""
     for name, value in wanted.items():
         read, set_value = GLOBALS[name]
         if read() != value:
@@ -614,8 +670,9 @@ def _set_globals(wanted: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class TensorMark:
-    """The state of a tensor when a run began. `version` is its version counter, and `alias` a detached tensor in its
-    memory then. `content` are copies of its storages, or None for a tensor that is too large to copy."""
+    """The state of a tensor when a run began. `version` is its version counter, and `alias` a detached tensor with the
+    memory, shape and strides that it had then. `content` are copies of its storages (a sparse tensor has several), or
+    None for a tensor that is too large to copy or has no ordinary memory."""
 
     version: int
     alias: Tensor
@@ -624,6 +681,7 @@ class TensorMark:
     def has_changed(self, tensor: Tensor) -> bool:
         """Whether the tensor has changed since the mark was made. A tensor without `content` may have changed
         unseen."""
+        # `has_same_placement`: it is in the same memory, with the same shape, strides and offset.
         if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
             return True
         # Writes through `.data`, NumPy or a kernel do not bump the version, so the bytes are compared too.
@@ -657,24 +715,26 @@ class Staged:
     state_ids: frozenset[int]
 
     def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return the tensors that modules and containers hold now and did not hold before the run. Tensors that changed
-        because they share memory with the program's tensors, or with the external tensors in `outside`, are returned
-        too."""
+        """Return, by name, the tensors that modules and containers hold now and did not hold before the run. Tensors
+        that changed because they share memory with the program's tensors, or with the external tensors in `outside`,
+        are returned too."""
         new: dict[str, Tensor] = {}
         name_by_id = {
             id(tensor): name for name, tensor in {**self.program.own_tensors(), **self.program.wrappers()}.items()
         }
         reduces_gradients = self.program.reduces_gradients
-        # The wrappers that FSDP2 replaces while it gathers parameters, by id.
-        gathered_ids = {
+        # FSDP2 puts the gathered parameter in the place of the sharded one (a DTensor) until the backward has ended:
+        # that is no new tensor. By id, the sharded parameters.
+        sharded_ids = {
             id(self.passed[name]) for name in self.program.wrappings if name in self.passed and reduces_gradients
         }
         for name, tensor in tensors_of(self.program.target()):
             before = self.reached_tensors.get(name)
-            if id(before) in gathered_ids:
-                continue  # until the backward has ended, the gathered parameter is in the place of the shard
+            if id(before) in sharded_ids:
+                continue
             if before is not tensor and name not in new:
-                # An attribute that held one of the program's own tensors is a new value of that tensor.
+                # Where one of the program's own tensors was held, the new tensor counts as that tensor's new value,
+                # under that tensor's name.
                 new[name_by_id.get(id(before), name) if before is not None else name] = unwrap(tensor)
         with untraced():
             changed = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.has_changed(tensor)}
@@ -686,8 +746,9 @@ class Staged:
         return {**changed, **new}
 
     def tensors_sharing_memory(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the other tensors that the program reached before the run and that share memory with external tensors,
-        but not with its own: those are in `aliases`."""
+        """Yield, each with its name, the tensors that the program reached before the run and that share memory with the
+        external tensors in `outside`. The program's own tensors, the external ones themselves, and tensors in the
+        memory of own tensors (they are in `aliases`) are left out."""
         memories = _storage_ids(outside.values()) - _storage_ids(self.unwrapped.values())
         known = {
             id(tensor) for tensor in (*self.program.own_tensors().values(), *self.unwrapped.values(), *outside.values())
@@ -702,9 +763,9 @@ class Staged:
         kept_tensor = snapshot.tensors_by_id.get(id(tensor)) if snapshot is not None else None
         if snapshot is None or kept_tensor is None or kept_tensor.alias is None:
             return False
-        # The Snapshot keeps each storage once, with one of the tensors that use it.
-        in_memory_too = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
-        content = next((other.content for other in in_memory_too if other.content is not None), None)
+        # The Snapshot has the content of each storage once, at one of the tensors that use it.
+        in_same_memory = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
+        content = next((other.content for other in in_same_memory if other.content is not None), None)
         return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).has_changed(tensor)
 
     def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
@@ -723,7 +784,7 @@ class Staged:
 
     def changed_names(self, new: Mapping[str, Tensor]) -> set[str]:
         """Return the names of the program's tensors that the run wrote to, or that share memory with one to which it
-        wrote. Tensors in `new`, which modules got in the run, are left out."""
+        wrote. A tensor whose name is in `new`, because the run put another tensor in its place, is no written one."""
         known = self.program.changed_names
         with untraced():
             written = {
@@ -738,7 +799,7 @@ class Staged:
 @contextlib.contextmanager
 def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
     """Prepare the program to run on these values by name (None: its own as captured), and restore everything
-    afterwards.
+    afterwards. Inside of the block, each collective of a rank that runs alone is answered by its `peers`.
 
     With `anew`, other tensors replace the caller's arguments even if the values are the same.
     """
@@ -766,8 +827,8 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
 
 @contextlib.contextmanager
 def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
-    """Prepare the caller's own tensors for a run: write the values into them, and let them require grad as the
-    program's NamedTensors say. With `anew`, other tensors replace the arguments."""
+    """Prepare the caller's own tensors for a run: write the values (None: those of the capture) into them, and let them
+    require grad as the program's NamedTensors say. With `anew`, other tensors replace the arguments."""
     assert isinstance(program.target, CallersObjects)
     snapshot = program.target.snapshot
     assert snapshot is not None
@@ -781,24 +842,17 @@ def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None,
     with contextlib.ExitStack() as stack:
         # Entered first, so it runs last: after `_swap_back` has returned the large contents.
         stack.callback(snapshot.restore)
-        # Replace the arguments that cannot hold their new values (another shape), or must not. `names_sharing_memory`
-        # are the tensors that share memory with another.
-        names_sharing_memory = {name for group in alias_groups(dict(own_tensors)) for name in group}
-        for name in program.values:
-            if name in values_given and _needs_other_tensor(
-                own_tensors[name], values_given[name], name in names_sharing_memory, anew
-            ):
-                own_tensors[name] = _other_tensor_like(own_tensors[name], values_given[name])
-                if name in wrappers:
-                    wrappers[name] = program.wrappings[name].wrap(own_tensors[name], wrappers[name].requires_grad)
+        _replace_arguments(program, own_tensors, wrappers, values_given, anew)
         # Write all other values into the caller's own tensors.
         _write_values(own_tensors, values_given, snapshot, stack, written)
+        # Other threads must not see that an argument requires grad here.
         own_tensors |= {
             name: _alias_of(own_tensors[name])
             for name in program.values
             if is_reached_as_argument_only(program, own_tensors[name])
         }
-        # Make each require grad as the program's tensor does.
+        # Make each require grad as the program's tensor does. `leaves` are the tensors whose gradients are taken,
+        # `passed` those that the program takes.
         passed, leaves = {}, {}
         for named in program.tensors:
             is_cloned = named.name in program.cloned_when_eager and named.name in program.values
@@ -811,12 +865,31 @@ def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None,
         yield _make_staged(program, ready, passed, leaves, gradients)
 
 
+def _replace_arguments(
+    program: CalledProgram,
+    own_tensors: dict[str, Tensor],
+    wrappers: dict[str, Tensor],
+    values: Mapping[str, Tensor],
+    anew: bool,
+) -> None:
+    """Put new tensors with these values into `own_tensors`, in the place of the arguments that cannot hold their new
+    values (another shape), or must not (`_needs_other_tensor`), and new wrappers around them into `wrappers`."""
+    names_sharing_memory = {name for group in alias_groups(dict(own_tensors)) for name in group}
+    for name in program.values:
+        if name in values and _needs_other_tensor(own_tensors[name], values[name], name in names_sharing_memory, anew):
+            own_tensors[name] = _other_tensor_like(own_tensors[name], values[name])
+            if name in wrappers:
+                wrappers[name] = program.wrappings[name].wrap(own_tensors[name], wrappers[name].requires_grad)
+
+
 def _needs_other_tensor(tensor: Tensor, value: Tensor, shares_memory: bool, anew: bool) -> bool:
-    """Whether another tensor must replace an argument to give it this value, as in a call with other values.
-    `shares_memory` says that the argument shares memory with another tensor of the call, which another tensor would
-    not."""
+    """Whether another tensor must take the place of an argument, to have this value, as in a call with other values.
+    With `anew`, each argument is replaced that can be.
+
+    `shares_memory` says that the argument shares memory with another tensor of the call. Such an argument, unless its
+    shape is another, stays, and the value is written into it: a new tensor would share no memory.
+    """
     if anew:
-        # A view, or a tensor that shares memory with another argument, stays: a new tensor would share no memory.
         return not shares_memory and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
     if value.shape != tensor.shape:
         return True
@@ -829,9 +902,10 @@ def _needs_other_tensor(tensor: Tensor, value: Tensor, shares_memory: bool, anew
 
 
 def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
-    """Return a new tensor with this value and an argument's class, attributes, gradient and hooks."""
+    """Return a new tensor with this value and an argument's class, attributes, gradient, hooks and version: whatever a
+    program can see of the argument."""
     with torch.no_grad():
-        other = copy_values({"": value.detach()})[""]
+        other = copy_values({"": value.detach()})[""]  # it copies tensors by name: here one, without a name
     other = nn.Parameter(other, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else other
     other.requires_grad_(tensor.requires_grad)
     other.__dict__.update(tensor.__dict__)
@@ -847,10 +921,11 @@ def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
 
 
 def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
-    """Return the Staged of another call of the program: new tensors with these values as arguments, and everything else
-    as in `stage`.
+    """Return the Staged of another call of the program: new tensors with these values, by name, as arguments, and
+    everything else as in `stage`.
 
-    Arguments that share memory with others, or that are inside of a wrapper, stay the same tensors.
+    Arguments that have their value already, that share memory with others, or that are inside of a wrapper, stay the
+    same tensors.
     """
     program = stage.program
     own_tensors = program.own_tensors()
@@ -871,7 +946,8 @@ def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
 
 
 def write_parameters(stage: Staged, values: Mapping[str, Tensor]) -> None:
-    """Write values into the program's own small parameters between two calls, as a step of an optimizer does."""
+    """Write values into the program's own small parameters between two calls, as a step of an optimizer does. Large
+    ones, and those without ordinary memory, stay: a copy of each would be needed to restore it."""
     program = stage.program
     snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
     own = program.own_tensors()
@@ -899,7 +975,7 @@ def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
 
 
 def _alias_of(tensor: Tensor) -> Tensor:
-    """Return another tensor with the same memory and the same Python attributes."""
+    """Return another tensor, which does not require grad, with the same memory and the same Python attributes."""
     # `detach` returns a plain Tensor without the attributes that a user has set on this one.
     alias = tensor.detach()
     alias.__dict__.update(tensor.__dict__)
@@ -914,7 +990,7 @@ def _make_staged(
     gradients: dict[int, Tensor | None],
 ) -> Staged:
     """Return a Staged of these tensors, with their current state, just before the run. The parameters are fields of
-    Staged."""
+    Staged; `ready` is its `unwrapped`."""
     # The other tensors and the optimizers of the program, which the run may change.
     reached = dict(tensors_of(program.target()))
     optimizers = {
@@ -933,7 +1009,18 @@ def _make_staged(
             name: (tensor, make_mark(tensor, snapshot))
             for name, tensor in _tensors_in_storages(memories, reached, known)
         }
-    return Staged(program, ready, passed, leaves, marks, aliases, reached, gradients, optimizers, states)
+    return Staged(
+        program=program,
+        unwrapped=ready,
+        passed=passed,
+        leaves=leaves,
+        marks=marks,
+        aliases=aliases,
+        reached_tensors=reached,
+        gradients=gradients,
+        optimizers=optimizers,
+        state_ids=states,
+    )
 
 
 def _storage_ids(tensors: Iterable[Tensor]) -> set[int]:
@@ -945,8 +1032,8 @@ def _storage_ids(tensors: Iterable[Tensor]) -> set[int]:
 def _tensors_in_storages(
     memories: Collection[int], reached: Mapping[str, Tensor], known: Collection[int]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of `reached`, and their gradients, that use one of the storages whose ids are `memories`, each
-    with its name. Tensors whose ids are in `known` are left out."""
+    """Yield the tensors of `reached`, and their gradients (`NAME.grad`), that use one of the storages whose ids are
+    `memories`, each with its name. Tensors whose ids are in `known` are left out."""
     grads = {
         f"{name}.grad": tensor.grad for name, tensor in reached.items() if tensor.is_leaf and tensor.grad is not None
     }
@@ -966,7 +1053,7 @@ def has_ordinary_memory(tensor: Tensor) -> bool:
 
 def make_mark(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
     """Return the current state of a tensor. The content of a large parameter is copied only if the Snapshot has a copy
-    of it too, because the program is known to write to it."""
+    of it too, because the program is known to write to it; without ordinary memory, there is none to copy."""
     is_ordinary = has_ordinary_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if is_ordinary else 0
     is_in_snapshot = (

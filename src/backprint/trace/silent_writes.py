@@ -2,7 +2,9 @@
 
 Autograd does not see such a write, and neither does a capture: `_version` does not count it. A capture of such a
 program differs from it, and `silent_write` runs the program once more to name the tensor and the line. Memory is known
-by the id of its storage.
+by the id of its storage. `frames.place(frames.here({}))` is the user's line that runs now, as text for a message. A
+CalledProgram is a callable with the named tensors of one call. A mode tells an Observer about each operator (`Call`)
+before and after it runs.
 """
 
 from __future__ import annotations
@@ -107,6 +109,8 @@ class _Contents(Observer):
         self._bytes = 0
 
     def before(self, call: Call) -> None:
+        """Compare the memory of the arguments, or all memory if it is little, with what the operators so far have
+        left."""
         place = frames.place(frames.here({}))
         with untraced():
             tensors = list(tensors_in(call.args, call.kwargs))
@@ -119,6 +123,8 @@ class _Contents(Observer):
         call.kept[self] = tensors, place
 
     def after(self, call: Call, result: Any) -> None:
+        """Compare the arguments of a custom operator that may write silently, and keep what the operator has
+        written."""
         func, (tensors, place) = call.func, call.kept[self]
         with untraced():
             if facts_of(func).may_write_silently:
@@ -132,15 +138,18 @@ class _Contents(Observer):
 
     def remember(self, tensor: Tensor, label: str) -> None:
         """Keep a copy of the content of a tensor's memory as it is now. `label` is the tensor's name for the message,
-        if its memory has none yet. The memory is kept alive, so that no other tensor is given it."""
+        if its memory has none yet. The memory is kept alive, so that no other tensor is given it. New memory is left
+        out once MOST_BYTES are kept."""
         if not has_ordinary_memory(tensor) or tensor.layout is not torch.strided:
             return
         storage = tensor.untyped_storage()
         before = self._kept.get(storage_id(storage))
-        if before is None and self._bytes + storage.nbytes() > MOST_BYTES:
+        if before is not None:
+            label = before.label
+        elif self._bytes + storage.nbytes() > MOST_BYTES:
             return
-        self._bytes += 0 if before is not None else storage.nbytes()
-        label = label if before is None else before.label
+        else:
+            self._bytes += storage.nbytes()
         self._kept[storage_id(storage)] = _Kept(tensor.detach(), storage.clone(), label)
 
     def compare_all(self, when: str) -> None:
@@ -155,5 +164,6 @@ class _Contents(Observer):
             return
         tensor, content, label = self._kept[key]
         storage = tensor.untyped_storage()
+        # A storage of another size was resized, which is no write.
         if storage.nbytes() == content.nbytes() and not same_bytes(storage, content):
             self.text = f"{label} changed {when}, and no operator of PyTorch wrote to it"

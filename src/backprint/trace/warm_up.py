@@ -4,6 +4,14 @@ A trace runs the program on stand-ins. Before it, one forward on real values (on
 values) shows which tensors the program uses from outside its call, which it writes to, where it reads values, and what
 it does that no operator shows. The run is a warm-up, and its findings make the ObservedProgram that the engines trace.
 A tensor from outside is neither a parameter nor a buffer nor an argument (`external.py`).
+
+`program.tensors` are NamedTensors: name, role and `requires_grad` of each tensor. `grad_by_default` says that no tensor
+of the call required grad, so that all floating-point inputs do in the capture. Observations (`seen`) are what is noted
+while the run goes on, and an Outcome has its results by name. A program without values has a `world`, a FakeTensorMode
+that knows the values of small constants. Memory is known by the id of its storage.
+
+A CalledProgram is a callable with the named tensors of one call; an Observer is told about each operator (`Call`)
+before and after it runs.
 """
 
 from __future__ import annotations
@@ -72,8 +80,9 @@ from backprint.values.tree import alias_groups, plain_leaves
 class Findings:
     """The findings of a warm-up, besides the ObservedProgram.
 
-    `readings` are reads of values by operators, and `reads_without_operator` other reads, each by function and line.
-    `opaque` are the opaque edges. `flags` are the tensor flags (`requires_grad`, `is a view`) that the user's code has
+    `outcome` has the results of the run. `readings` are reads of values by operators, and `reads_without_operator`
+    other reads, each by function and line. `opaque` are the opaque edges: where autograd of the plain forward would not
+    give the program's gradient. `flags` are the tensor flags (`requires_grad`, `is a view`) that the user's code has
     read: the value and the line, by tensor name and flag. `cast_leaf_count` counts the leaves that autocast casts.
     `checkpoints` says whether the program packs the tensors that autograd saves (`saved_tensors_hooks`), as checkpoints
     do, and `reads_grad_fn` whether it reads `grad_fn`.
@@ -93,6 +102,7 @@ def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram,
     """Run a program once, observed also by `others`. Return the program with the tensors that it uses from outside and
     that it changes, and the other findings. Refuse a program of which a trace would lose a part."""
     seen, outcome = _observed_step(program, *others)
+    # The external tensors follow the program's own.
     with_outside_tensors = add_external_tensors(program, seen)
     # Refuse the effects that a trace would lose.
     refuse_untraced_effects(program, seen, outcome.left_behind)
@@ -105,32 +115,34 @@ def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram,
         return warm_up(without_default, *others)
     names_with_grad = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared_written_memory(program, names_sharing, names_with_grad)
-    # The program with its findings. `changed` are the tensors that require grad and are written to. Autograd refuses
-    # such writes to leaves, so later runs pass clones.
-    changed = frozenset(name for name in outcome.mutations if name in names_with_grad)
-    written = {name for name, tensor in with_outside_tensors.external_tensors.items() if id(tensor) in seen.written}
+    # The program with its findings. Autograd refuses writes to leaves that require grad, so later runs pass clones of
+    # those that the program writes to.
+    written_with_grad = outcome.written_with_grad | {name for name in outcome.mutations if name in names_with_grad}
+    written_outside = {
+        name for name, tensor in with_outside_tensors.external_tensors.items() if id(tensor) in seen.written
+    }
     observed = replace(
         with_outside_tensors,
-        cloned_when_traced=changed | outcome.written_with_grad | frozenset(with_outside_tensors.hooks),
-        cloned_when_eager=changed | outcome.written_with_grad,
+        cloned_when_traced=written_with_grad | frozenset(with_outside_tensors.hooks),
+        cloned_when_eager=written_with_grad,
         accumulates_gradients=seen.reentrant,
-        changed_names=frozenset(outcome.mutations) | written,
+        changed_names=frozenset(outcome.mutations) | written_outside,
         written_alias_groups=tuple(group for group in alias_groups(program.values) if set(group) & names_sharing),
     )
-    # During the run a tensor from outside has the name `outside N`. They follow the program's own tensors.
+    # During the run a tensor from outside has the name `outside N`.
     names = {
         f"outside {index}": named.name
         for index, named in enumerate(with_outside_tensors.tensors[len(program.tensors) :])
     }
     return observed, Findings(
-        outcome,
-        tuple(_rename_external_inputs(reading, names) for reading in seen.readings),
-        (*seen.opaque, *hooks_as_edges(with_outside_tensors)),
-        tuple(seen.reads_without_operator),
-        seen.flags,
-        seen.cast_leaf_count,
-        seen.checkpoints,
-        seen.reads_grad_fn,
+        outcome=outcome,
+        readings=tuple(_rename_external_inputs(reading, names) for reading in seen.readings),
+        opaque=(*seen.opaque, *hooks_as_edges(with_outside_tensors)),
+        reads_without_operator=tuple(seen.reads_without_operator),
+        flags=seen.flags,
+        cast_leaf_count=seen.cast_leaf_count,
+        checkpoints=seen.checkpoints,
+        reads_grad_fn=seen.reads_grad_fn,
     )
 
 
@@ -159,8 +171,8 @@ def without_default_grad_of_shared(program: CalledProgram, shared: Collection[st
 
 
 def _rename_external_inputs(reading: Reading, names: Mapping[str, str]) -> Reading:
-    """Return a reading in which the inputs from outside have their names in the program. `names` has these by the names
-    `outside N` of the run."""
+    """Return a reading in which the inputs from outside have their names in the program. `names` has the name in the
+    program by the name of the run, `outside N`."""
     return replace(reading, inputs=tuple(names.get(name, name) for name in reading.inputs))
 
 
@@ -170,13 +182,13 @@ def hooks_as_edges(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
 
 
 def _observed_step(program: CalledProgram, *others: Observer) -> tuple[Observations, Outcome]:
-    """Observe one run. If the program writes to leaves that require grad, which autograd refuses, run again on clones
-    of these leaves."""
+    """Observe one run, by a WarmUp and by `others`. If the program writes to leaves that require grad, which autograd
+    refuses, run again on clones of all leaves that do. Refuse a program that compiles a part of itself meanwhile."""
     try:
         with restoring_gradients(program.target()):
             return run_observed(program, *others)
     except RuntimeError as error:
-        if type(error).__module__ == ERRORS_OF_DYNAMO:
+        if type(error).__module__ == ERRORS_OF_DYNAMO:  # the module that has the classes of Dynamo's errors
             raise CaptureError(
                 f"{program.title} compiles a part of itself with torch.compile while it runs, which cannot be watched: "
                 f"{str(error)[:300]}"
@@ -192,7 +204,8 @@ def _observed_step(program: CalledProgram, *others: Observer) -> tuple[Observati
 
 
 def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observations, Outcome]:
-    """Run the forward of a program, observed by a WarmUp and by `others`; no backward of the capture runs."""
+    """Run the forward of a program, observed by a WarmUp and by `others`; no backward of the capture runs. Return what
+    was noted, and the Outcome, whose gradients are empty. What the run changed is restored."""
     paths = module_paths(program.target())
     # Dynamo runs higher-order operators in eager mode, so it may run under the mode, unless the user has compiled a
     # part of the program: that part then runs eagerly (`watching_program`).
@@ -203,13 +216,14 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
         *others,
         world=program.world,
         opens=program.world is not None,  # with values, a wrapper is refused
-        without_grad=True,
+        without_grad=True,  # the operators that a collective is made of are no recorded ones
         lets_dynamo_in=not compiled,
-        skips_dynamo=True,
+        skips_dynamo=True,  # Dynamo, where it runs, passes over the frames of the mode
     )
 
     @contextlib.contextmanager
     def modes(ready: dict[str, Tensor]) -> Iterator[None]:
+        """Observe what runs in the block; `ready` are the program's tensors by name."""
         for observer in (warm_up_observer, *others):
             observer.begin(ready)
         with watching_program(program, warm_up_observer.seen, paths, compiled), mode:
@@ -223,11 +237,12 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
                 forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)
+                # The autograd nodes that wrap a tensor in a DTensor, or open one.
                 wrapper_nodes = warm_up_observer.edges.note_edges_behind_outputs(forward.tensors)
                 for observer in others:
                     observer.end(forward.tensors, wrapper_nodes)
                 warm_up_observer.external.note_written()
-                return warm_up_observer.seen, forward.outcome(effects, mutations, {})
+                return warm_up_observer.seen, forward.outcome(effects, mutations, gradients={})
     finally:
         warm_up_observer.external.restore()
 
@@ -242,7 +257,7 @@ def add_external_tensors(program: CalledProgram, seen: Observations) -> Observed
     # Inputs require grad by default only where no tensor of the program requires grad. An external tensor does here.
     if program.grad_by_default and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
-    names = names_of_outside(program.target())
+    names = names_of_outside(program.target())  # of all tensors that the program can reach, by id
     modules = [value for _, value in roots(program.target()) if isinstance(value, nn.Module)]
     buffers = {id(buffer) for module in modules for buffer in module.buffers()}
     for tensor in outside:
@@ -251,14 +266,10 @@ def add_external_tensors(program: CalledProgram, seen: Observations) -> Observed
         role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer" if id(tensor) in buffers else "constant"
         tensors.append(NamedTensor(name, role, requires_grad.get(id(tensor), tensor.requires_grad)))
         outside_by_name[name] = tensor
-    hooks = {
-        **program.hooks,
-        **{
-            name: tuple(gradient_hooks_of(tensor))
-            for name, tensor in outside_by_name.items()
-            if gradient_hooks_of(tensor)
-        },
-    }
+    hooks = dict(program.hooks)
+    for name, tensor in outside_by_name.items():
+        if own_hooks := gradient_hooks_of(tensor):
+            hooks[name] = tuple(own_hooks)
     return observed_program(program, tensors=tuple(tensors), external_tensors=outside_by_name, hooks=hooks)
 
 
@@ -270,6 +281,7 @@ class WarmUp(Observer):
     reads, and its opaque edges. `paths` has the path of each module, by id."""
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
+        """`paths` has the path of each module, by id, and `world` is the FakeWorld of a run without values."""
         self.seen = Observations()
         self.external = ExternalTensors(self.seen, paths, world)
         self.edges = OpaqueEdges(self.seen, paths, world)
@@ -285,6 +297,8 @@ class WarmUp(Observer):
             self._add_dependencies(tensor, frozenset((name,)))
 
     def before(self, call: Call) -> None:
+        """Note a call before it runs: the inputs that its tensors depend on, tensors from outside, opaque edges.
+        `call.kept` carries the names of the inputs to `after`."""
         func, tensors = call.func, call.tensors()
         if self._world is None and any(tensor.is_meta for tensor in tensors):
             return  # a higher-order operator computes shapes on meta tensors, which are no values of the program
@@ -293,14 +307,16 @@ class WarmUp(Observer):
             if facts_of(func).draws:
                 names |= {RANDOM}
             self._note_call(call, tensors)
+            # In a run without values, fake tensors for those from outside, which are real.
             call.args, call.kwargs = self.external.with_stand_ins(call.args, call.kwargs, self._add_stand_in)
         call.kept[self] = names
 
     def after(self, call: Call, result: Any) -> None:
+        """Note what the results depend on, and whether the operator read values. Refuse nested and sparse results."""
         func, names = call.func, call.kept.get(self)
         if names is None:  # `before` has left the call out
             return
-        if isinstance(func, HigherOrderOperator):
+        if isinstance(func, HigherOrderOperator):  # its results may be in any containers of pytree
             for leaf in pytree.tree_leaves(result):
                 if isinstance(leaf, Tensor):
                     self._add_dependencies(leaf, names)
@@ -317,7 +333,8 @@ class WarmUp(Observer):
             self._note_reading(call, result, names)
 
     def failed(self, call: Call, error: Exception) -> None:
-        """Replace the error of an operator that needs values by a message with the line."""
+        """Replace the error of an operator that needs values, or has no fake kernel, by one with the line. Note the
+        operator of any other RuntimeError."""
         if call.kept.get(self) is None or isinstance(call.func, HigherOrderOperator):
             return
         where = frames.here(self._paths)
@@ -387,8 +404,8 @@ class WarmUp(Observer):
 
     def _note_reading(self, call: Call, result: Any, names: frozenset[str]) -> None:
         """Note that an operator reads values. `names` are the inputs that its arguments depend on. If it is the size of
-        the result that is read (SIZED), only the inputs count that the argument which determines the size depends
-        on."""
+        the result that is read, and one argument determines it (SIZED), only the inputs that this argument depends on
+        count."""
         if call.func in SIZED:
             sizing = [leaf for leaf in plain_leaves(call.args[SIZED[call.func]]) if isinstance(leaf, Tensor)]
             names = frozenset().union(*(self._dependencies[storage_id(leaf.untyped_storage())] for leaf in sizing))

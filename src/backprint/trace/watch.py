@@ -2,7 +2,8 @@
 
 `observe` has the mode under which the program runs, `external` the tensors that it uses from outside, and `edges` its
 opaque edges. `non_operator_effects` sees everything that is no operator. `func` is always an operator as a dispatch
-mode gets it: an OpOverload (`torch.ops.aten.add.Tensor`) or a higher-order operator.
+mode gets it: an OpOverload (`torch.ops.aten.add.Tensor`) or a higher-order operator. A composite operator has no kernel
+of its own, and only calls other operators. A Source is a line of the user.
 """
 
 from __future__ import annotations
@@ -72,10 +73,9 @@ def writes(func: Any) -> bool:
 @functools.cache
 def _written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
     """Return the positions and names of the arguments that an operator writes to, by its schema."""
-    arguments = enumerate(schema_of(func).arguments)
     return tuple(
         (position, argument.name)
-        for position, argument in arguments
+        for position, argument in enumerate(schema_of(func).arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
 
@@ -119,8 +119,8 @@ class Facts(NamedTuple):
 
 @functools.cache
 def facts_of(func: Any) -> Facts:
-    """Return the facts about an operator."""
-    if isinstance(func, HigherOrderOperator):  # it has no schema
+    """Return the facts about an operator; of a higher-order operator, which has no schema, the defaults."""
+    if isinstance(func, HigherOrderOperator):
         return Facts()
     schema, form = schema_of(func), form_of(func)
     return Facts(
@@ -229,13 +229,15 @@ def storages(tensor: Tensor) -> list[Any]:
 
 
 def bytes_used(tensor: Tensor) -> tuple[int, int]:
-    """Return the range of bytes of its storage that a strided tensor uses: the first byte, and the one after the
-    last."""
+    """Return the range of bytes of its storage that a strided tensor uses: the first byte, and the one after the last.
+    An empty tensor has an empty range."""
     size = tensor.element_size()
+    first = tensor.storage_offset() * size
+    if not tensor.numel():
+        return first, first
     # How many elements after the first the last one lies.
     reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
-    first = tensor.storage_offset() * size
-    return first, first + (reach + 1) * size if tensor.numel() else first
+    return first, first + (reach + 1) * size
 
 
 def overlap(left: Tensor, right: Tensor) -> bool:

@@ -1,6 +1,12 @@
 """One run of the untouched program: the witness, the run with whose results a proof compares the results of graphs.
 
 `run_forward` is also how engines run a program that they record or trace, under their modes.
+
+A Staged (`stage`) is a program that is ready to run: `unwrapped` are its tensors by name, `passed` the same as the
+program takes them (DTensors), `leaves` those whose gradients autograd computes, and `reached_tensors` the tensors that
+modules and containers held before the run. `unwrap` returns the tensor inside of a DTensor.
+
+A CalledProgram is a callable with the named tensors of one call, and an Outcome has the results of one run by name.
 """
 
 from __future__ import annotations
@@ -64,29 +70,30 @@ class ForwardRun:
         return tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
 
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
-        """Return the effects of the forward, also on the external tensors in `outside`. Those named in `had` have the
-        `.grad` that they had before it.
-        """
+        """Return the effects of the forward, also on the external tensors in `outside`, which are given by name. Those
+        named in `had` still have the `.grad` that they had before the forward: it is not left behind by it."""
+        outside = outside or {}
+        left = self.stage.new_gradients({name: tensor for name, tensor in outside.items() if name not in had})
         # A tensor in the place where an external tensor was has that tensor's name, and not the name of the place.
-        names = {id(tensor): name for name, tensor in (outside or {}).items()}
-        left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
+        names = {id(tensor): name for name, tensor in outside.items()}
         new = {
             names.get(id(self.stage.reached_tensors.get(name)), name): tensor
             for name, tensor in self.stage.new_tensors(outside).items()
         }
-        tensors_made = {name: tensor for name, tensor in new.items() if name not in left}
-        return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed_names(tensors_made)))
+        made = {name: tensor for name, tensor in new.items() if name not in left}
+        return Effects(made, left, new={**new, **left}, changed=frozenset(self.stage.changed_names(made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
-        """Return copies of the tensors that the forward wrote to, made or left behind (`Effects`), by name."""
+        """Return copies of the tensors that the forward wrote to, made or left behind (`Effects`), by name. Refuse a
+        tensor that has no values."""
         written = {name: tensor for name, tensor in self.stage.unwrapped.items() if name in effects.changed}
         tensors = {**written, **effects.made, **effects.left}
         refuse_without_memory(self.stage.program, tensors, "leaves")
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
-        """Return all results of the step as an Outcome. `effects` and `mutations` are those of the
-        forward."""
+        """Return all results of the step as an Outcome. `effects` and `mutations` are those of the forward, and
+        `gradients` those of the backward that ran after it, by name; empty if none ran."""
         ready = self.stage.unwrapped
         return Outcome(
             outputs={name: _detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
@@ -106,6 +113,7 @@ def run_forward(
     stage: Staged, modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 ) -> ForwardRun:
     """Run one eager forward of a staged program; its backward may run after it, while the program is still staged.
+    Refuse a program that returns a tensor without values.
 
     `modes` takes the program's tensors by name, and returns a context manager that is entered while the forward runs:
     the modes under which it is recorded or observed.
@@ -139,10 +147,10 @@ def run_step(
         mutations = forward.mutations(effects)
         with torch.enable_grad():
             gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
-        in_grad = reads_grad_attribute(program, stage.leaves.values())
-        # Hooks may have put other tensors into `.grad`, in memory that is restored at the end of this block. Gradients
-        # that are reduced are copies already (`run_backward`).
-        if in_grad and not program.reduces_gradients:
+        # Gradients that were read from `.grad`: hooks may have put other tensors there, in memory that is restored at
+        # the end of this block. Gradients that are reduced are copies already (`run_backward`).
+        read_from_grad = reads_grad_attribute(program, stage.leaves.values())
+        if read_from_grad and not program.reduces_gradients:
             gradients = {name: None if value is None else value.clone() for name, value in gradients.items()}
         return forward.outcome(effects, mutations, gradients)
 
@@ -161,13 +169,14 @@ def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
 
 def second_order(program: CalledProgram) -> CalledProgram:
     """Return the program of order=2, which returns the gradients of a program besides its outputs. The tangents of
-    these outputs, `tangent.NAME`, are inputs of that program. The forward runs once, to know which outputs require
-    grad."""
+    these outputs, `tangent.NAME`, are inputs of that program, with random values. The forward runs once, to know which
+    outputs require grad; if none does, raise a CaptureError."""
+    # A program without values runs under its FakeTensorMode.
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
         named, _ = named_outputs(program, result_with_loss(program, call_program(program, stage.unwrapped)))
         roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
-        values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
+        values = {f"tangent.{name}": drawn_like(tensor, seed) for seed, (name, tensor) in enumerate(roots.items())}
     if not roots:
         raise CaptureError(f"order=2 needs gradients, and no output of {program.title} requires grad")
     return replace(
@@ -181,8 +190,8 @@ def second_order(program: CalledProgram) -> CalledProgram:
 
 
 def drawn_like(tensor: Tensor, seed: int) -> Tensor:
-    """Return a random tangent for an output; ones if the output has no values (is fake), or is sparse. No element is
-    near 0, so that a product by the tangent differs from a quotient by it."""
+    """Return a random tangent for an output, drawn with this seed; ones if the output has no values (is fake), or is
+    sparse. No element is near 0, so that a product by the tangent differs from a quotient by it."""
     tangent = torch.ones_like(tensor).detach()
     # A FakeTensor has its mode in this attribute.
     if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:

@@ -1,7 +1,13 @@
 """Engine `aot`: AOTAutograd's joint graph of a program, partitioned, as a Pair.
 
 A stamped capture is not traced layer by layer: captures with a few of a model's equal layers are continued to all of
-them (`trace/stamping`). A full trace traces every layer. The warm-up is one eager run that is observed before a trace.
+them (`trace/stamping`). A full trace traces every layer. The warm-up is one eager run that is observed before a trace;
+it makes the ObservedProgram, and Findings. `read_fx` reads the fx graphs of a trace as a Joint: the forward and the
+backward before they are the two graphs of a Pair. Python's garbage collector is paused (`collector_paused`) where many
+objects are made that all stay.
+
+A CalledProgram is a callable with the named tensors of one call. CaptureOptions are the user's options of a capture. An
+EngineResult has the Pairs of a program, and what a Capture needs besides.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from dataclasses import replace
 from backprint.common.collector import collector_paused
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import IN_FULL, WITHOUT_CHECKPOINTS
-from backprint.trace.aot.from_fx import read_fx
+from backprint.trace.aot.from_fx import ReadJoint, read_fx
 from backprint.trace.aot.trace import Traced, trace
 from backprint.trace.assembly import assemble
 from backprint.trace.non_operator_effects import flag_guards
@@ -33,15 +39,18 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
             observed, seen = warm_up(program)
         return _traced_in_full(program, options, observed, seen)
     with collector_paused():
-        attempt = attempt_stamp(
-            program, options, lambda *observed_call: read_fx(observed_call[0], _traced_by(*observed_call))
-        )
+        attempt = attempt_stamp(program, options, trace=_read_trace)
         if attempt.result is not None:
             return attempt.result
         # The attempt may have made the warm-up run of the whole model already.
         observed, seen = (attempt.run.observed, attempt.run.findings) if attempt.run is not None else warm_up(program)
     result = _traced_in_full(program, options, observed, seen)
     return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
+
+
+def _read_trace(observed: ObservedProgram, seen: Findings, options: CaptureOptions) -> ReadJoint:
+    """Trace a program, and return the Joint; `observed` and `seen` are those of its warm-up run."""
+    return read_fx(observed, _traced_by(observed, seen, options))
 
 
 def _traced_by(observed: ObservedProgram, seen: Findings, options: CaptureOptions) -> Traced:
@@ -53,7 +62,8 @@ def _traced_by(observed: ObservedProgram, seen: Findings, options: CaptureOption
 def _traced_in_full(
     program: CalledProgram, options: CaptureOptions, observed: ObservedProgram, seen: Findings
 ) -> EngineResult:
-    """Return the capture of a program by a full trace; `observed` and `seen` are those of its warm-up run."""
+    """Return the capture of a program by a full trace; `observed` and `seen` are those of its warm-up run. With engine
+    `auto`, raise HasCheckpoints for a program without values that uses checkpoints."""
     # With engine `auto`, this error lets `eager` be asked first, which records a checkpoint's recomputation too.
     if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates_gradients):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)

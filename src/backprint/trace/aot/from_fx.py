@@ -2,7 +2,15 @@
 
 An echo is how a step of the backward relates to the forward: `gradient of mm_3`. The local of an fx node is its name in
 the Joint; a Side is one direction (forward or backward) that is being converted, with the local of each of its nodes.
-In functions that take both Sides, `ahead` is the forward's.
+In functions that take both Sides, `ahead` is the forward's. `side.pack(node)` is a node as a value of the Joint, and
+`names.free(wanted)` a name like `wanted` that nothing has yet.
+
+A Traced (`trace.py`) has the joint fx graph, and the `forward` and `backward` that the partition made of it; its
+`outputs` has the name and role of each result of the traced function, in order. A head is the forward node that an
+autograd node was made for; both have one `seq_nr`. A Source is a line of the user with its module. A shard is the
+sharding of a DTensor, as text.
+
+A Reading is a read of a value by the program: what read it, where, and what it got. A Result is a port and its value.
 """
 
 from __future__ import annotations
@@ -48,7 +56,7 @@ class ReadJoint:
 
 
 def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
-    """Return the Joint of a traced program."""
+    """Return the Joint of a traced program, with the names that fx nodes have in it."""
     names = Names()
     # The forward: ports, steps, results, guards, notes.
     lines = forward_lines(traced)
@@ -92,9 +100,10 @@ def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
 
 
 def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
-    """Yield steps in which collectives have the labels of their process groups; `groups` gets the ranks of each.
+    """Yield the steps, in which collectives have the label of their process group in the place of torch's name for it.
+    `groups` gets the ranks of each group, by its label.
 
-    Refuse a step that reads a collective's result before the wait for it.
+    Refuse a step that reads a collective's result before the wait for it, and collectives that a graph has no step for.
     """
     under_way: set[str] = set()  # results of collectives that have not been waited for
     for step in steps:
@@ -108,9 +117,9 @@ def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> I
                 every_engine=True,
             )
         if step.target in COLLECTIVES:
-            *args, name = step.args
-            label = label_of(name)
-            groups[label] = members_of(name)
+            *args, group = step.args  # a group by torch's name
+            label = label_of(group)
+            groups[label] = members_of(group)
             step = replace(step, args=(*args, label))
             under_way.add(step.name)
         yield step
@@ -132,10 +141,11 @@ def _refuse_other_collectives(step: Step) -> None:
 
 
 def input_ports(program: ObservedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
-    """Return a port for each named tensor of the program."""
+    """Return a port for each named tensor of the program, and set the local of its placeholders in the joint graph and
+    in the forward."""
     ports = []
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
-    present = {str(node.target): node for node in placeholders}
+    in_forward = {str(node.target): node for node in placeholders}
     for node in traced.joint.graph.find_nodes(op="placeholder"):
         # A placeholder with the index of an input; those of tangents have none.
         index = getattr(node.meta["desc"], "idx", None)
@@ -144,7 +154,7 @@ def input_ports(program: ObservedProgram, traced: Traced, side: Side) -> tuple[P
         named = program.tensors[index]
         local = side.names.free(named.name)
         # The partition may have given the forward's placeholder another node name: both have this local.
-        side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
+        side.locals[in_forward.get(str(node.target), node).name] = side.locals[node.name] = local
         wrapping = program.wrappings.get(named.name)
         shard = wrapping.text if wrapping is not None else ""
         ports.append(Port(named.name, named.role, spec_of(node.meta["val"]), local, shard))
@@ -194,10 +204,9 @@ def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
 
 def _with_lost_draws(traced: Traced) -> list[fx.Node]:
     """Return the forward's nodes with the unused random draws that the partition dropped: they advance the
-    generator."""
+    generator. The order is that of the joint graph."""
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
-    order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
     # Draws of the forward that the partition removed as dead code. (It may have kept one in another form, which saves
     # the generator's state.)
     depending_on_tangents = _nodes_depending_on_tangents(traced.joint)
@@ -212,19 +221,33 @@ def _with_lost_draws(traced: Traced) -> list[fx.Node]:
     if traced.backward is None or not lost:
         return nodes
     # Put them back, with their inputs.
-    for node in lost:
-        needed = [node]
-        for node_ in needed:
-            needed += [used for used in node_.all_input_nodes if used.name not in present]
-        nodes += [node_ for node_ in needed if node_.op != "placeholder" and node_.name not in present]
-        present |= {node_.name for node_ in needed}
+    for draw in lost:
+        needed = [draw]
+        for node in needed:  # grows while it is read
+            needed += [input_node for input_node in node.all_input_nodes if input_node.name not in present]
+        nodes += [node for node in needed if node.op != "placeholder" and node.name not in present]
+        present |= {node.name for node in needed}
     # Sort by the order of the joint graph, in which the draws advance the generator.
-    places: dict[str, int] = {"output": len(order)}
+    order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
+    return _in_order_of_joint(nodes, traced.forward, order)
+
+
+def _in_order_of_joint(nodes: Sequence[fx.Node], forward: fx.GraphModule, order: Mapping[str, int]) -> list[fx.Node]:
+    """Return the nodes, those of the forward and others of the joint graph, in the order of the joint graph; `order`
+    has each node's place there by name. Placeholders come first, the output last, and a node that the partition
+    inserted follows the node before it."""
+    places: dict[str, int] = {}
     place = -1
-    for node in traced.forward.graph.nodes:  # a node that the partition inserted follows its predecessor
+    for node in forward.graph.nodes:
         place = max(place, -1 if node.op == "placeholder" else order.get(node.name, place))
-        places.setdefault(node.name, place)
-    return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
+        places[node.name] = place
+
+    def place_of(node: fx.Node) -> int:
+        if node.op == "output":
+            return len(order)
+        return places.get(node.name, order.get(node.name, len(order)))
+
+    return sorted(nodes, key=place_of)
 
 
 def _nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
@@ -308,10 +331,11 @@ def guard(names: Names, local: str, reading: Reading) -> list[Step]:
 
 
 def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
-    """Return the ports of the tangents, and set the local of each input of the backward: a saved value has its local of
-    the forward."""
+    """Return the ports of the tangents, and set the local of each input of the backward in its Side: a saved value has
+    its local of the forward. Refuse an input that is neither saved nor a tangent."""
     assert traced.backward is not None
     ports: list[Port] = []
+    # The forward returns the results of the traced function, then the saved values.
     saved_nodes = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
     saved = {node.name: ahead.locals[node.name] for node in saved_nodes}
     states = (node.name for node in traced.forward.graph.nodes if _is_state(node) and node.name in saved)
@@ -354,7 +378,7 @@ def _note_of(node: fx.Node) -> Source | None:
 
 
 def forward_lines(traced: Traced) -> Notes:
-    """Return the source of each forward node; a size has the line of its first user.
+    """Return the line of each forward node, by the node's name; a symbolic size has the line of its first user.
 
     Nodes that autograd made may be in the forward too: they have the line of the node they are the gradient of.
     """
@@ -374,47 +398,53 @@ def forward_lines(traced: Traced) -> Notes:
 
 
 def backward_lines(traced: Traced, ahead: Side) -> Notes:
-    """Return the source and the echo of each backward node.
-
-    `heads` has the forward node that each autograd node was made for, and `links` for each gradient the forward node
-    whose gradient it is. `sums` has for each sum the forward value whose gradients it adds.
-    """
+    """Return the line and the echo of each backward node, by the node's name."""
     assert traced.backward is not None
     heads = _forward_nodes_by_seq(traced)
+    # The nodes of the joint graph by name, each after its position; and the forward's draw of each repeated one.
     order = {node_.name: (index, node_) for index, node_ in enumerate(traced.joint.graph.nodes)}
     draws = _saved_draws(traced)
     lines: Notes = {}
-    links: dict[str, str] = {}
-    sums: dict[str, str] = {}
+    links: dict[str, str] = {}  # for each gradient the forward node whose gradient it is, by name
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
         if (original := _recomputed_node(node, order)) is not None:
-            lines[node.name] = _note_of_recomputed(
-                original, draws.get(node.name) or heads.get(original.meta.get("seq_nr", -1)), ahead
-            )
+            # The forward node that stands in for it, if the partition has left it out of the forward.
+            stand_in = draws.get(node.name) or heads.get(original.meta.get("seq_nr", -1))
+            lines[node.name] = _note_of_recomputed(original, stand_in, ahead)
             continue
         if is_sum(node):
             continue
         head = heads.get(node.meta.get("seq_nr", -1))
-        if (own := _own_line(node, head)) is None and head is None and _note_of(node) is None:
+        own = _own_line(node, head)
+        if own is None and head is None and _note_of(node) is None:
             own = _line_under_dynamo(node)
         if own is not None:
             lines[node.name] = (own, None)
-        if head is None or not is_backward(node):
+        if head is None or not is_backward(node):  # no gradient of a forward value: it has no echo
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
             lines[node.name] = (own or _note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     # Sums last: they are named by the echoes of their terms.
-    for node in traced.backward.graph.nodes:
+    return lines | _lines_of_sums(traced.backward, links, order, ahead)
+
+
+def _lines_of_sums(backward: fx.GraphModule, links: Mapping[str, str], order: Order, ahead: Side) -> Notes:
+    """Return the echo of each sum of gradients in the backward, by the node's name; autograd makes sums at no line.
+    `links` has, by name, the forward node whose gradient each backward node is."""
+    lines: Notes = {}
+    sums: dict[str, str] = {}  # for each earlier sum, the forward value whose gradients it adds
+    for node in backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
             # First by the values of earlier sums, which is fast; else by the terms of those sums too.
             name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
                 node, links, order, sums={}, ahead=ahead
             )
             lines[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
-            sums |= {node.name: name} if name else {}
+            if name:
+                sums[node.name] = name
     return lines
 
 
@@ -430,7 +460,7 @@ def _own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
 
 def _line_under_dynamo(node: fx.Node) -> Source | None:
     """Return the line of a node that a custom autograd.Function's backward makes, where Dynamo has traced the
-    Function."""
+    Function: the line in the stack that Dynamo noted; None without one."""
     place = frames.place_in_trace(node.meta.get("stack_trace") or "")
     return frames.source(*place, "") if place is not None else None
 
@@ -445,8 +475,8 @@ def _note_of_recomputed(original: fx.Node, head: fx.Node | None, ahead: Side) ->
 
 
 def _saved_draws(traced: Traced) -> dict[str, fx.Node]:
-    """Map each draw that the backward repeats to the forward's draw. The backward's input with the random state has the
-    number of the forward's draw in its name: `rng_state_output_0`."""
+    """Return, for each draw that the backward repeats, by the node's name, the forward's draw. The backward's input
+    with the random state has the number of the forward's draw in its name: `rng_state_output_0`."""
     assert traced.backward is not None
     saving = [node for node in traced.forward.graph.nodes if node.target is SAVING]
     repeating = [node for node in traced.backward.graph.nodes if node.target is REPEATING]
@@ -459,10 +489,11 @@ def _recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
     The partition marks every node that it puts into the backward, so the tag of the joint graph's node decides; nodes
     that the partition creates keep the tag from tracing.
     """
-    joint = order[node.name][1] if node.name in order else node
-    if joint is node:
+    # A node that the partition created is not in the joint graph.
+    joint_node = order[node.name][1] if node.name in order else node
+    if joint_node is node:
         return node if node.meta.get("partitioner_tag") == "is_forward" or node.target is REPEATING else None
-    return None if is_backward(joint) else joint
+    return None if is_backward(joint_node) else joint_node
 
 
 def _forward_nodes_by_seq(traced: Traced) -> dict[int, fx.Node]:
@@ -491,8 +522,8 @@ Order = Mapping[str, tuple[int, fx.Node]]
 def summed_gradients_of(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side
 ) -> str:
-    """Return the forward value whose gradients a sum adds, or ''. It is the last value that every term is a gradient
-    of.
+    """Return the name of the forward value whose gradients a sum adds, or ''. It is the last value that every term is a
+    gradient of, and has the shape of the sum.
 
     `links` has the forward node whose gradient each backward node is. `sums` has the values of earlier sums: in a deep
     residual stream each sum continues the one before. One walk for each term goes from later to earlier forward values;
@@ -500,21 +531,23 @@ def summed_gradients_of(
     """
     shape = getattr(node.meta.get("val"), "shape", None)
     walks = [_nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
+    # Where each walk is: the position and the name of a value; None at its end.
     fronts = [next(walk, None) for walk in walks]
     while fronts and None not in fronts:
         low = min(front for front in fronts if front)
         together = all(front == low for front in fronts)
         if together and low[1] in ahead.locals:
             return low[1]
+        # The walks that are at a later value than the earliest one go on; if all are at one value that the forward does
+        # not have, all do.
         pairs = zip(walks, fronts, strict=True)
-        # Walks that are at a later value than the earliest walk go on.
         fronts = [next(walk, None) if together or front != low else front for walk, front in pairs]
     return ""
 
 
 def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
-    """Yield position and name of each value of this shape among these nodes and, through operators in PASSING, their
-    inputs; the last first."""
+    """Yield position and name, in the joint graph, of each value of this shape among the nodes `start` and, through
+    operators in PASSING, their inputs; the last first."""
     names: set[str] = set()
     queue: list[tuple[int, str]] = []
     waiting = start
@@ -533,14 +566,16 @@ def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order)
 def starts(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
 ) -> Iterator[Sequence[fx.Node]]:
-    """Yield, for each term of a chain of sums, the inputs of the forward node that the term is the gradient of; for an
-    earlier sum in `sums`, the value whose gradients it adds."""
+    """Yield, for each term of the sum `node` and of the sums that it adds, the inputs of the forward node that the term
+    is the gradient of; for an earlier sum in `sums`, the value whose gradients it adds. The parameters are those of
+    `summed_gradients_of`."""
     for input_node in node.all_input_nodes:
         if input_node.name in sums:
             yield [order[sums[input_node.name]][1]]
         elif is_sum(input_node):
             yield from starts(input_node, links, order, sums)
         else:
+            # An item of a tuple is a gradient of the node that the tuple's operator is linked to.
             terms = input_node.all_input_nodes if input_node.target is operator.getitem else [input_node]
             for term in terms:
                 if links.get(term.name) in order:

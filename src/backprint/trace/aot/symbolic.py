@@ -1,6 +1,8 @@
 """Symbolic sizes while a program is traced: which dimensions are symbolic, and the conditions that tracing derives.
 
-A place here is a dimension of an input: the input's name and the dimension's index.
+A place here is a dimension of an input: the input's name and the dimension's index. A symbol is torch's, of a ShapeEnv
+(`s77`); our name of it is the user's, or `s0`, `s1`, … `sizes.replace(expression)` puts into an expression what torch
+has found symbols to be equal to.
 """
 
 from __future__ import annotations
@@ -45,8 +47,9 @@ class SizeFindings:
 
 
 def dimensions(program: ObservedProgram, dynamic: Any) -> Dims:
-    """Return the dimensions that the user's option `dynamic` requests: all of every input, or the named ones. Inputs
-    that share memory which the program changes have none, because their geometry in it is fixed."""
+    """Return the dimensions that the user's option `dynamic` requests: all of every input (True), or the named ones.
+    Inputs that share memory which the program changes have none, because their geometry in it is fixed; to name one is
+    refused, and so is a name that is no tensor input."""
     if not dynamic:
         return {}
     inputs = {named.name: program.values[named.name] for named in program.tensors if named.role == "input"}
@@ -66,7 +69,9 @@ def dimensions(program: ObservedProgram, dynamic: Any) -> Dims:
 
 
 def _requested_dimensions(name: str, value: Tensor, requested: Any) -> dict[int, str]:
-    """Return the requested dimensions of one input, counted from the front, with their names."""
+    """Return the requested dimensions of one input, counted from the front, with their names ('' for none). `requested`
+    is an index, several, or a mapping of indices to names; `value` is the captured input. Refuse an index that the
+    input does not have, and a size of 0 or 1."""
     if isinstance(requested, int):
         requested = (requested,)
     rows = dict(requested) if isinstance(requested, Mapping) else dict.fromkeys(requested, "")
@@ -108,6 +113,7 @@ def _chooses_kernel() -> bool:
     The fake kernel needs the real one for the output's layout, which follows the input's layout for every real kernel.
     """
     frame: Any = sys._getframe(1)
+    # The frame of the code that compares the sizes.
     while frame is not None and frame.f_code.co_filename.endswith(_SYMBOLIC):
         frame = frame.f_back
     return frame is not None and frame.f_code is code_of_convolutions()
@@ -118,7 +124,8 @@ class Sizes(ShapeEnv):
 
     Two sizes that are equal by chance are two symbols; programs that read values are refused as without symbols.
     `dims` has the requested dimensions, and `places` torch's expression for each. `forward` is true while the user's
-    own lines run, `chosen` if the user named the dimensions. `paths` has the path of each module by its identity.
+    own lines run, `chosen` if the user named the dimensions. `count` is how many symbols there are. `paths` has the
+    path of each module by its identity.
     """
 
     def __init__(self, dims: Dims, paths: Mapping[int, str]) -> None:
@@ -146,13 +153,14 @@ class Sizes(ShapeEnv):
         return self.count - 1
 
     def fake(self, mode: FakeTensorMode, name: str, value: Tensor) -> Tensor:
-        """Return a fake tensor for the input `name`, with the requested symbolic sizes."""
+        """Return a fake tensor for the input `name`, with the requested symbolic sizes; note their expressions."""
         requested = self.dims[name]
+        # DUCK is a symbolic size; with `duck_shape=False`, above, equal sizes are two symbols all the same.
         kinds = [DimDynamic.DUCK if index in requested else DimDynamic.STATIC for index in range(value.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=[None] * value.dim())
         fake = mode.from_tensor(value, symbolic_context=context, source=LocalSource(name))
         for index in requested:
-            if isinstance(fake.shape[index], torch.SymInt):
+            if isinstance(fake.shape[index], torch.SymInt):  # torch makes a size of 0 or 1 a number
                 self.places[name, index] = fake.shape[index].node.expr
         self.equate_dimensions_of_one_name(name, fake)
         return fake
@@ -163,6 +171,7 @@ class Sizes(ShapeEnv):
         for index, name_of_size in self.dims[name].items():
             for other, symbol in self.places.items():
                 if name_of_size and self.name_of_dimension(other) == name_of_size and other != (name, index):
+                    # The other dimension as a SymInt, with its size in this call.
                     left = self.create_symintnode(symbol, hint=int(self.backed_var_to_val[symbol]))
                     # The comparison itself is a guard, by which torch makes the two symbols one.
                     if not bool(left == fake.shape[index]):
@@ -215,12 +224,19 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
         return SizeFindings()
     # Our name of each symbol, and the inputs whose sizes have it.
     names = names_of(sizes)
-    where = {symbol: sorted({place[0] for place in sizes.places if symbol in free(sizes, place)}) for symbol in names}
+    inputs_with = {
+        symbol: sorted({name for name, dim in sizes.places if symbol in free(sizes, (name, dim))}) for symbol in names
+    }
     symbols = tuple(_symbol_of(sizes, symbol, name) for symbol, name in names.items())
-    table = {symbol.name: name for symbol, name in names.items()}
+    name_by_torchs_name = {symbol.name: name for symbol, name in names.items()}
 
     def text(expression: Any) -> str:
-        return re.sub(r"[A-Za-z_]\w*", lambda match: table.get(match[0], match[0]), _condition_text(expression))
+        """Return an expression or a condition in our names."""
+        return re.sub(
+            r"[A-Za-z_]\w*",
+            lambda match: name_by_torchs_name.get(match[0], match[0]),
+            _condition_text(expression),
+        )
 
     guards = []
     for place, symbol in sizes.places.items():
@@ -233,17 +249,20 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
         guards.append(Guard("size", f"{place[0]}.shape[{place[1]}] == {text(value)}", (place[0],), line))
     for guard in sizes.guards:
         if (condition := _what_guard_adds(sizes, guard)) is not None:
-            inputs = tuple(dict.fromkeys(name for s in names if s in condition.free_symbols for name in where[s]))
-            guards.append(Guard("size", text(condition), inputs, _user_line(guard.sloc)))
+            inputs = dict.fromkeys(
+                name for symbol in names if symbol in condition.free_symbols for name in inputs_with[symbol]
+            )
+            guards.append(Guard("size", text(condition), tuple(inputs), _user_line(guard.sloc)))
     # Of guards with equal texts the first counts, which has the first of the user's lines.
     by_text = {guard.text: guard for guard in reversed(guards)}
     for guard in by_text.values():
         check_guard(guard, {symbol.name: symbol.hint for symbol in symbols})
-    return SizeFindings(symbols, tuple(reversed(by_text.values())), table)
+    return SizeFindings(symbols, tuple(reversed(by_text.values())), name_by_torchs_name)
 
 
 def check_guard(guard: Guard, example_sizes: Mapping[str, int]) -> None:
-    """Check that a replay can evaluate a guard, and that the captured sizes meet it."""
+    """Check that a replay can evaluate a guard, and that the captured sizes meet it; else raise a CaptureError.
+    `example_sizes` has the captured size of each symbol, by our name."""
     # Of `x.shape[0] == 2*s0` the expression on the right, which is not 0; of any other guard its whole text.
     condition = guard.text.rpartition("] == ")[2]
     try:
@@ -259,20 +278,22 @@ def check_guard(guard: Guard, example_sizes: Mapping[str, int]) -> None:
 def names_of(sizes: Sizes) -> dict[Any, str]:
     """Return torch's symbols that sizes depend on, in the order of the inputs, each with the user's name, else s0, s1,
     …"""
-    # First the symbols in the order of the inputs, then the user's names, then symbols of strides.
-    order: dict[Any, str] = {}
+    # The symbols in the order of the inputs, each still without a name.
+    names: dict[Any, str] = {}
     for place in sizes.places:
+        # A symbol of torch's is a letter and its number.
         for symbol in sorted(free(sizes, place), key=lambda symbol_: int(symbol_.name[1:])):
-            order.setdefault(symbol, "")
+            names.setdefault(symbol, "")
+    # The user's names; of two for one symbol, the first counts.
     for place, symbol in sizes.places.items():
         now = sizes.replace(symbol)
-        if now in order and sizes.name_of_dimension(place):
-            order[now] = order[now] or sizes.name_of_dimension(place)
+        if now in names and sizes.name_of_dimension(place):
+            names[now] = names[now] or sizes.name_of_dimension(place)
     for symbol in sizes.backed_var_to_val:  # strides that no size explains
         if sizes.replace(symbol) == symbol:
-            order.setdefault(symbol, "")
-    numbers = iter(range(len(order)))
-    return {symbol: called or f"s{next(numbers)}" for symbol, called in order.items()}
+            names.setdefault(symbol, "")
+    numbers = iter(range(len(names)))
+    return {symbol: name or f"s{next(numbers)}" for symbol, name in names.items()}
 
 
 def free(sizes: Sizes, place: tuple[str, int]) -> set[Any]:
@@ -284,6 +305,7 @@ def _symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
     """Return torch's symbol as a Symbol with this name, its size in this call, and its range."""
     bounds = sizes.var_to_range[symbol]
     ends = (bounds.lower, bounds.upper)
+    # A bound of 2**62 or more counts as none.
     low, high = (str(int(end)) if end.is_Integer and abs(end) < 2**62 else "inf" for end in ends)
     return Symbol(name, int(sizes.backed_var_to_val[symbol]), low, high)
 

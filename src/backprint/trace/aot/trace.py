@@ -4,6 +4,15 @@ AOTAutograd needs a function of flat tensors without aliases among its results. 
 which carry a mark and are removed from the joint graph. Values that the program reads are those of a run before the
 trace (the warm-up run), and become guards. A Reading is one such read: the operator, the line, the inputs that the
 value depends on, and the result. A number is read by `.item()`.
+
+An ObservedProgram is the callable (`program.target()`) with the named tensors of one call and the findings of the
+warm-up run. In a fake capture it has a `world`: a FakeTensorMode (`world.mode`) that knows the values of small
+constants. `written_alias_groups` are the names of inputs that share memory which the program writes to, group by group,
+and `cloned_when_traced` names the tensors that it writes to or that have hooks: it gets clones of these. A wrapper is a
+DTensor, and a shard its sharding as text.
+
+`frames.here(paths)` returns the user's line and module that run now; `paths` has the path of each module by its
+identity. `for_program(f, ...)` calls f, whose errors are the program's and no defects of Backprint.
 """
 
 from __future__ import annotations
@@ -13,7 +22,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -95,8 +104,9 @@ VIEWS = ("T", "mT", "H", "mH", "real", "imag")
 class _LineNotes(TorchFunctionMode):
     """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
 
-    `paths` has the path of each module by its identity, and `fake` says that the program runs on fake tensors. `table`
-    has the traced tensor for each of the program's own by identity: the program may reach its own outside its module.
+    `fake` says that the capture is of a program without values, which may name devices that this machine does not have.
+    `table` has the traced tensor for each of the program's own by identity: the program may reach its own outside its
+    module. It is empty where another mode replaces tensors.
     """
 
     def __init__(self, paths: Mapping[int, str], fake: bool, table: Mapping[int, Tensor]) -> None:
@@ -104,6 +114,8 @@ class _LineNotes(TorchFunctionMode):
         self.paths, self.fake, self.table = paths, fake, table
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a torch function with the user's line noted on the nodes that it makes. The program's own tensors among
+        the arguments are replaced by traced ones, and the call is put into a form that can be traced."""
         if self.table:
             args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
         if func.__name__ == "__get__":  # a read of an attribute
@@ -113,7 +125,7 @@ class _LineNotes(TorchFunctionMode):
                 return for_program(func, *args)
         func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if self.fake:
-            func, args, kwargs = on_available_devices(func, args, kwargs)
+            func, args, kwargs = on_available_devices(func, args, kwargs)  # the CPU for a device that is not here
         with _node_note(frames.here(self.paths)):
             return call_for_mode(self, func, args, kwargs)
 
@@ -130,7 +142,7 @@ class _OwnBackwardNotes(TorchFunctionMode):
 
 @contextlib.contextmanager
 def _node_note(note: Any, key: str = NOTE_KEY) -> Iterator[None]:
-    """Put a note on the nodes that are made in this block."""
+    """Put a note, under a key, on the nodes that are made in this block: torch copies `current_meta` to each node."""
     meta = fx_traceback.current_meta
     previous = meta.get("custom")
     meta["custom"] = {key: note}
@@ -182,8 +194,8 @@ all."""
 
 @contextlib.contextmanager
 def _as_eager_runs(symbolic: bool) -> Iterator[None]:
-    """Trace the operators of KEPT_WHOLE as eager runs them, not as their Python decompositions; `symbolic` says that
-    sizes are symbolic."""
+    """Trace the operators of KEPT_WHOLE as eager runs them, not as their Python decompositions; those of STATIC only if
+    no size is symbolic."""
     static = STATIC if symbolic else ()
     with without_python_decompositions(
         [operator for operator in _python_decomposed() if schema_of(operator).name not in static]
@@ -210,6 +222,13 @@ def _number_place(tensor: Tensor) -> tuple[Any, ...]:
     return storage_id(tensor.untyped_storage()), tensor.storage_offset(), tensor.dtype
 
 
+class _RealResult(NamedTuple):
+    """The result of an operator with values, or None if it is not known."""
+
+    known: bool
+    value: Any = None
+
+
 class _RecordedFakes:
     """A FakeTensorMode in which operators that need values return the readings of the warm-up run.
 
@@ -217,11 +236,14 @@ class _RecordedFakes:
     (`real_values`). The mode stays an ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order
     operators recognise modes by type. In a fake capture it is the mode of `world`.
 
-    `expected` is the reading that `_ReadingReplay` announces for the operator that it calls next. `unforeseen` names
-    operators whose reads no guard checks, and `numbers_read` has the numbers that the forward has read.
+    `plain_dispatch` is the mode's dispatch without the readings. `expected` is the reading that `_ReadingReplay`
+    announces for the operator that it calls next. `unforeseen` names operators whose reads no guard checks, and
+    `numbers_read` has the tensors of the numbers that the forward has read, by `_number_place`.
     """
 
     def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
+        """With `real`, values are computed beside fake tensors. `world` is the FakeWorld of a fake capture, and `sizes`
+        the ShapeEnv of symbolic sizes."""
         self.expected: Reading | None = None
         self.real_values: Any = WeakIdKeyDictionary() if real else None
         self.unforeseen: list[str] = []
@@ -231,55 +253,60 @@ class _RecordedFakes:
         self.plain_dispatch = dispatch_with_rules(self.mode) if world is None else world.dispatch
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator on fake tensors, in the place of the mode's own `dispatch`; where the operator needs values,
-        return the reading or the real result."""
+        """Run an operator on fake tensors, in the place of the mode's own `dispatch`. Where the operator needs values
+        (torch then raises one of UNKNOWN_VALUES), return a fake of the result that is known; raise if none is."""
         try:
             result = self.plain_dispatch(func, types, args, kwargs or {})
         except UNKNOWN_VALUES:
-            # The read that `_ReadingReplay` announced: its result has the shape that the warm-up run got.
-            if self.expected is not None and self.expected.operator == str(func):
-                reading, self.expected = self.expected, None
-                with self.mode:
-                    result = pytree.tree_map(fake_like, reading.result)
-                self.set_values(result, reading.result)  # replaces the uninitialised values that `fake_like` left
-                return result
-            # A read that no mode saw: inside an operator, or in the backward.
-            known, real = self.run_on_real_values(func, args, kwargs or {})
-            if not known:
+            real = self.result_of_read(func, args, kwargs or {})
+            if not real.known:
                 raise
-            if func is not READ or _number_place(args[0]) not in self.numbers_read:
-                self.unforeseen.append(str(func))
             with self.mode:
-                result = pytree.tree_map(fake_like, real)
-            self.set_values(result, real)
+                result = pytree.tree_map(fake_like, real.value)
+            self.set_values(result, real.value)  # replaces the uninitialised values that `fake_like` left
             return result
         # Compute the real values beside the fake result, for reads that may follow.
         if self.real_values is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
-            known, real = self.run_on_real_values(func, args, kwargs or {})
-            if known:
-                self.set_values(result, real)
+            real = self.run_on_real_values(func, args, kwargs or {})
+            if real.known:
+                self.set_values(result, real.value)
         return result
 
+    def result_of_read(self, func: Any, args: Any, kwargs: Any) -> _RealResult:
+        """Return the result of an operator that reads values: the one that the warm-up run got, if `_ReadingReplay`
+        announced the read; else the one on the real values, if these are known. Then no mode saw the read, inside of an
+        operator or in the backward, and no guard checks it unless the forward read the same number."""
+        if self.expected is not None and self.expected.operator == str(func):
+            reading, self.expected = self.expected, None
+            return _RealResult(known=True, value=reading.result)
+        real = self.run_on_real_values(func, args, kwargs)
+        if real.known and (func is not READ or _number_place(args[0]) not in self.numbers_read):
+            self.unforeseen.append(str(func))
+        return real
+
     def note_number_read(self, tensor: Tensor) -> None:
-        """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
+        """Remember a number that the forward has read: if a backward reads it again, it has been checked. The tensor is
+        kept alive, so that no other gets its memory."""
         self.numbers_read[_number_place(tensor)] = tensor
 
-    def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
-        """Return whether the real values behind all fake tensors among the arguments are known, and the operator's
-        result on them, or None."""
+    def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> _RealResult:
+        """Return an operator's result on the real values behind the fake tensors among its arguments, if all of these
+        are known."""
         if self.real_values is None:
-            return False, None
+            return _RealResult(known=False)
         fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
         if any(leaf not in self.real_values for leaf in fakes):
-            return False, None
+            return _RealResult(known=False)
         args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.real_values[leaf], (args, kwargs))
         with without_modes(), torch.no_grad():
-            return True, for_program(func, *args, **kwargs)
+            return _RealResult(known=True, value=for_program(func, *args, **kwargs))
 
     def set_values(self, fake: Any, real: Any) -> None:
-        """Remember the real values behind the fake tensors of a result."""
+        """Remember the real values behind the fake tensors of a result. `fake` and `real` are the result on fake
+        tensors and with values."""
         if self.real_values is None:
             return
+        # Not strict: a leaf without a partner has no values to remember.
         for fake_leaf, real_leaf in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
             if isinstance(fake_leaf, FakeTensor) and isinstance(real_leaf, Tensor):
                 self.real_values[fake_leaf] = real_leaf
@@ -292,13 +319,17 @@ class _ReadingReplay(TorchDispatchMode):
     because a composite operator that reads none must reach AOTAutograd as it is, which decomposes it itself.
 
     `remaining` are the readings that have not been returned yet; in a fake capture those that depend on no input are
-    left out, because the FakeWorld knows their values. `guards` has the tensors that were read, each with its Reading.
-    `used` says that the mode has been needed. Without `specialize`, a read that depends on an input is refused.
+    left out, because the FakeWorld knows their values. `guards` has the tensors that were read (marked clones, which
+    the traced function returns), each with its Reading. `used` says that the mode has been needed. Without
+    `specialize`, a read that depends on an input is refused. `fake` is the fake mode below, to which a read is
+    announced.
     """
 
     def __init__(
         self, readings: Sequence[Reading], fake: _RecordedFakes, specialize: bool, paths: Mapping[int, str]
     ) -> None:
+        """`readings` are those of the warm-up run, in order, and `fake` is the fake mode below. Without `specialize`, a
+        read that depends on an input is refused. `paths` has the path of each module by its identity."""
         super().__init__()
         self.paths = paths
         self.remaining = [reading for reading in readings if fake.world is None or reading.inputs]
@@ -307,6 +338,9 @@ class _ReadingReplay(TorchDispatchMode):
         self.used = bool(self.remaining)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator; answer one that reads values (CHECKS, `.item()`, sizes that depend on values) with the
+        reading of the warm-up run. A collective that writes into its argument runs as its functional form (`form_of`),
+        and a composite operator as the operators that it calls."""
         if any(map(is_wrapper_class, types)):
             return NotImplemented  # the wrapper calls operators on the tensor inside
         # A collective that writes into its argument is traced as the functional form, which returns the result.
@@ -324,11 +358,10 @@ class _ReadingReplay(TorchDispatchMode):
             inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
             if self.fake.world.follows_from_constants(func, pytree.tree_leaves(inner)):
                 real_result = self.fake.world.run_on_real_values(func, *inner)
-                return (
-                    for_program(func, *args, **(kwargs or {}))
-                    if isinstance(_first_leaf(real_result), Tensor)
-                    else real_result
-                )
+                if isinstance(_first_leaf(real_result), Tensor):
+                    # The world makes the fake tensor of that size, below autograd.
+                    return for_program(func, *args, **(kwargs or {}))
+                return real_result
             if not self.remaining:
                 raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
         reading = self.next_reading(func)
@@ -340,6 +373,7 @@ class _ReadingReplay(TorchDispatchMode):
         try:
             result = for_program(func, *args, **(kwargs or {}))
         finally:
+            # `dispatch` clears it when it returns the reading. An operator whose size needed no values does not use it.
             was_used, self.fake.expected = self.fake.expected is None, None
         if was_used:
             self.add_guard(func, pytree.tree_leaves(result), reading)
@@ -364,7 +398,8 @@ class _ReadingReplay(TorchDispatchMode):
 
     def add_guard(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
         """Add a guard on a value that was read, if it depends on an input: on the first of `values`, the operator's
-        arguments where it read a number, else its results."""
+        arguments where it read a number, else its results. Without `specialize`, raise a DataDependentError, except for
+        an operator of CHECKS, which returns no value."""
         if func is READ:
             self.fake.note_number_read(from_functional(values[0]))
         if not reading.inputs:
@@ -380,6 +415,7 @@ class _ReadingReplay(TorchDispatchMode):
             # A clone is made now, because the program may write to the tensor later.
             self.guards.append((_marked_clone(values[0].detach()), reading))
         else:
+            # Another operator that read a number: no step of the graph can check it.
             self.fake.unforeseen.append(str(func))
 
 
@@ -407,20 +443,32 @@ def _refusal_of_reading(reading: Reading) -> str:
 # ---- The function that AOTAutograd traces
 
 
+class _FlatResult(NamedTuple):
+    """One result of the traced function: the name of an output or of a tensor that was written to or replaced, its role
+    (`output`, `mutation` or `guard`), and the marked clone that is returned."""
+
+    name: str
+    role: str
+    tensor: Tensor
+
+
 class _TracedFunction:
     """The function that AOTAutograd traces: it takes the program's tensors and returns marked clones of its results.
 
-    AOTAutograd calls it more than once; the attributes are those of the last call. `names` has the names of the tensors
-    that it takes, and `table` the tensor that replaces each of the program's own, by identity. `open` holds contexts
-    that stay open after a call. `outputs` has the name and role of each result, and `guards` the Readings of those with
-    the role `guard`. `tree` and `leaves` are the structure of the program's result. `reads_values` says whether
-    `_ReadingReplay` is needed. With `real`, the values of fake tensors are computed too. `dynamic` is the user's
-    option.
+    AOTAutograd calls it more than once; the attributes are those of the last call. `readings` are those of the warm-up
+    run. `names` has the names of the tensors that it takes, and `table` the tensor that replaces each of the program's
+    own, by identity. `open` holds contexts that stay open after a call. `outputs` has the name and role of each result,
+    and `guards` the Readings of those with the role `guard`. `tree` and `leaves` are the structure of the program's
+    result. `shards_of_outputs` and `shards_of_gradients` have the sharding of DTensors, by name. `reads_values` says
+    whether `_ReadingReplay` is needed. With `real`, the values of fake tensors are computed too. `dynamic` is the
+    user's option, and `sizes` the ShapeEnv of the symbolic sizes that it asks for, or None.
     """
 
     def __init__(
         self, program: ObservedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
     ) -> None:
+        """`readings` are those of the warm-up run. With `specialize`, reads that depend on an input become guards; else
+        they are refused. With `real`, values are computed beside the fake tensors. `dynamic` is the user's option."""
         self.program, self.specialize = program, specialize
         self.readings = tuple(readings)
         self.paths = module_paths(program.target())
@@ -441,8 +489,9 @@ class _TracedFunction:
         """Return a fake leaf for every named tensor. Tensors that share memory which the program writes to get separate
         memory here."""
         values = self.program.current_tensors(keep_values=False)
+        # In a fake capture, the values that the world knows.
         known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
-        apart = {name for group in self.program.written_alias_groups for name in group}
+        names_apart = set(_names_sharing_memory(self.program))
         fakes = []
         for named in self.program.tensors:
             value = values[named.name].detach()
@@ -451,8 +500,9 @@ class _TracedFunction:
                     fake = self.sizes.fake(self.fake.mode, named.name, value)
                 else:
                     # `sharing_memory` makes the separate arguments views of one base again.
-                    fake = fake_like(value) if named.name in apart else self.to_fake(value)
+                    fake = fake_like(value) if named.name in names_apart else self.to_fake(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
+            # Where values are computed too, those behind this fake tensor.
             real = value if self.program.world is None else known.get(named.name)
             if self.fake.real_values is not None and real is not None:
                 self.fake.real_values[fake] = real
@@ -481,17 +531,12 @@ class _TracedFunction:
         versions = {
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
         }
-        # Open until the next call, or until `tracing` ends: AOTAutograd runs the backward after this call has returned.
-        self.open.close()
-        # Restored after each call, because AOTAutograd runs the program more than once.
-        self.open.enter_context(restoring_everything_reachable(program.target(), nontensor_arguments(program)))
-        passed = wrap_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
-        self.open.enter_context(with_values(program, ready, self.table, passed))
+        passed = self.let_program_have(ready)
         reached = dict(tensors_of(program.target()))
         # Where there are external tensors, `tracing` has entered a mode that replaces tensors in the backward too.
         lines = _LineNotes(self.paths, program.world is not None, {} if program.external_tensors else self.table)
-        modes = lines, replay if self.reads_values else contextlib.nullcontext()
-        with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
+        answers = replay if self.reads_values else contextlib.nullcontext()
+        with lines, answers, symbolic.noting_user_lines(self.sizes):
             result = result_of(program, passed)
         # If nothing was read, the next call runs without the mode.
         self.reads_values = replay.used
@@ -499,29 +544,44 @@ class _TracedFunction:
         self.leaves = tuple(_leaf_without_tensor(leaf) for _, leaf in named)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         self.shards_of_outputs = {name: sharding_text(leaf) for name, leaf in tensors.items()}
-        # The flat results, each with its name and role.
-        produced = [
-            (name, "output", _marked_clone(unwrap_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
+        flat_results = [
+            _FlatResult(name, "output", _marked_clone(unwrap_by_autograd(leaf, _marked_alias)))
+            for name, leaf in tensors.items()
         ]
         # A new version says that the program has written to the tensor.
         written = [name for name, version in versions.items() if version_of(ready[name]) != version]
-        produced += [(name, "mutation", _marked_clone(ready[name].detach())) for name in written]
+        flat_results += [_FlatResult(name, "mutation", _marked_clone(ready[name].detach())) for name in written]
         name_by_id = {id(tensor): name for name, tensor in {**program.own_tensors(), **ready, **passed}.items()}
-        produced += _replaced_attributes(program, reached, name_by_id)
+        flat_results += _replaced_attributes(program, reached, name_by_id)
         for tensor, _ in replay.guards:
-            produced.append(("guard", "guard", _marked_clone(tensor.detach())))
+            flat_results.append(_FlatResult("guard", "guard", _marked_clone(tensor.detach())))
         self.guards = [reading for _, reading in replay.guards]
-        self.outputs = [(name, role) for name, role, _ in produced]
-        return [tensor for _, _, tensor in produced]
+        self.outputs = [(name, role) for name, role, _ in flat_results]
+        return [tensor for _, _, tensor in flat_results]
+
+    def let_program_have(self, ready: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Put the tensors `ready` in the place of the program's own, and return them as the program takes them: a
+        wrapper (a DTensor) around a tensor where it takes one. Fills `table`.
+
+        This holds until the next call, or until `tracing` ends: AOTAutograd runs the backward after a call has
+        returned. What a call changes is restored then, because AOTAutograd runs the program more than once.
+        """
+        self.open.close()
+        self.open.enter_context(
+            restoring_everything_reachable(self.program.target(), nontensor_arguments(self.program))
+        )
+        passed = wrap_values(self.program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
+        self.open.enter_context(with_values(self.program, ready, self.table, passed))
+        return passed
 
 
 def _replaced_attributes(
     program: ObservedProgram, before: Mapping[str, Tensor], name_by_id: Mapping[int, str]
-) -> list[tuple[str, str, Tensor]]:
+) -> list[_FlatResult]:
     """Return the attributes that now hold another tensor than `before`, as flat results: a mutation of the program's
     tensor that the attribute held, if it held one (`name_by_id`)."""
     return [
-        (name_by_id.get(id(before.get(name)), name), "mutation", _marked_clone(unwrap(tensor).detach()))
+        _FlatResult(name_by_id.get(id(before.get(name)), name), "mutation", _marked_clone(unwrap(tensor).detach()))
         for name, tensor in tensors_of(program.target())
         if before.get(name) is not tensor
     ]
@@ -552,8 +612,9 @@ def _names_sharing_memory(program: ObservedProgram) -> tuple[str, ...]:
 
 
 def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Make the tensors of each group that the program writes to share memory, as the caller's do: as views of one base,
-    into which each value is written. The others stay as they are."""
+    """Return `values` with the tensors of each group that the program writes to as views of one base, into which each
+    value is written: they share memory, as the caller's do. Other tensors stay as they are. Refuse a group of several
+    dtypes."""
     real = program.values
     for group in program.written_alias_groups:
         itemsize = real[group[0]].element_size()
@@ -580,10 +641,12 @@ class Traced:
     """A traced program: fx graphs, with the names of their outputs, gradients and tangents, and the sharding of outputs
     and gradients that are DTensors.
 
-    `joint` is the graph before it was partitioned into `forward` and `backward`. `outputs` has name and role of each
-    result of the traced function, guarded values included, whose Readings are in `readings`. `unforeseen` are operators
-    whose reads no guard checks. `tree` and `leaves` are the structure of the program's result. `casts` counts the casts
-    of the program's own leaves in the traced forward.
+    `joint` is the graph before it was partitioned into `forward` and `backward` (None if no output is differentiable).
+    `outputs` has name and role of each result of the traced function, guarded values included, whose Readings are in
+    `readings`. `gradients` has the name of the tensor of each gradient, '' for one that is None, and `tangents` the
+    name of the output of each tangent. `unforeseen` are operators whose reads no guard checks. `tree` and `leaves` are
+    the structure of the program's result. `sizes` has the symbols of sizes and the guards on them. `casts` counts the
+    casts of the program's own leaves in the traced forward.
     """
 
     forward: torch.fx.GraphModule
@@ -614,8 +677,8 @@ ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 
 def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
     """Remove the clones that the traced function put around its inputs and outputs, and the marks of a profiler."""
+    # In reverse, so that the users of a node are gone before it is looked at.
     for node in reversed(list(joint.graph.nodes)):
-        # In reverse, so that the users of a node are gone before it is looked at.
         if getattr(node.target, "namespace", "") == "profiler" and not node.users:
             joint.graph.erase_node(node)
     for node in list(joint.graph.nodes):
@@ -629,6 +692,7 @@ def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
         ) or (note == ALIAS and node.target in ALIASES):
             node.replace_all_uses_with(node.args[0])
             joint.graph.erase_node(node)
+    # A `detach` with our mark that now has no user.
     for node in reversed(list(joint.graph.nodes)):
         note = (node.meta.get("custom") or {}).get(NOTE_KEY)
         if note is True and node.target is torch.ops.aten.detach.default and not node.users:
@@ -638,7 +702,8 @@ def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
 def _split_joint(
     run: _TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None
 ) -> Traced:
-    """Partition the joint graph, and name every tangent, output and gradient."""
+    """Partition the joint graph, and name every tangent, output and gradient. `run` is the function that was traced,
+    and `partition` the user's option (None: PyTorch's min-cut)."""
     outputs, gradients = _results_of_joint(run, joint)
     tangents = _tangents_of_joint(run, joint)
     forward, backward = joint, None
@@ -666,7 +731,8 @@ def _results_of_joint(
     run: _TracedFunction, joint: torch.fx.GraphModule
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return name and role of each output of the forward, and for each gradient the name of its tensor ('' for an input
-    without a gradient)."""
+    without a gradient). Raise a CaptureError for a token, which an operator with side effects has, or for a result of
+    any other kind. AOTAutograd's descriptors say what each result of the joint graph is."""
     outputs, gradients = [], []
     for desc in joint.graph.output_node().meta["desc"]:
         match desc:
@@ -686,7 +752,8 @@ def _results_of_joint(
 
 
 def _tangents_of_joint(run: _TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
-    """Return the names of the outputs whose tangents are inputs of the joint graph."""
+    """Return the names of the outputs whose tangents are inputs of the joint graph; refuse an input that is neither a
+    tangent nor a tensor of the program."""
     tangents = []
     for node in joint.graph.find_nodes(op="placeholder"):
         match node.meta["desc"]:
@@ -711,7 +778,11 @@ def trace(
     dynamic: Any = False,
 ) -> Traced:
     """Trace a program with AOTAutograd, and partition the joint graph. `seen` has the findings of the warm-up run;
-    `specialize`, `partition`, `decompose` and `dynamic` are the user's options of a capture."""
+    `specialize`, `partition`, `decompose` and `dynamic` are the user's options of a capture.
+
+    Refuse a program, unless it has no values, of which autocast casts a leaf once for several uses: the trace casts it
+    for each use.
+    """
     traced = _trace_values(program, seen, specialize, partition, decompose, dynamic)
     if program.world is None and traced.casts > seen.cast_leaf_count:
         raise CaptureError(
@@ -725,7 +796,8 @@ def trace(
 def _trace_values(
     program: ObservedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
 ) -> Traced:
-    """Trace without values; if that fails and the user specializes, trace with values too."""
+    """Trace without values; if an operator needs some and the user passed `specialize`, trace again with values
+    computed beside the fake tensors. The parameters are those of `trace`."""
     try:
         without_values = _TracedFunction(program, seen.readings, specialize, real=False, dynamic=dynamic)
         return _trace_once(without_values, partition, decompose)
@@ -741,7 +813,9 @@ def _trace_values(
 def _trace_once(
     run: _TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
 ) -> Traced:
-    """Trace a program with one call of AOTAutograd, and partition the joint graph."""
+    """Trace a program with one call of AOTAutograd, and partition the joint graph. Raise a DataDependentError where an
+    operator needs values, and a CaptureError with torch's text for any other error of the trace; defects of Backprint
+    are raised as they are."""
     program = run.program
     with tracing(run) as stack:
         try:
@@ -770,20 +844,21 @@ def _trace_once(
 
 @contextlib.contextmanager
 def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
-    """Enter all patches and modes for tracing with AOTAutograd; yield the stack, on which AOTAutograd enters its
-    own."""
+    """Enter all patches and modes for tracing the function `run` with AOTAutograd; yield the stack, on which
+    AOTAutograd enters its own."""
     with contextlib.ExitStack() as stack:
         # Fake tensors: readings of the warm-up run, and the devices of this machine.
         stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
         if run.program.world is not None and is_missing_device("cuda"):
             stack.enter_context(_without_cuda())
-        stack.enter_context(lazy_code(True))
+        stack.enter_context(lazy_code(True))  # graphs write their Python code only when it is needed
         # Operators as eager runs them, and no code of the user's compiled.
         stack.enter_context(without_effects_of_checks())
         stack.enter_context(errors_not_logged())
-        stack.enter_context(_as_eager_runs(run.sizes is not None))
+        stack.enter_context(_as_eager_runs(symbolic=run.sizes is not None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
+        # Of anomaly mode, and of a read of `.grad`: in a trace they would be about its stand-ins.
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
         # The program: its objects are restored, and its backward runs under the same function modes.
@@ -791,7 +866,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
-        stack.enter_context(shapes_computed_apart())
+        stack.enter_context(shapes_computed_apart())  # DTensor's computation of shapes is no part of the program
         stack.enter_context(_OwnBackwardNotes())
         if run.program.external_tensors:
             stack.enter_context(SubstituteTensors(run.table))

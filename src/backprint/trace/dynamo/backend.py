@@ -2,7 +2,11 @@
 
 Engine `aot` captures the graph like any program; each operator has the line that Dynamo noted. The program itself
 continues with `as_eager` of the graph. Dynamo's source of a graph input is the expression by which the program reaches
-it: `L['self']._parameters['weight']`.
+it: `L['self']._parameters['weight']`; names and roles of inputs follow from it. A GraphRun is a graph with the inputs
+that it runs on.
+
+A CalledProgram is a callable with the named tensors of one call, a GraphFunction the callable that runs a graph, and a
+NamedTensor the name, role and `requires_grad` of a tensor.
 """
 
 from __future__ import annotations
@@ -77,7 +81,8 @@ def capture_graph(
 
 
 def _waiting_program(module: fx.GraphModule, inputs: Sequence[Any]) -> CalledProgram:
-    """Return a graph that is being compiled as a program; each input is named by its source."""
+    """Return a graph that is being compiled, and the inputs that it is compiled for, as a program; each input is named
+    by its source."""
     # Parameters are not copied: the program waits, so nothing writes to them.
     ran = collect(module, inputs, stays=lambda tensor: isinstance(tensor, nn.Parameter))
     tensors: list[NamedTensor] = []
@@ -112,8 +117,8 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
                 f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
                 f"{frames.place(line_of(node, {}))}: a backward inside the backward, which Dynamo's graph does not have"
             )
-    in_closure = [node for node in module.graph.find_nodes(op="placeholder") if _is_parameter_or_buffer(node)]
-    _replace_checkpoints(module, frozenset(in_closure))
+    placeholders = module.graph.find_nodes(op="placeholder")
+    _replace_checkpoints(module, in_closure=frozenset(filter(_is_parameter_or_buffer, placeholders)))
     return module.forward
 
 
@@ -139,32 +144,37 @@ def _replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -
     """Put eager's checkpoint in the place of Dynamo's operator in a graph and its subgraphs. `in_closure` are the
     graph's placeholders that are parameters or buffers: in the program the checkpointed function has them in its
     closure."""
-    # For each checkpointed subgraph, its placeholders that are in the closure too.
-    bodies: dict[str, frozenset[fx.Node]] = {}
+    # For each checkpointed subgraph by name, its placeholders that are in the closure too: those that take such values.
+    closure_of_body: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
         body, *inputs = node.args
-        inside = tuple(value in in_closure for value in inputs)
-        inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
-        bodies[body.target] = frozenset(value for value, own in zip(inner, inside, strict=True) if own)
-        node.target, node.args = _run_checkpoint, (body, inside, *inputs)
+        are_inside = tuple(value in in_closure for value in inputs)
+        placeholders = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
+        closure_of_body[body.target] = frozenset(
+            placeholder for placeholder, is_inside in zip(placeholders, are_inside, strict=True) if is_inside
+        )
+        node.target, node.args = _run_checkpoint, (body, are_inside, *inputs)
     for name, child in part.named_children():
         if isinstance(child, fx.GraphModule):
-            _replace_checkpoints(child, bodies.get(name, frozenset()))
+            _replace_checkpoints(child, closure_of_body.get(name, frozenset()))
     part.recompile()
 
 
 def _run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
     """Call `torch.utils.checkpoint.checkpoint` on a subgraph as eager does. `inside` says for each argument whether it
-    is passed in the closure of the checkpointed function, as parameters are, and not as an argument."""
-    own, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
-    own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
-    closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
+    is in the closure of the checkpointed function, as parameters are, and not passed as an argument."""
+    # The options of `checkpoint`, and the keyword arguments of the body.
+    options, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
+    options.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
+    closure = [arg if is_inside else None for arg, is_inside in zip(args, inside, strict=True)]
 
     def run(*passed: Any, **named: Any) -> Any:
         rest = iter(passed)
-        return body.forward(*(arg if held else next(rest) for arg, held in zip(closure, inside, strict=True)), **named)
+        pairs = zip(closure, inside, strict=True)
+        return body.forward(*(arg if is_inside else next(rest) for arg, is_inside in pairs), **named)
 
-    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **keywords)
+    outside = (arg for arg, is_inside in zip(args, inside, strict=True) if not is_inside)
+    return checkpoint(run, *outside, **options, **keywords)
 
 
 def compile_name(module: fx.GraphModule) -> str:

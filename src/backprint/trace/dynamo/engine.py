@@ -6,6 +6,14 @@ because later graphs decide which outputs of an earlier one need gradients.
 
 A place is the index of an input or output of a graph, and a `pair` or a graph's number its index among the graphs that
 ran. A number is read by `.item()`.
+
+A Link says that a port of one Pair (None: of the program) feeds an input of a later one, or is a result of the program
+(target None). A PortKey is the role and the name of a port. A GraphRun is one run of a graph: its inputs, outputs, and
+which of them require grad. An EngineResult has the Pairs of a program, and what a Capture needs besides.
+
+A CalledProgram is a callable with the named tensors of one call; an ObservedProgram has the findings of a first run
+too. CaptureOptions are the user's options of a capture. A NamedTensor is the name, role and `requires_grad` of a
+tensor, and a NumberRead a number that the program read between graphs.
 """
 
 from __future__ import annotations
@@ -56,7 +64,7 @@ class _Holder:
 
 @dataclass(slots=True, eq=False)
 class _GraphEntry:
-    """One run of a graph with the names of its inputs and outputs (None for an input that is no tensor).
+    """One run of a graph (`ran`) with the names of its inputs and outputs (None for an input that is no tensor).
 
     `tensors` are the inputs by name, `changed` the inputs that the graph writes to, and `requires_grad` the flag of
     each output. `read_after` are the numbers that the program reads after the graph has run.
@@ -74,18 +82,24 @@ class _GraphEntry:
 class _Run:
     """The graphs of a run, entered in the order in which they ran, and the Links between them.
 
-    `record` has the events and the result of the run. `own` are the program's own tensors by name, and `read_before`
-    those whose numbers the program reads before a graph has changed them, each with the line; they are inputs of the
-    first Pair. `holders` has the Holder of each tensor by identity. `unused` are own tensors that no graph takes.
+    `record` has the events and the result of the run, and `paths` the path of each module by its identity. `own` are
+    the program's own tensors by name, and `named` their names, roles and flags. `read_before` are those whose numbers
+    the program reads before a graph has changed them, each with the line; they are inputs of the first Pair. `holders`
+    has the Holder of each tensor by identity. `entries` are the graphs, and `links` the Links so far. `results` has the
+    leaves of the program's result with their names, and `result_names` the name of each tensor among them by identity.
+    `unused` are own tensors that no graph takes.
     """
 
     def __init__(
         self, program: ObservedProgram, record: DynamoRun, own: Mapping[str, Tensor], paths: Mapping[int, str]
     ) -> None:
+        """Enter all graphs and reads of a run. `record` has these events and the result, `own` the program's own
+        tensors by name, and `paths` the path of each module by its identity."""
         self.program, self.own, self.paths = program, own, paths
         self.named = {named.name: named for named in program.tensors}
         self.holders = {
-            id(tensor): _Holder(None, PortKey(self.named[name].role, name), name) for name, tensor in own.items()
+            id(tensor): _Holder(pair=None, port=PortKey(self.named[name].role, name), name=name)
+            for name, tensor in own.items()
         }
         self.known = list(own.values())  # Holders are found by id: their tensors are kept alive
         self.names_taken = list(program.tensors)
@@ -107,7 +121,8 @@ class _Run:
                 self.enter_graph(event)
 
     def holder_of(self, tensor: Tensor, user: str) -> _Holder:
-        """Return the Holder of a tensor's current value; `user` names in errors what takes the tensor."""
+        """Return the Holder of a tensor's current value; raise a CaptureError if none is known, or if no graph may take
+        the tensor any more. `user` names in errors what takes the tensor."""
         holder = self.holders.get(id(tensor))
         if holder is None:
             kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
@@ -117,9 +132,10 @@ class _Run:
         return holder
 
     def enter_graph(self, ran: GraphRun) -> None:
-        """Enter one graph's run: links for its inputs, Holders for its outputs."""
+        """Enter one graph's run: links for its inputs, Holders for its outputs and for the inputs that it writes to.
+        Refuse a graph that holds a tensor as an attribute."""
         index = len(self.entries)
-        entry = _GraphEntry(ran, [], {})
+        entry = _GraphEntry(ran, names=[], tensors={})
         # Name each input by the port that has its value, and link it to that port.
         for value, requires_grad in zip(ran.inputs, ran.requires_grad_before, strict=True):
             if not isinstance(value, Tensor):
@@ -128,12 +144,13 @@ class _Run:
             holder = self.holder_of(value, self.title(index))
             entry.names.append(holder.name)
             if holder.pair is not None and holder.name not in entry.tensors:
-                self.links.append(Link(holder.pair, holder.port, index, holder.name))
-            known = self.named.get(holder.name, NamedTensor(holder.name, "input", False))
-            entry.tensors[holder.name] = replace(known, requires_grad=requires_grad)
+                self.links.append(Link(holder.pair, holder.port, target=index, name=holder.name))
+            # One of the program's own tensors has its role; what an earlier graph returned is an input.
+            named = self.named.get(holder.name, NamedTensor(holder.name, "input", requires_grad=False))
+            entry.tensors[holder.name] = replace(named, requires_grad=requires_grad)
         self.entries.append(entry)
         # A first run of the graph alone shows what it writes to, also by kernels whose schema does not say so.
-        observed, _ = warm_up(self.program_of_graph(index, None))
+        observed, _ = warm_up(self.program_of_graph(index, returned=None))
         if observed.external_tensors:
             raise CaptureError(
                 f"{self.title(index)} holds {next(iter(observed.external_tensors))} as an attribute, not as an input"
@@ -144,12 +161,13 @@ class _Run:
 
     def enter_mutations(self, index: int, entry: _GraphEntry) -> None:
         """Let the graph's mutation ports be the Holders of the tensors that it wrote to. Other tensors in the same
-        memory have changed too, unseen: they are refused if a later graph takes them."""
+        memory have changed too, unseen: they are refused if a later graph takes them. So is a written tensor that
+        requires grad then."""
         places = [place for place, name in enumerate(entry.names) if name in entry.changed]
-        written = {id(entry.ran.inputs[place]): place for place in places}
-        memory = {storage_id(entry.ran.inputs[place].untyped_storage()) for place in places}
+        written = {id(entry.ran.inputs[place]): place for place in places}  # by identity, the place of the input
+        memories = {storage_id(entry.ran.inputs[place].untyped_storage()) for place in places}
         for tensor in self.known:
-            if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in memory:
+            if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in memories:
                 reason = f"it shares memory with a tensor that graph {index} changes in place: return copies"
                 self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=reason)
         for key, place in written.items():
@@ -167,8 +185,9 @@ class _Run:
         for node, tensor in zip(returned, entry.ran.outputs, strict=True):
             is_new = isinstance(tensor, Tensor) and id(tensor) not in self.holders
             own_name = f"pair_{index}.{node.name if isinstance(node, fx.Node) else 'output'}"
+            # A new tensor that is a result of the program has the result's name.
             name = free_name(self.result_names.get(id(tensor), own_name) if is_new else own_name, self.names_taken)
-            self.names_taken.append(NamedTensor(name, "input", False))
+            self.names_taken.append(NamedTensor(name, "input", requires_grad=False))
             entry.outputs.append(name)
             entry.requires_grad.append(isinstance(tensor, Tensor) and tensor.requires_grad)
             if is_new:
@@ -183,8 +202,8 @@ class _Run:
             self.read_before.append((holder.name, read.source))
             return
         entry = self.entries[holder.pair]
-        role, name = holder.port
-        # As in `GraphFunction.read_after`: -1 is the first input, which the graph has changed.
+        role, name = holder.port  # an output of the graph, or a mutation of an input
+        # As in `GraphFunction.read_after`: -1 is the first input, -2 the second, …: one that the graph has changed.
         place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
         entry.read_after.append((place, read.source))
 
@@ -195,7 +214,7 @@ class _Run:
         for name, leaf in self.results:
             if isinstance(leaf, Tensor):
                 holder = self.holder_of(leaf, f"result {name!r}")
-                self.links.append(Link(holder.pair, holder.port, None, name))
+                self.links.append(Link(holder.pair, holder.port, target=None, name=name))
                 outputs.append((name, leaf.requires_grad and (name == "loss" or not has_loss)))
         used = {name for entry in self.entries for name in entry.names}
         self.unused = [name for name in self.named if name not in used]
@@ -211,16 +230,18 @@ class _Run:
         """Return one graph's run as a program that returns these results (None: all), each a place with whether it
         needs a gradient.
 
-        The first graph has more inputs: the program's own tensors whose numbers it reads, and those that no graph
-        takes.
+        The first graph has more inputs: the program's own tensors whose numbers it reads before a graph has changed
+        them, and those that no graph takes.
         """
         entry, tensors = self.entries[index], dict(self.entries[index].tensors)
-        more, read_before = {}, []
+        # The further inputs by name, and the places of those that are read, each with the line.
+        more: dict[str, Tensor] = {}
+        read_before: list[ValueRead] = []
         if index == 0:
             for name in dict.fromkeys((*self.unused, *(name for name, _ in self.read_before))):
                 more[name] = self.own[name].detach().clone()
                 tensors.setdefault(name, self.named[name])
-            places = {name: place for place, name in enumerate(more, len(entry.names))}
+            places = {name: place for place, name in enumerate(more, start=len(entry.names))}  # after the graph's own
             read_before = [(places[name], source) for name, source in self.read_before]
         order = {named.name: place for place, named in enumerate(self.program.tensors)}
         return program_of(
@@ -238,24 +259,28 @@ class _Run:
     def returned_by(self, index: int, later: Mapping[int, Pair]) -> tuple[tuple[int, bool], ...]:
         """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back over a link.
         `later` are the Pairs of the graphs that ran after this one, by index."""
-        entry, used = self.entries[index], []
+        entry = self.entries[index]
+        used: list[tuple[int, bool]] = []
         for place, name in enumerate(entry.outputs):
             links = [link for link in self.links if link.source == index and link.port == PortKey("output", name)]
             if links:
-                used.append((place, entry.requires_grad[place] and any(_has_gradient(link, later) for link in links)))
+                needs_gradient = entry.requires_grad[place] and any(_has_gradient(link, later) for link in links)
+                used.append((place, needs_gradient))
         return tuple(used)
 
     def own_tensors_behind(self, index: int, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the program's own tensors that these inputs of a graph depend on, through the graphs
-        before it."""
+        """Return the names of the program's own tensors that the inputs `names` of a graph depend on, through the
+        graphs before it."""
+        # By a graph and the name of an input of it, the graph that returns the input's value; None for an own tensor.
         sources = {(link.target, link.name): link.source for link in self.links}
         queue = [(index, name) for name in names]
-        own: dict[str, None] = {}
+        own: dict[str, None] = {}  # a set that keeps the order
         for graph, name in queue:  # grows while it is read
             source = sources.get((graph, name))
             if source is None:
                 own[name] = None
                 continue
+            # Which inputs of that graph the value depends on is not asked: all count.
             inputs = dict.fromkeys((source, before) for before in self.entries[source].names if before is not None)
             queue += [item for item in inputs if item not in queue]
         return tuple(own)
@@ -277,7 +302,7 @@ def _has_gradient(link: Link, pairs: Mapping[int, Pair]) -> bool:
 
 
 def _check_program(program: ObservedProgram, seen: Findings) -> None:
-    """Refuse by name the parts of a program that Dynamo's graphs would lose."""
+    """Refuse by name the parts of a program that Dynamo's graphs would lose. `seen` are the findings of its warm-up."""
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.at}: {edge.source.code!r}" if edge.source else ""
@@ -309,6 +334,7 @@ def _check_run(run: _Run) -> None:
         flags = entry.ran.requires_grad_before
         for weight, tensor, requires_grad in zip(entry.names, entry.ran.inputs, flags, strict=True):
             users = [other for other in casting if weight in other.names]
+            # Autocast's cache is for leaves that require grad.
             if requires_grad and tensor.is_leaf and len(users) > 1:
                 raise CaptureError(
                     f"{weight} is used under autocast by {len(users)} graphs: autocast casts it once where they are in "
@@ -326,7 +352,8 @@ def _runs_under_autocast(ran: GraphRun) -> bool:
 
 
 def _capture_graphs(run: _Run, options: CaptureOptions) -> list[EngineResult]:
-    """Return the capture of every graph by engine `aot`, in the order in which the graphs ran."""
+    """Return the capture of every graph by engine `aot`, in the order in which the graphs ran. Refuse a graph that
+    reads values where no step could check them."""
     captured: dict[int, EngineResult] = {}
     # The last first: whether an output needs a gradient is known from the backwards of the graphs after it.
     for index in reversed(range(len(run.entries))):
@@ -341,7 +368,7 @@ def _capture_graphs(run: _Run, options: CaptureOptions) -> list[EngineResult]:
                 f"{result.unguarded[0]}, where engine 'dynamo' has no step that could check them: engine 'eager' keeps "
                 "them as a guard"
             )
-        captured[index] = _with_names_of_run(run, index, result, [place for place, _ in returned])
+        captured[index] = _with_names_of_run(run, index, result, places=[place for place, _ in returned])
     return [captured[index] for index in range(len(run.entries))]
 
 
@@ -349,6 +376,7 @@ def _with_names_of_run(run: _Run, index: int, result: EngineResult, places: Sequ
     """Return the capture of one graph with the names that the run has for its outputs, which are at these places, and
     with names for its constants that no other Pair uses."""
     outputs = tuple(run.entries[index].outputs[place] for place in places)
+    # The new names, by the role and the name that a port has.
     names = {("constant", name): f"pair_{index}.{name}" for name in result.constants}
     # A graph returns a tuple, so the trace has named its results by number.
     for number, name in enumerate(outputs):
@@ -361,6 +389,7 @@ def _with_names_of_run(run: _Run, index: int, result: EngineResult, places: Sequ
         return replace(graph, inputs=renamed(graph.inputs), outputs=renamed(graph.outputs))
 
     def own_inputs(guard: Guard) -> tuple[str, ...]:
+        """Return the program's own tensors, and the constants, that a guard's value depends on, by their new names."""
         return tuple(names.get(("constant", name), name) for name in run.own_tensors_behind(index, guard.inputs))
 
     (pair,) = result.pairs
@@ -378,7 +407,8 @@ def _with_names_of_run(run: _Run, index: int, result: EngineResult, places: Sequ
 
 
 def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
-    """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
+    """Capture a program by engine `dynamo`, with graph breaks and static shapes. Raise a CaptureError if Dynamo makes
+    no graph of it, and a DataDependentError if it reads values and the user passed `specialize=False`."""
     observed, seen = warm_up(program)
     _check_program(observed, seen)
     paths = module_paths(program.target())
@@ -396,7 +426,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
             f"the program reads {first_read.text}{frames.place(first_read.source)}, and specialize=False"
         )
     # No links are needed if there is one Pair, whose outputs are the program's results.
-    plain = [Link(0, PortKey("output", name), None, name) for name, _ in outputs]
+    plain = [Link(source=0, port=PortKey("output", name), target=None, name=name) for name, _ in outputs]
     return EngineResult(
         program=observed,
         pairs=tuple(pair for result in captured for pair in result.pairs),
@@ -416,7 +446,8 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
 
 def _run_under_dynamo(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
     """Run the program's own forward under Dynamo, on its own tensors; return the run, and by name these tensors and
-    those from outside. `paths` has the path of each module by its identity."""
+    those from outside. `paths` has the path of each module by its identity. Refuse a program that puts another tensor
+    in the place of one."""
     unwritten_parameters = {
         named.name for named in program.tensors if named.role == "parameter"
     } - program.changed_names
@@ -424,18 +455,17 @@ def _run_under_dynamo(program: ObservedProgram, paths: Mapping[int, str]) -> tup
         seed_torch(SEED)
         args, kwargs = arguments_of_call(program, stage.unwrapped)
         with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
-            # ContextVars that the program sets are gone after the run.
-            run = contextvars.copy_context().run
             # A parameter that the program does not write to keeps its values: no copy of it is needed.
             stay = {id(tensor) for name, tensor in stage.unwrapped.items() if name in unwritten_parameters}
-            record = run(
+            # In a copy of the context, so that ContextVars that the program sets are gone after the run.
+            record = contextvars.copy_context().run(
                 frontend.run_under_dynamo,
                 program.target(),
                 args,
                 kwargs,
-                program.loss,
-                paths,
-                lambda tensor: id(tensor) in stay,
+                loss=program.loss,
+                paths=paths,
+                stays=lambda tensor: id(tensor) in stay,
             )
         replaced = sorted({**stage.new_tensors(), **stage.new_gradients()})
         own = {**stage.unwrapped, **program.external_tensors}

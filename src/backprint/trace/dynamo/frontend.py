@@ -5,6 +5,10 @@ compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operato
 number (`.item()`) is noted; any other operator means that the graphs are not the whole program.
 
 A graph break is where Dynamo ends a graph and runs Python itself before the next graph.
+
+`paths` has the path of each module by its identity, and `frames.here(paths)` returns the user's line that runs now.
+`for_program(f, ...)` calls f, whose errors are the program's and no defects of Backprint. A GraphRun is one run of a
+graph: the graph, its inputs and its outputs.
 """
 
 from __future__ import annotations
@@ -85,7 +89,10 @@ class _OutsideWatch(TorchDispatchMode):
         self.refused: CaptureError | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator. Outside of the graphs, note a read of a number, and refuse any other operator of the
+        program."""
         result = for_program(func, *args, **(kwargs or {}))
+        # A program that has caught the refusal goes on to its end.
         if self.inside or self.refused or _is_harmless(func, args, kwargs, result):
             return result
         source = frames.here(self.paths)
@@ -119,8 +126,9 @@ def run_under_dynamo(
     paths: Mapping[int, str],
     stays: Callable[[Tensor], bool],
 ) -> DynamoRun:
-    """Run `target(*args, **kwargs)`, and a loss of its result, under Dynamo. `paths` has the path of each module by its
-    identity. Tensors of which `stays` returns true keep their values in the run, and are not copied."""
+    """Run `target(*args, **kwargs)`, and a loss of its result (None: no loss), under Dynamo. Tensors of which `stays`
+    returns true keep their values in the run, and are not copied. Raise a CaptureError if an operator runs outside of
+    all graphs, or if the program does not run through Dynamo."""
     record = DynamoRun()
     outside = _OutsideWatch(record, paths)
 
@@ -132,10 +140,11 @@ def run_under_dynamo(
 
         return run_graph
 
+    # Custom operators run as one call here: Dynamo traces them so.
     with without_operator_bodies(), _quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the warm-up run has shown the program's
-        compiled = optimize(backend, dynamic=False, **private_region())
-        breaks_before = len(graph_break_reasons)
+        compiled = optimize(backend, dynamic=False, **private_region())  # `torch._dynamo.optimize`
+        breaks_before = len(graph_break_reasons)  # Dynamo's list of all graph breaks in this process
         try:
             with outside:
                 record.result = for_program(compiled(_plain_callable(target)), *args, **kwargs)
@@ -181,7 +190,7 @@ def run_graph_once(
 
 
 def _describe_graph_break(reason: Any) -> str:
-    """Describe a graph break in one line: why, and where in the user's program."""
+    """Describe a graph break in one line: why, and where in the user's program. `reason` is Dynamo's object."""
     reason_text = str(reason.reason).strip().splitlines()[0] if str(reason.reason).strip() else "a graph break"
     message = re.search(r"User-inserted graph break\. Message: (?!None)(.*)", str(reason.reason))
     reason_text = f"{reason_text}: {message[1]}" if message else reason_text
@@ -238,20 +247,20 @@ def _has_setting(name: str) -> bool:
 
 
 def serial(name: str) -> int:
-    """Return the number at the end of a name that Dynamo made, or -1."""
+    """Return the number at the end of a name that Dynamo made (`__builtins_dict___3`); -1 if there is none."""
     number = name.rpartition("_")[2]
     return int(number) if number.isdigit() else -1
 
 
 def _import_aliases() -> dict[str, set[str]]:
-    """Return the names that Dynamo has added to modules for its imports, by module."""
+    """Return the names that Dynamo has added to the globals of Python modules for its imports, by module."""
     scopes = {name: vars(module) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")}
     return {name: {key for key in list(scope) if key.startswith("__import_")} for name, scope in scopes.items()}
 
 
 def _remove_names_left(first: int, aliases: Mapping[str, set[str]]) -> None:
-    """Remove names that Dynamo has left in modules: aliases that are not in `aliases`, which were there before, and
-    names with a number above `first`."""
+    """Remove the names that Dynamo has left in the globals of Python modules since the run began: aliases of imports
+    that are not in `aliases`, and other names with a number above `first`. Dynamo counts its names upwards."""
     for name, now in _import_aliases().items():
         scope = vars(sys.modules[name])
         numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}

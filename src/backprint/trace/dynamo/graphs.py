@@ -6,6 +6,9 @@ waits, and for engine `dynamo`, when the whole program has run. Only plain texts
 inputs and nodes (`source.name`, `stack_trace`, `nn_module_stack`). Dynamo's source of an input is the expression by
 which the program reaches it, from a local (`L`) or global (`G`) variable: `L['self']._parameters['weight']`. A place
 is the index of an input or output of a graph.
+
+A CalledProgram is a callable with the named tensors of one call: TensorSlots stand for the tensors among its arguments,
+and a HeldTarget holds the callable. A NamedTensor is the name, role and `requires_grad` of a tensor.
 """
 
 from __future__ import annotations
@@ -42,20 +45,22 @@ def _parts_of_source(source: str) -> list[str]:
 
 
 def name_of_source(source: str) -> str:
-    """Return the program's own name of a tensor: `fc.weight` in the module itself, `model.fc.weight` elsewhere,
-    `batch.x.0`."""
+    """Return the program's own name of the tensor with this source of Dynamo's: `fc.weight` in the module itself,
+    `model.fc.weight` elsewhere, `batch.x.0`."""
     root, *parts = _parts_of_source(source) or [""]
     parts = [part for part in parts if part not in NOT_IN_NAMES]
     if parts[:1] == ["self"] and len(parts) > 1:
         parts = parts[1:]
-    name = ".".join(part.strip("_") or part for part in parts[:1]) + "".join(f".{part}" for part in parts[1:])
+    first, *rest = parts or [""]
+    name = ".".join([first.strip("_") or first, *rest])
     return name or root or "input"
 
 
 def role_of_source(source: str, value: Any) -> str:
-    """Return a tensor's role: `parameter`, `buffer`, `input`, or `constant` if it comes from outside: from a global, a
-    closure, or an attribute of a module that is none of its parameters and buffers."""
-    parts = _parts_of_source(source)
+    """Return the role of the tensor `value` with this source of Dynamo's: `parameter`, `buffer`, `input`, or `constant`
+    if it comes from outside: from a global, a closure, or an attribute of a module that is none of its parameters and
+    buffers."""
+    parts = _parts_of_source(source)  # the first is L or G, the second the variable
     if "_parameters" in parts or isinstance(value, nn.Parameter):
         return "parameter"
     if "_buffers" in parts:
@@ -85,11 +90,14 @@ def set_node_sources(module: fx.GraphModule, paths: Mapping[int, str]) -> None:
 
 
 def line_of(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
-    """Return the user's line of a node of Dynamo's, with the module whose forward it is in."""
+    """Return the user's line of a node of Dynamo's, with the module whose forward it is in; a line of torch's own
+    modules where the stack has none of the user's, and None where nothing is known. `paths` has the paths of the
+    program's modules, by identity."""
     stack = node.meta.get("nn_module_stack") or {}
     place = frames.place_in_trace(node.meta.get("stack_trace") or "")
     if place is None and stack:
-        place = frames.place_in_module(list(stack.values())[-1][1], node.target)
+        _, class_of_innermost = list(stack.values())[-1]
+        place = frames.place_in_module(class_of_innermost, node.target)
     return frames.source(*place, _module_of(stack, paths)) if place is not None else None
 
 
@@ -105,6 +113,7 @@ def _module_of(stack: Mapping[Any, tuple[str, Any]], paths: Mapping[int, str]) -
         if number.isdigit() and int(number) in paths:
             return paths[int(number)]
         if not paths or not number.isdigit():
+            # Of `L['net'].layers['0']`, the root is `L['net']`, and the inner path `layers.0`.
             root = str(spelled).partition("]")[0] + "]"
             inner = re.sub(r"\['?([^'\]]*)'?\]", r".\1", str(spelled).removeprefix(root)).strip(".")
             return inner if root == "L['self']" else name_of_source(root) + (f".{inner}" if inner else "")
@@ -113,13 +122,15 @@ def _module_of(stack: Mapping[Any, tuple[str, Any]], paths: Mapping[int, str]) -
 
 def function_of(graph: fx.Graph) -> str:
     """Return the name of the user's function that a graph of Dynamo's comes from: `Net.forward` while Dynamo compiles
-    it, `forward` later. Code after a graph break, which Dynamo names a resumption, has the name of its function."""
-    now = TracingContext.get_traced_code() if TracingContext.try_get() else None
-    if now:
-        name = frames.without_resumption(now[0].co_name)
+    it, `forward` later; `graph` if it is not known. Code after a graph break, which Dynamo names a resumption, has the
+    name of its function."""
+    traced_codes = TracingContext.get_traced_code() if TracingContext.try_get() else None
+    if traced_codes:
+        code = traced_codes[0]  # of the frame that Dynamo compiles
+        name = frames.without_resumption(code.co_name)
         # `make.<locals>.Net.forward` is `Net.forward`.
-        qualified = str(now[0].co_qualname).rpartition("<locals>.")[2].replace("<lambda>", "lambda")
-        return qualified if name == now[0].co_name else name
+        qualified = str(code.co_qualname).rpartition("<locals>.")[2].replace("<lambda>", "lambda")
+        return qualified if name == code.co_name else name
     for node in graph.nodes:
         if functions := frames.functions_in_trace(node.meta.get("stack_trace") or ""):
             return frames.without_resumption(functions[0])
@@ -220,14 +231,19 @@ class GraphFunction:
     __name__ = "graph"
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run the graph, with the program's reads of values around it."""
+        """Run the graph, with the program's reads of values around it, and return the results in `returned` (None:
+        all).
+
+        A read is of an input before the graph runs (`read_before`), or of a result after it (`read_after`, where -1
+        stands for the first input, -2 for the second, …). Inputs after those of the graph are only read.
+        """
         examples = example_values(self.module)
         own = list(inputs[: len(examples)])
         for place, source in self.read_before:
             _read_value(inputs[place], source)
         # A symbolic size among the inputs is read from the tensor that has it, so that it is a size of the trace.
-        for place, (tensor, dim) in _sizes_of_tensors(examples).items():
-            own[place] = own[tensor].shape[dim]
+        for place, (place_of_tensor, dim) in _sizes_of_tensors(examples).items():
+            own[place] = own[place_of_tensor].shape[dim]
         # The graph runs node by node: each operator gets the line of its node (`set_node_sources`).
         with self.modes.entered(), fx_traceback.preserve_node_meta():
             results = tuple(_GraphRunner(self.module).run(*own))
@@ -260,15 +276,17 @@ def example_values(module: fx.GraphModule) -> list[Any]:
 def _sizes_of_tensors(examples: Sequence[Any]) -> dict[int, tuple[int, int]]:
     """Return for the place of each symbolic size among the inputs the place of a tensor that has this size, with the
     dimension."""
-    places: dict[int, tuple[int, int]] = {}
-    for index, example in enumerate(examples):
-        if isinstance(example, torch.SymInt):
-            for other, tensor in enumerate(examples):
-                shape = tensor.shape if isinstance(tensor, Tensor) else ()
-                for dim, size in enumerate(shape):
-                    if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
-                        places.setdefault(index, (other, dim))
-    return places
+    # By the expression of a size, the first tensor and dimension that has it.
+    dimensions: dict[Any, tuple[int, int]] = {}
+    for place, example in enumerate(examples):
+        for dim, size in enumerate(example.shape if isinstance(example, Tensor) else ()):
+            if isinstance(size, torch.SymInt):
+                dimensions.setdefault(size.node.expr, (place, dim))
+    return {
+        place: dimensions[example.node.expr]
+        for place, example in enumerate(examples)
+        if isinstance(example, torch.SymInt) and example.node.expr in dimensions
+    }
 
 
 # ---- A graph as a program
@@ -294,9 +312,10 @@ def program_of(
     for name, value in values.items():
         check_tensor(name, value)
     set_node_sources(ran.module, paths)
+    # The leaves of the call: a slot for each tensor, the number of a symbolic size, and any other value itself.
     leaves = tuple(
         TensorSlot(name) if name is not None else value.node.hint if isinstance(value, torch.SymInt) else value
-        for name, value in zip((*names, *more), (*ran.inputs, *more), strict=True)
+        for name, value in zip((*names, *more), (*ran.inputs, *more.values()), strict=True)
     )
     return CalledProgram(
         target=HeldTarget(function),

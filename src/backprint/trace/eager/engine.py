@@ -7,6 +7,17 @@ reads become guards. The backward begins where autograd is called.
 A Joint is the forward and the backward in one namespace of values, before it is divided into the two graphs of a Pair.
 The Writer's local name of a value may differ from the program's name of the port. An external tensor, here also one
 "from outside", is read by the program but not passed to it.
+
+A StorageView is the storage and the geometry of a tensor, by which a tape knows it; `recorder.place(tensor)` returns
+that of a tensor, and `writer.value_at(place)` the value that the tensor has in the graph at this point. `recorder.seen`
+has the Observations of the run: reads, opaque edges, external tensors. A Staged (`forward.stage`) is a program that is
+ready to run: `unwrapped` are its tensors by name, and `leaves` those whose gradients autograd computes; `unwrap` opens
+a DTensor. `grad_by_default` says that no tensor of the call required grad, so that all floating-point inputs do in the
+capture. A shard is the sharding of a DTensor, as text.
+
+A CalledProgram is a callable with the named tensors of one call; an ObservedProgram has the findings of a first run
+too. CaptureOptions are the user's options of a capture. An EngineResult has the Pair of a program, and what a Capture
+needs besides.
 """
 
 from __future__ import annotations
@@ -143,9 +154,9 @@ def record_step(program: CalledProgram) -> _RecordedStep:
 
     A step that was recorded without post-accumulate-grad hooks has the hooks' effects from the attempt with them.
     """
-    hooks: HookEffects | None = None
+    hooks: HookEffects | None = None  # the effects of the hooks, once the step is to be recorded without them
     while True:
-        was_loaded = is_loaded()
+        was_loaded = is_loaded()  # Dynamo
         try:
             run = record_once(program)
         except Exception as error:
@@ -180,6 +191,7 @@ def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
     """Run the program on clones of its leaves if it writes to leaves that require grad, which autograd forbids."""
     program = attempt.program
     requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
+    # Autograd's text for an update in place of a leaf that requires grad.
     forbidden = isinstance(attempt.error, RuntimeError) and "leaf Variable" in str(attempt.error)
     if not forbidden or requiring_grad <= program.cloned_when_eager:
         return None
@@ -240,6 +252,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
         # Without a world of fake tensors, the program runs on its own tensors.
         values = None if program.world is None else program.current_tensors()
         # The function mode, which runs the bodies of `torch.cond` and the like; and the dispatch mode, which records.
+        # `rewrite=False`: functions are not called in another form, as a trace needs it.
         opener = BodyRecorder(recorder.seen, paths, rewrite=False)
         mode = ObservingMode(recorder, world=program.world)
 
@@ -255,10 +268,14 @@ def record_once(program: CalledProgram) -> _RecordedStep:
                 yield
 
         try:
-            stance = eager_stance()
-            threads, overlap_checks = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
-            prints, filled_storages = frames.noting_prints(), storages_filled(recorder.note_filled)
-            with stance, threads, overlap_checks, prints, filled_storages, staged(program, values) as stage:
+            with (
+                eager_stance(),  # compiled parts run as eager code, whose operators the mode sees
+                noting_threads(recorder.seen, paths),
+                noting_overlap_checks(recorder.seen, paths),
+                frames.noting_prints(),
+                storages_filled(recorder.note_filled),
+                staged(program, values) as stage,
+            ):
                 return record_backward(run_forward(stage, recording_forward), recorder, recording)
         finally:
             recorder.restore()
@@ -269,23 +286,27 @@ Recording = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recording) -> _RecordedStep:
-    """Record the backward of a forward that `recorder` has just recorded, and return both as one step."""
-    # What the forward did, read before the backward runs: edges, writes, external tensors, effects.
+    """Record the backward of a forward that `recorder` has just recorded, and return both as one step. `recording`
+    returns the context in which operators are recorded.
+
+    What the forward did is read before the backward runs: edges, writes, external tensors, effects.
+    """
+    # Both note it in `recorder.seen`.
     recorder.edges.note_edges_behind_outputs(forward.tensors)
     recorder.external.note_written()
     program = forward.stage.program
-    # The program with its external tensors, which come after the tensors of the call.
     observed = replace(
         add_external_tensors(program, recorder.seen),
         accumulates_gradients=recorder.seen.reentrant or program.accumulates_gradients,
     )
+    # External tensors come after the tensors of the call.
     external_names = [named.name for named in observed.tensors[len(program.tensors) :]]
     external_tensors = dict(zip(external_names, recorder.seen.external_tensors, strict=True))
     keys = {name: name for name in forward.stage.unwrapped}
     keys |= {f"outside {index}": name for index, name in enumerate(external_names)}
-    effects = forward.effects(
-        external_tensors, [name for name, tensor in external_tensors.items() if recorder.external.had_gradient(tensor)]
-    )
+    # The tensors that the forward wrote to (`changed`), and those that it made or left behind (`new`).
+    with_same_gradient = [name for name, tensor in external_tensors.items() if recorder.external.had_gradient(tensor)]
+    effects = forward.effects(external_tensors, with_same_gradient)
     written = {name for name, tensor in external_tensors.items() if id(tensor) in recorder.seen.written}
     tensors_after_forward = {**forward.stage.unwrapped, **external_tensors, **effects.new}
     # The StorageViews of the results. The writer later reads the value that each has at the end of the forward.
@@ -300,31 +321,34 @@ def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recordin
     leaves_with_watched_hooks = (
         leaves if program.runs_post_accumulate_hooks and not program.accumulates_gradients else {}
     )
-    # Record autograd's own backward.
     with watching_hooks(leaves_with_watched_hooks, recorder.tape.calls) as hooks:
         gradients, tangents = _record_gradients(
             observed, recorder, recording, leaves, forward.tensors, shards_of_gradients
         )
-    shards = {
-        **keyed("", {name: wrapping.text for name, wrapping in observed.wrappings.items()}),
-        **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
-        **keyed("gradient", shards_of_gradients),
-    }
-    changed_names = effects.changed | written | frozenset(effects.new)
     return _RecordedStep(
         program=observed,
         recorder=recorder,
         keys=keys,
         outputs=outputs,
         mutations=mutations,
-        changed_names=changed_names,
+        changed_names=effects.changed | written | frozenset(effects.new),
         gradients=gradients,
         tangents=tangents,
         tree=forward.tree,
         leaves=forward.leaves,
-        shards=shards,
+        shards=_shards_of(observed, forward, shards_of_gradients),
         hooks=hooks,
     )
+
+
+def _shards_of(program: ObservedProgram, forward: ForwardRun, gradients: Mapping[str, str]) -> dict[PortKey, str]:
+    """Return the sharding of each tensor, output and gradient, by the role and the name of its port; '' for an output
+    that is no DTensor. The role '' is for all inputs. `gradients` has the shardings of gradients by name."""
+    return {
+        **keyed("", {name: wrapping.text for name, wrapping in program.wrappings.items()}),
+        **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
+        **keyed("gradient", gradients),
+    }
 
 
 def _record_gradients(
@@ -335,8 +359,9 @@ def _record_gradients(
     outputs: Mapping[str, Tensor],
     shards: dict[str, str],
 ) -> tuple[dict[str, StorageView | None], dict[str, Tensor]]:
-    """Record autograd's own backward. Return the StorageViews of the gradients, and the tangents of the outputs that
-    have one: ones. The shardings of gradients that are DTensors are put into `shards`.
+    """Record autograd's own backward. Return the StorageViews of the gradients of `leaves`, and the tangents of the
+    outputs that have one, which are ones; both by name. The shardings of gradients that are DTensors are put into
+    `shards`.
 
     Both results are empty if nothing requires grad, or if the program has run this backward itself.
     """
@@ -348,6 +373,7 @@ def _record_gradients(
     for name, tensor in tangents.items():
         recorder.add_memory(tensor)
         recorder.add_port(tangent_name(name), tensor)
+    # A program without values runs under its FakeTensorMode.
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     recorder.begin_backward()
     with fake_mode, recording():
@@ -356,9 +382,8 @@ def _record_gradients(
     if not gradients:
         recorder.remove_ports([tangent_name(name) for name in tangents])
         return {}, {}
-    return {
-        name: None if gradient is None else recorder.place(gradient) for name, gradient in gradients.items()
-    }, tangents
+    places = {name: None if gradient is None else recorder.place(gradient) for name, gradient in gradients.items()}
+    return places, tangents
 
 
 # ---- From the tape to a Pair
@@ -373,7 +398,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
         joint = repartition(joint, options.partition)
     assembled = assemble(joint)
     pair = assembled.pair
-    if options.partition is None:
+    if options.partition is None:  # otherwise the values that are saved are not those of the run
         pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_delayed_frees_of(pair, run, writer)))
     # The program with the tensors that it writes to, and the groups of its tensors that share memory written to.
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
@@ -396,30 +421,36 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
 
 
 def _delayed_frees_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
-    """Yield the values that were freed later than right after their last use in the graphs, each with the last step
-    before its memory was freed.
+    """Yield the names of the values that were freed later than right after their last use in the graphs, each with the
+    name of the last step before its memory was freed.
 
-    Only values whose life code of Python decides: those of the forward, of a custom Function's backward, and, with a
-    reentrant checkpoint, of the whole backward. Results, and values that are updated in place, are left out.
+    Only values count whose life is decided by code in Python: those of the forward, of a custom Function's backward,
+    and, with a reentrant checkpoint, of the whole backward. Results, and values that are updated in place, are left
+    out.
     """
     graphs = list(pair.graphs)
     steps = [step for graph in graphs for step in graph.steps]
     step_index = {step.name: index for index, step in enumerate(steps)}
-    written_in_python = [step for step in graphs[-1].steps if is_in_own_backward(step)]
-    steps_of_python = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *written_in_python]
+    # The last graph is the backward, if there is one.
+    steps_of_own_backwards = [step for step in graphs[-1].steps if is_in_own_backward(step)]
+    steps_of_python = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *steps_of_own_backwards]
+    # By the name of a value, the index of the last step that makes or uses it.
     last_use = {name: step_index[step.name] for step in steps_of_python for name in (step.name, *used(step))}
     results = {name for graph in graphs for result in graph.results for name in refs(result)}
-    # For each call of the tape, the step of the Pair that was written last for it; for a call whose step is dead code,
-    # the one of the next call that has any.
+    # For each call of the tape, the step of the Pair that was written last for it (`Writer.ends`); for a call whose
+    # step is dead code, the step of the next call that has one. '' stands for the end of the tape.
     step_of_call = [""]
     for name in reversed(writer.ends):
         step_of_call.append(name if name in step_index else step_of_call[-1])
     step_of_call.reverse()
+    # `Writer.made` has the first value in each memory.
     for memory, name in writer.made.items():
         if name not in last_use or name in results or memory in writer.written:
             continue
-        # The number of calls that had run when the memory was freed. Calls that follow the step do not count.
-        calls_before_free = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))
+        # The number of calls that had run when the memory was freed; all, if it was not freed. Calls that follow the
+        # step do not count.
+        call_count = len(writer.ends)
+        calls_before_free = min(run.recorder.freed.get(memory, call_count), call_count)
         last_step = step_of_call[max(calls_before_free - 1, 0)]
         if last_step and step_index[last_step] > last_use[name]:
             yield name, last_step
@@ -431,6 +462,7 @@ SCATTERS = "aten.as_strided_scatter.default"
 
 def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
     """Yield a Doubt for each part of a capture that another engine may express better: control flow, view updates."""
+    # The higher-order operators whose bodies were recorded, each with its line.
     for name, source in seen.opened:
         yield Doubt(CONTROL_FLOW, f"{name}{frames.place(source)} is captured as the operators that its body ran")
     steps = () if pair.backward is None else pair.backward.steps
@@ -443,11 +475,12 @@ def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
 def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
     """Return the Joint of a recorded step, and the Writer that wrote it. With `in_place`, updates in place stay so."""
     program, tape = run.program, run.recorder.tape
-    tangents = {tangent_name(name): name for name in run.tangents}  # the tape's key of a tangent: its output's name
+    # By the key of a port, its name on the tape: the output of each tangent, and the port's name of each constant.
+    tangents = {tangent_name(name): name for name in run.tangents}
     constant_names = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
-    ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | constant_names
-    writer = Writer(tape, ports, list(run.keys), tape.start, in_place)
-    views_by_key = {root.key: root.place for roots in tape.ports.values() for root in roots}
+    wanted_names = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | constant_names
+    writer = Writer(tape, wanted_names, always_ports=list(run.keys), start=tape.start, in_place=in_place)
+    views_by_key = {port.key: port.place for ports in tape.ports.values() for port in ports}
     local_of_tensor = {name: writer.locals[key] for key, name in run.keys.items()}
     key_of = {name: key for key, name in run.keys.items()}
     forward, results = _write_forward(run, writer, local_of_tensor, in_place)
@@ -458,8 +491,8 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
                 named.name,
                 named.role,
                 placement_spec(views_by_key.get(key_of[named.name])),
-                local_of_tensor[named.name],
-                run.shards.get(PortKey("", named.name), ""),
+                local=local_of_tensor[named.name],
+                shard=run.shards.get(PortKey("", named.name), ""),
             )
             for named in program.tensors
         ),
@@ -470,9 +503,9 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
                 name,
                 "tangent",
                 placement_spec(views_by_key[key]),
-                writer.locals[key],
+                local=writer.locals[key],
                 # An output that is a partial sum over ranks has the same gradient on every rank.
-                run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
+                shard=run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
             )
             for key, name in tangents.items()
         ),
@@ -489,13 +522,14 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
 def _write_forward(
     run: _RecordedStep, writer: Writer, local: Mapping[str, str], in_place: bool
 ) -> tuple[list[Step], list[Result]]:
-    """Return the Steps of the forward, and its results. `local` has the writer's name of each tensor's port."""
+    """Return the Steps of the forward, and its results: outputs, then mutations. `local` has the writer's name of each
+    tensor's port."""
     tape = run.recorder.tape
     steps: list[Step] = []
     writer.write_into(steps)
     if in_place:
-        writer.copy_ports(tape)
-    writer.write_into(steps, tape.calls[: tape.boundary])
+        writer.copy_ports(tape)  # so that the caller's tensors stay as they are
+    writer.write_into(steps, tape.calls[: tape.boundary])  # the calls from the boundary on are the backward's
     results: list[Result] = [
         (
             Port(name, "output", placement_spec(place), shard=run.shards.get(PortKey("output", name), "")),
@@ -503,7 +537,8 @@ def _write_forward(
         )
         for name, place in run.outputs.items()
     ]
-    port_names: dict[StorageView, set[str]] = {}  # a set, because two inputs may have one StorageView
+    # The writer's names of the ports with a StorageView: several, because two inputs may have the same one.
+    port_names: dict[StorageView, set[str]] = {}
     for name, place in run.mutations.items():
         port_names.setdefault(place, set()).update([local[name]] if name in local else [])
     for name, place in run.mutations.items():
@@ -523,7 +558,9 @@ def _write_backward(run: _RecordedStep, writer: Writer) -> tuple[list[Step], lis
     writer.write_into(steps, tape.calls[tape.boundary or 0 :])
     names = dict.fromkeys(named.name for named in run.program.tensors)
     gradients: list[Result] = []
-    for name in (name for name in names if name in run.gradients):
+    for name in names:
+        if name not in run.gradients:
+            continue
         place = run.gradients[name]
         value = None if place is None else writer.value_at(place)
         shard = run.shards.get(PortKey("gradient", name), "")

@@ -1,7 +1,13 @@
 """One call of a tape as Steps: which arguments it changes, its functional form, its echo, and the Steps themselves.
 
 A functional form of an operator returns the new values of the arguments that the operator changes: `add` of `add_`. An
-echo is how a step of the backward relates to the forward: `gradient of mm_3`. A `place` is the StorageView of a tensor.
+echo is how a step of the backward relates to the forward: `gradient of mm_3`. A `place` is the StorageView of a tensor:
+the number of its storage (`memory`) and its geometry there. In a TapedCall (`tape.py`), StorageViews stand for the
+tensors; `node` is the number of the autograd node in whose backward the call ran, and `seq` the number that autograd
+would have given its next node.
+
+A value of the graph has a name, and `Ref(name)` stands for it among the arguments of a Step. `pack` makes the argument
+of a Step from that of a call. `schema_of(func)` is the operator's schema.
 """
 
 from __future__ import annotations
@@ -63,9 +69,10 @@ def _argument_named(call: TapedCall, name: str) -> Any:
 
 def changed_arguments(call: TapedCall) -> Iterator[Any]:
     """Yield the StorageViews of the tensors that a call writes to; None for an optional one that was left out."""
-    silent = ("running_mean", "running_var") if _changes_statistics(call) else ()
+    # Written by a batch norm in training, although its schema does not mark them.
+    unmarked = ("running_mean", "running_var") if _changes_statistics(call) else ()
     for index, argument in enumerate(schema_of(call.func).arguments):
-        if argument.name in silent or (argument.alias_info is not None and argument.alias_info.is_write):
+        if argument.name in unmarked or (argument.alias_info is not None and argument.alias_info.is_write):
             value = call.kwargs.get(argument.name, call.args[index] if index < len(call.args) else None)
             # A StorageView is a tuple too, and stands for one tensor.
             yield from value if isinstance(value, (list, tuple)) and type(value) is not StorageView else [value]
@@ -82,8 +89,8 @@ def is_foreach(call: TapedCall) -> bool:
 
 
 def split_foreach_call(call: TapedCall) -> Iterator[TapedCall]:
-    """Yield a `_foreach_` call for each tensor of one whose tensors share memory, so that each sees the updates before
-    it. Refuse any other call that changes several tensors."""
+    """Divide a `_foreach_` call whose tensors share memory: yield one such call for each of its tensors, so that each
+    sees the updates before it. Refuse any other call that changes several tensors."""
     count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
     if count < 2 or not is_foreach(call):
         raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
@@ -127,13 +134,14 @@ def _functional_of(func: Any) -> Any:
     schema = schema_of(func)
     space, name = schema.name.split("::")
     parameters = [(argument.name, str(argument.type)) for argument in schema.arguments if not argument.is_out]
-    # The same parameters without the outputs, in PyTorch's ways to name a functional form.
+    # A functional form has the same parameters without the outputs, and a name that PyTorch makes in one of these ways.
     candidates = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
     for candidate in dict.fromkeys(candidates):
         packet = getattr(getattr(torch.ops, space), candidate, None)
         for overload_name in packet.overloads() if packet is not None else ():
             overload = getattr(packet, overload_name)
             candidate_parameters = [(argument.name, str(argument.type)) for argument in schema_of(overload).arguments]
+            # `operators()` has the targets that a graph may call.
             if (
                 candidate_parameters == parameters
                 and not schema_of(overload).is_mutable
@@ -144,7 +152,8 @@ def _functional_of(func: Any) -> Any:
 
 
 def _view_function_of(func: Any) -> Any:
-    """Return the out-of-place form of an operator that turns a tensor into a view of itself: `t` for `t_`."""
+    """Return the out-of-place form of an operator that turns a tensor into a view of itself, `t` for `t_`, found by its
+    name alone; None if there is none."""
     name = schema_of(func).name.split("::")[1].removesuffix("_")
     return getattr(getattr(aten, name, None), overload_name_of(func) or "default", None)
 
@@ -171,8 +180,8 @@ def name_of_result(func: Any) -> str:
 class _ResultGeometry:
     """Computes the StorageViews of a step's results by running the operator on meta tensors; their `memory` is -1.
 
-    `places` has the StorageView of each value by name: it is the Page's, which adds to it. The arguments are values by
-    name (Ref), and the results are cached by the geometry of the arguments.
+    `places` has the StorageView of each value by name: it is the Page's, which adds to it. In the arguments, a Ref
+    stands for each tensor, by the name of its value. The results are cached by the geometry of the arguments.
     """
 
     def __init__(self, places: Mapping[str, StorageView]) -> None:
@@ -180,7 +189,7 @@ class _ResultGeometry:
         self.cache: dict[Any, Any] = {}
 
     def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StorageView:
-        """Return the StorageView of the one result of a step."""
+        """Return the StorageView of the result of a step that returns one tensor."""
         placement = self.results(func, tuple(args), kwargs)
         assert type(placement) is StorageView
         return placement
@@ -193,7 +202,7 @@ class _ResultGeometry:
         if key not in self.cache:
             meta_args, meta_kwargs = self.with_meta_tensors(tuple(args)), self.with_meta_tensors(kwargs)
             try:
-                with not_loading():
+                with not_loading():  # a meta kernel in Python may import Dynamo, which takes seconds
                     results = func(*meta_args, **meta_kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
                 raise NoFunctionalForm(
@@ -257,8 +266,9 @@ class _Addend(NamedTuple):
 class Echoes:
     """Finds the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
 
-    `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node, by
-    the node's sequence number, and `node_of_value` the node in whose backward each value was made.
+    `latest` returns the latest name of the tensor with a StorageView, or ''. `calls_by_node` has the call that made
+    each autograd node, by the node's sequence number, and `node_of_value`, by the name of a value, the node in whose
+    backward it was made.
 
     A recomputation is a call that a checkpoint repeats. It has other memory than the call of the forward, so both are
     compared by a key, in which each memory is described by the call that made its content. `contents` has these
@@ -267,6 +277,7 @@ class Echoes:
     """
 
     def __init__(self, latest: Callable[[StorageView], str]) -> None:
+        """`latest` returns the latest name of the tensor with a StorageView, or ''."""
         self.latest = latest
         self.in_backward = False
         self.calls_by_node: dict[int, _WrittenCall] = {}
@@ -303,10 +314,10 @@ class Echoes:
         whose node runs."""
         echo = self.echo(call)
         if echo is not None and call.source is None:  # autograd's engine runs a node in C++, below no line of Python
-            return self.calls_by_node[call.node or 0].call.source, echo
-        return self.with_module_of_forward(call), echo
+            return self.calls_by_node[call.node or 0].call.source, echo  # an echo says that the call has a node
+        return self.source_with_module(call), echo
 
-    def with_module_of_forward(self, call: TapedCall) -> Source | None:
+    def source_with_module(self, call: TapedCall) -> Source | None:
         """Return the line of a call. A line in the backward of a custom autograd.Function is below no module's forward,
         so it gets the module of the forward's call whose node runs."""
         source = call.source
@@ -327,7 +338,7 @@ class Echoes:
 
     def repeated_call(self, call: TapedCall) -> _WrittenCall | None:
         """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None. Of several
-        equal calls, one from the same line is preferred."""
+        calls that compute the same, one from the same line is preferred."""
         # A checkpoint recomputes in grad mode; autograd's own backward runs without.
         if not self.in_backward or not call.grad:
             return None
@@ -356,7 +367,8 @@ class Echoes:
         for index, leaf in enumerate([*iter_leaves(call.result), *changed]):
             if type(leaf) is not StorageView:
                 continue
-            # New memory, or an update of memory that a call has made. A view of an argument has its content already.
+            # Results in new memory, and updates of memory that a call has made. A view of an argument has its content
+            # already.
             if leaf.memory not in taken or (leaf in changed and leaf.memory in self.contents):
                 self.contents[leaf.memory] = f"{index} of call {number}"
 
@@ -374,14 +386,15 @@ class Echoes:
         return {key: self.with_contents(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def summed_gradients_of(self, call: TapedCall) -> str:
-        """Return the forward value whose gradients from two autograd nodes are added; '' if this is not such a sum.
+        """Return the name of the forward value whose gradients from two autograd nodes a call of `add` adds; '' if the
+        call adds something else.
 
         Both addends were made in nodes of forward calls that took that value. So it is an argument that both calls have
         in common, of the shape of the sum.
         """
         addends = []
         for place in call.args[:2]:
-            if type(place) is not StorageView:
+            if type(place) is not StorageView:  # a number is added
                 return ""
             node = self.node_of_value.get(self.latest(place))
             if node is None or node not in self.calls_by_node:
@@ -406,16 +419,25 @@ class Echoes:
 # ---- Steps: each under a free name, with the line and the echo of its call
 
 
+class ResultItem(NamedTuple):
+    """One result of a step: the name of its value and its StorageView; '' and None for a result that is no tensor."""
+
+    name: str
+    place: Any
+
+
 class Page:
     """Writes Steps, for one call of the tape after another.
 
     `steps` is the list that new steps are appended to (the forward's, then the backward's), `call` the call that they
-    are written for, and `last` the name that `CallSteps.put_call` last gave to a result of this call, or ''. All three
-    change while a tape is written. `places` has the StorageView of every value by name, and `notes` the facts that the
+    are written for, and `last` the name that `CallSteps.write_call_as` last gave to a result of this call, or ''. All
+    three change while a tape is written. `names` are the names in use: `names.free(wanted)` returns one like `wanted`
+    that no value has yet. `places` has the StorageView of every value by name, and `notes` the facts (Note) that the
     text of a step does not show.
     """
 
     def __init__(self, names: Names, echoes: Echoes) -> None:
+        """Begin an empty page. `names` are the names in use, and `echoes` finds the echo of each call."""
         self.names, self.echoes = names, echoes
         self.steps: list[Step] = []
         self.notes: dict[str, Note] = {}
@@ -429,7 +451,8 @@ class Page:
         self.call, self.last = call, ""
 
     def append_step(self, step: Step) -> None:
-        """Append a step, with the line and the echo of its call, unless it has its own."""
+        """Append a step, with the line and the echo of the call that steps are written for now, unless it has its
+        own."""
         if self.call is not None and step.source is None and step.echo is None:
             source, echo = self.echoes.source_and_echo(self.call)
             if source is not None or echo is not None:
@@ -440,8 +463,8 @@ class Page:
     def append_call(
         self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: StorageView | None = None
     ) -> str:
-        """Append a step for which the tape has no call, and return its name. `place` is the StorageView of its result;
-        without it, the geometry is computed on meta tensors."""
+        """Append a step for which the tape has no call, and return its name. `kwargs` has keys and values. `place` is
+        the StorageView of its one result; without it, the geometry is computed on meta tensors."""
         place = place or self.geometry.placement(func, args, dict(kwargs))
         name = self.names.free(name_of_result(func), avoid=BUILTINS)
         packed_args = tuple([pack(value) for value in args])
@@ -459,22 +482,23 @@ class Page:
             self.places[local] = item
         return local
 
-    def append_getitems(self, name: str, results: Any) -> list[tuple[str, Any]]:
-        """Return name and StorageView of each tensor among a step's results, one level of tuples included, with a step
-        that takes each item; ('', None) for other values."""
+    def append_getitems(self, name: str, results: Any) -> list[ResultItem]:
+        """Return the tensors among the results of the step `name`, and append a step that takes each from the tuple.
+        Those of a tuple inside of the tuple follow one another. A result that is no tensor has no name."""
         if type(results) is StorageView:
-            return [(name, results)]
-        items: list[tuple[str, Any]] = []
+            return [ResultItem(name, results)]
+        items: list[ResultItem] = []
         for index, item in enumerate(results):
             if type(item) is StorageView:
-                items.append((self.append_getitem(name, index, item), item))
+                items.append(ResultItem(self.append_getitem(name, index, item), item))
             elif isinstance(item, tuple):
                 inner_tuple = self.append_getitem(name, index, item)
                 items += [
-                    (self.append_getitem(inner_tuple, i, inner_item), inner_item) for i, inner_item in enumerate(item)
+                    ResultItem(self.append_getitem(inner_tuple, i, inner_item), inner_item)
+                    for i, inner_item in enumerate(item)
                 ]
             else:
-                items.append(("", None))
+                items.append(ResultItem("", None))
         return items
 
     def append_guard(self, target: str, *args: Value, structure: bool = False) -> None:

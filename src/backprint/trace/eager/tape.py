@@ -6,6 +6,14 @@ tensor has the StorageViews of its indices and values, which are strided tensors
 
 In this package a `place`, or the placement of a tensor, is its StorageView, and a `memory` the number of its storage.
 A tensor is from outside if the run uses it, but neither was passed it nor has made it.
+
+`frames.here(paths)` returns the user's line that runs now, for a message or a call. An identity is what `id` or
+`storage_id` returns: a new object may get that of one that was freed. A tensor's lazy bits are its conjugate bit and
+its negative bit: torch conjugates or negates such a tensor only when it reads it.
+
+Observations are what is noted of a run, OpaqueEdges and ExternalTensors note their part of it. A `Call` is an operator
+call that is about to run or has run, and Facts are facts about its operator. A FakeWorld is the FakeTensorMode of a run
+without values.
 """
 
 from __future__ import annotations
@@ -98,7 +106,8 @@ def placements(*values: Any) -> list[StorageView]:
 
 
 def meta_tensor(place: StorageView) -> Tensor:
-    """Return a meta tensor with a StorageView's geometry, at offset 0; refuse a sparse one."""
+    """Return a meta tensor with a StorageView's dtype, shape, strides and lazy bits, at offset 0; raise
+    NoFunctionalForm for a sparse one."""
     if place.layout is not torch.strided:
         raise NoFunctionalForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
     meta = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
@@ -117,19 +126,19 @@ def with_device_index(device: torch.device) -> torch.device:
 
 
 def placement_of(tensor: Tensor, device: torch.device = CPU) -> StorageView:
-    """Return the StorageView, with memory -1, of a tensor that is on no tape. A meta tensor stands for one on
-    `device`."""
+    """Return the StorageView, with memory -1, of a tensor that is on no tape; raise NoFunctionalForm for a sparse one.
+    A meta tensor stands for one on `device`."""
     if tensor.layout is not torch.strided:
         raise NoFunctionalForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
     return StorageView(
-        -1,
-        tensor.dtype,
-        tuple(tensor.shape),
-        tensor.stride(),
-        tensor.storage_offset(),
-        device if tensor.device.type == "meta" else tensor.device,
-        tensor.layout,
-        (tensor.is_conj(), tensor.is_neg()),
+        memory=-1,
+        dtype=tensor.dtype,
+        shape=tuple(tensor.shape),
+        stride=tensor.stride(),
+        offset=tensor.storage_offset(),
+        device=device if tensor.device.type == "meta" else tensor.device,
+        layout=tensor.layout,
+        lazy=(tensor.is_conj(), tensor.is_neg()),
     )
 
 
@@ -139,8 +148,8 @@ def geometry(place: StorageView) -> tuple[Any, ...]:
 
 
 def placement_tree(value: Any, device: torch.device) -> Any:
-    """Return an operator's result with StorageViews in the place of its tensors, also inside tuples. Meta tensors among
-    them stand for tensors on `device`."""
+    """Return an operator's result with StorageViews (of memory -1) in the place of its tensors, also inside tuples and
+    lists, which become tuples. Meta tensors among them stand for tensors on `device`."""
     if isinstance(value, Tensor):
         return placement_of(value, device)
     if isinstance(value, (tuple, list)):
@@ -149,10 +158,10 @@ def placement_tree(value: Any, device: torch.device) -> Any:
 
 
 def without_gaps(value: Any) -> Any:
-    """Return the StorageViews of new tensors, with strides that leave no gaps.
+    """Return the result of an operator, one StorageView or a tuple of them, with strides that leave no gaps.
 
     A meta kernel may return the strides of an argument, such as those of an expanded tensor; real kernels allocate
-    their results without gaps.
+    their results without gaps. A clone of a tensor with gaps has strides without gaps.
     """
     if type(value) is StorageView:
         return value if is_dense(value.shape, value.stride) else placement_of(meta_tensor(value).clone(), value.device)
@@ -176,7 +185,8 @@ def are_apart(places: Sequence[StorageView]) -> bool:
     """Whether no two of these tensors use the same memory: each fills its own part of it."""
     if not all(place.layout is torch.strided and is_dense(place.shape, place.stride) for place in places):
         return False
-    # The memory of each, its first byte, and the byte after its last one: sorted, only neighbours can overlap.
+    # The memory of each, its first byte, and the byte after its last one: sorted, so that neighbours are enough to
+    # compare.
     parts = sorted((place.memory, place.offset * place.dtype.itemsize, bytes_spanned(place)) for place in places)
     return all(
         memory != next_memory or end <= next_start
@@ -189,8 +199,9 @@ def are_apart(places: Sequence[StorageView]) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def _tensor_spec_at(place: StorageView) -> TensorSpec:
-    """Return the spec of a StorageView. In a TensorSpec, None is the contiguous stride, or a sparse tensor's."""
-    # Without the prefix `torch.`.
+    """Return the spec of a StorageView: dtype, shape, stride, offset, device and layout as a graph's text has them. In
+    a TensorSpec, None is the contiguous stride, or a sparse tensor's."""
+    # `[6:]` is without the prefix `torch.`.
     dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
     if place.stride is None:
         return TensorSpec(dtype, place.shape, None, 0, device, layout)
@@ -224,10 +235,11 @@ class GeneratorState(NamedTuple):
 class TapedCall(NamedTuple):
     """One operator call. Tensors are StorageViews. `source` is the user's line that made the call, if any did.
 
-    `node` is the sequence number of the autograd node in whose backward the call ran, or None in the forward. `seq` is
-    the sequence number that autograd would give its next node. `sums` says that autograd accumulates into a leaf's
-    gradient, and `grad` that grad mode was on. `state` is the generator's state before a random draw and `state_after`
-    the state afterwards, both None for other calls; `own` says that the call was passed a generator.
+    `func` is the operator as a dispatch mode gets it. `node` is the sequence number of the autograd node in whose
+    backward the call ran, or None in the forward. `seq` is the sequence number that autograd would give its next node.
+    `sums` says that autograd accumulates into a leaf's gradient, and `grad` that grad mode was on. `state` is the
+    generator's state before a random draw and `state_after` the state afterwards, both None for other calls; `own` says
+    that the call was passed a generator.
     """
 
     func: Any
@@ -279,12 +291,14 @@ STRIDED, EAGER = torch.strided, (False, False)
 class Recorder(Observer):
     """Records every operator of a run, forward and backward, on a tape.
 
-    `paths` has the path of each module by its identity, for the lines of calls. In a fake run, `world` has the fake
-    tensors. `seen` collects the observations of the run, `external` the tensors from outside, and `edges` the opaque
-    edges: where autograd of the plain forward would not give the program's gradient.
+    `paths` has the path of each module by its identity, for the lines of calls. `world` is the FakeWorld of a run
+    without values. `seen` collects what else is noted of the run (Observations), `external` the tensors from outside,
+    and `edges` the opaque edges: where autograd of the plain forward would not give the program's gradient.
     """
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
+        """Begin an empty tape. `paths` has the path of each module by its identity, and `world` is the FakeWorld of a
+        run without values."""
         self.paths = paths
         self.seen = Observations()
         self.external = ExternalTensors(self.seen, paths, world)
@@ -308,15 +322,15 @@ class Recorder(Observer):
     # ---- Ports and StorageViews
 
     def begin(self, named: Mapping[str, Tensor]) -> None:
-        """Make the program's own tensors ports, under their names."""
-        # All of them use memory of the caller's, which is restored after the run.
+        """Make the program's own tensors, which `named` has by name, ports of the graph."""
+        # `callers`: all of them use memory of the caller's, which is restored after the run.
         self.external.add_own(named, callers=tuple(named))
         for name, tensor in named.items():
             self.add_memory(tensor)
             self.add_port(name, tensor)
 
     def add_port(self, key: str, tensor: Tensor) -> None:
-        """Make a tensor a port of the graph."""
+        """Make a tensor a port of the graph. `key` is the port's name on the tape (`_TapePort`)."""
         place = self.place(tensor)
         self.tape.ports.setdefault(place.memory, []).append(_TapePort(place, key))
 
@@ -372,10 +386,12 @@ class Recorder(Observer):
     # ---- One operator
 
     def before(self, call: Call) -> None:
-        """Note a call before it runs: it may change its arguments' geometry (`t_`) or the generator's state."""
+        """Note a call before it runs, because it may change its arguments' geometry (`t_`) or the generator's state.
+        The operator then runs on `call.args`, which are replaced here in two cases. `call.kept` carries what is noted
+        to `after`."""
         if call.func is torch.ops.aten._cudnn_rnn.default:
-            # Without `weight_buf`, the flat buffer of which the weights are views: in the graph they are values of
-            # their own, and the buffer would keep their old content when they are updated.
+            # Argument 3 is `weight_buf`, the flat buffer of which the weights are views. Without it: in the graph the
+            # weights are values of their own, and the buffer would keep their old content when they are updated.
             call.args = (*call.args[:3], None, *call.args[4:])
         facts = facts_of(call.func)
         taped = self.begun(call, facts)
@@ -383,6 +399,7 @@ class Recorder(Observer):
         if taped is not None and call.func is torch.ops.aten._pin_memory.default:
             taped = taped._replace(func=torch.ops.aten.clone.default, args=taped.args[:1], kwargs={})
         if self._world is not None:
+            # A run without values cannot use a real tensor from outside: a fake one replaces it.
             call.args, call.kwargs = self.external.with_stand_ins(call.args, call.kwargs, self._add_stand_in)
         call.kept[self] = taped, contents_of(call.args, call.kwargs) if facts.may_write_silently else ()
 
@@ -395,24 +412,19 @@ class Recorder(Observer):
             refuse_silent_operator(call.func, contents)
         if taped is None:
             return
-        generator = None if taped.state is None else _generator_of(call.args, call.kwargs)
-        if taped.state is not None and self._world is not None:
-            _advance_generator(generator)
+        state_after = None
+        if taped.state is not None:  # the call is a random draw
+            generator = _generator_of(call.args, call.kwargs)
+            if self._world is not None:
+                _advance_generator(generator)
+            state_after = _generator_state_of_draw(generator, call.args, call.kwargs)
         for leaf in plain_leaves(result):
             if isinstance(leaf, Tensor):
                 refuse_nested(call.func, leaf, self.paths)
-                self.external.add_span(leaf)
-        state = None if taped.state is None else _generator_state_of_draw(generator, call.args, call.kwargs)
+                self.external.add_span(leaf)  # a view may use more of the caller's memory than was known
         placed_result = _placements_for_tensors(result, self.place)
-        detached = {place.memory for place in placements(taped.args, taped.kwargs) if place.detached}
-        # A result in the memory of a detached argument is a view of it, or the updated argument itself. The call works
-        # on the memory and not on a value that is read through `detach`, so the argument's mark is cleared.
-        if detached:
-            # A call that returns nothing may have written to any of its arguments.
-            shared = detached if placed_result is None else {place.memory for place in placements(placed_result)}
-            args, kwargs = _without_detached_marks((taped.args, taped.kwargs), shared)
-            taped = taped._replace(args=args, kwargs=kwargs)
-        self.tape.calls.append(taped._replace(result=placed_result, state_after=state))
+        taped = _working_on_memory_of_results(taped, placed_result)
+        self.tape.calls.append(taped._replace(result=placed_result, state_after=state_after))
 
     def failed(self, call: Call, error: Exception) -> None:
         """Guard the values on which an operator raised: the program may catch the error and go on."""
@@ -420,7 +432,8 @@ class Recorder(Observer):
             self._guard_values_of(call.tensors())
 
     def begun(self, call: Call, facts: Facts) -> TapedCall | None:
-        """Return a call as it is on the tape, without its result; None if it is not recorded."""
+        """Return a call that is about to run as it is on the tape, without its result; None if it is not recorded.
+        Refuse a higher-order operator. `facts` are those of its operator."""
         func, args, kwargs = call.func, call.args, call.kwargs
         if not facts.computes:
             return None
@@ -436,7 +449,7 @@ class Recorder(Observer):
         generator = _generator_of(args, kwargs) if facts.draws else None
         state = _generator_state_of_draw(generator, args, kwargs) if facts.draws else None
         if state is not None and generator is None:
-            self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
+            self.tape.start.setdefault(state.device, state.state)  # kept from the device's first draw
         if in_forward and not grad:
             self.edges.note_edges_without_grad(func, args, kwargs, call.tensors())
         if recorded_by_autograd and facts.writes:
@@ -461,8 +474,9 @@ class Recorder(Observer):
         )
 
     def _with_label(self, func: Any, args: Any, placed_args: Any) -> Any:
-        """Return the arguments of a collective with the label of its process group in the place of the group's name,
-        and remember which ranks the group has."""
+        """Return `placed_args`, the StorageViews of the arguments of a collective, with the label of its process group
+        in the place of the group's name, and remember which ranks the group has. The label is the group's name in a
+        graph, which says what the group is."""
         position = GROUP_POSITIONS[collective_name(func)]
         label = label_of(args[position])
         self.tape.groups[label] = members_of(args[position])
@@ -474,7 +488,7 @@ class Recorder(Observer):
         self.memories[storage_id(fake.untyped_storage())] = self.memories[storage_id(real.untyped_storage())]
 
     def _guard_values_of(self, tensors: list[Tensor]) -> None:
-        """Record that these tensors have the values that they have now.
+        """Record that these tensors have the values that they have now, except sparse ones.
 
         They are the arguments of an operator that raised; if the program catches the error, it depends on them.
         """
@@ -495,15 +509,19 @@ class Recorder(Observer):
         """
         keys = [storage_id(storage) for storage in storages(tensor)]
         # The last storage of a sparse tensor has its values; of a strided tensor it is the only one.
-        if keys[-1] in self.filled:
-            self.enter_unwritten(tensor, keys[-1])
-        if keys[-1] not in self.memories or (keys[-1] in self.external.spans and self.external.is_outside_span(tensor)):
+        key_of_values = keys[-1]
+        if key_of_values in self.filled:
+            self.enter_unwritten(tensor, key_of_values)
+        # `spans` has the known part of each storage of the caller's: a tensor beyond it is another one, from outside.
+        if key_of_values not in self.memories or (
+            key_of_values in self.external.spans and self.external.is_outside_span(tensor)
+        ):
             self.enter_unknown_tensor(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
             if key not in self.memories:
                 self._enter_constant(part)  # indices that a kernel made for values of the program
             elif writes:
-                self.external.keep_content(key)
+                self.external.keep_content(key)  # of memory of the caller's, to restore it after the run
         place = self.place(tensor)
         if not recorded_by_autograd or place.layout is not STRIDED:
             return place
@@ -529,10 +547,10 @@ class Recorder(Observer):
         self.add_port(key, tensor)
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor) -> str:
-        """Enter a tensor from outside, and return its key. The program may give a sparse one other indices and values;
-        `restore` puts the former ones back."""
+        """Enter a tensor from outside, and return its key, `outside N`. The program may give a sparse one other indices
+        and values; `restore` puts the former ones back."""
         if tensor.layout is torch.strided:
-            self.external.refuse(tensor)
+            self.external.refuse(tensor)  # if it is of a subclass, or its storage is freed
         else:
             self._shells.append((tensor, tensor.detach()))
         key = self.external.enter(tensor)
@@ -584,12 +602,28 @@ class Recorder(Observer):
 def _whole_storage(tensor: Tensor) -> Tensor:
     """Return all elements of a tensor's storage as one flat tensor: a bucket of DDP is used part by part, in any order.
 
-    The tensor itself is returned if it is sparse, conjugated or negated, or if its storage ends within an element.
+    The tensor itself is returned if it is sparse, conjugated or negated, or if the bytes of its storage are no whole
+    number of elements.
     """
     storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
     if storage is None or tensor.is_conj() or tensor.is_neg() or storage.nbytes() % tensor.element_size():
         return tensor
     return tensor.detach().as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
+
+
+def _working_on_memory_of_results(taped: TapedCall, placed_result: Any) -> TapedCall:
+    """Return a call without the marks `detached` of the arguments whose memory its result is in.
+
+    Such a result is a view of the argument, or the updated argument itself: the call works on the memory, and not on a
+    value that is read through `detach`.
+    """
+    detached = {place.memory for place in placements(taped.args, taped.kwargs) if place.detached}
+    if not detached:
+        return taped
+    # A call that returns nothing may have written to any of its arguments.
+    memories = detached if placed_result is None else {place.memory for place in placements(placed_result)}
+    args, kwargs = _without_detached_marks((taped.args, taped.kwargs), memories)
+    return taped._replace(args=args, kwargs=kwargs)
 
 
 def _without_detached_marks(value: Any, memories: Collection[int]) -> Any:
@@ -615,7 +649,8 @@ def _generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
 
 
 def _generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
-    """Return the present state of a draw's generator; without one, of the default generator of the draw's device."""
+    """Return the present state of the generator that a draw was passed; without one (None), of the default generator of
+    the device that the arguments are on."""
     device = _drawing_device(args, kwargs) if generator is None else generator.device
     if generator is not None:
         state = generator.get_state()
@@ -653,8 +688,10 @@ LEAF_TYPES = frozenset({bool, int, float, complex, str, type(None), torch.dtype,
 
 
 def _placements_for_tensors(value: Any, placement: Callable[[Tensor], StorageView]) -> Any:
-    """Replace tensors by StorageViews in nested arguments or results; `placement` returns that of one tensor."""
+    """Return nested arguments or results with StorageViews in the place of tensors; `placement` returns the StorageView
+    of one tensor."""
     kind = type(value)
+    # Exact types first: this runs for every argument of every call.
     if kind in LEAF_TYPES:
         return value
     if kind is Tensor or isinstance(value, Tensor):

@@ -4,8 +4,13 @@ Each storage has a base, a value of which every tensor in it is a view. A write 
 scattered along the views that led to the written tensor. A later read of any tensor of that storage returns a view of
 the new base. So views, updates through views and tensors that share memory need no special cases in the writer.
 
-A tensor is known by its StorageView, here a `place`: its storage and its geometry. A value is a named result in the
-graph (`Ref`). A flat value is a one-dimensional one with all elements of a storage.
+A tensor is known by its StorageView, here a `place`: the number of its storage (`memory`) and its geometry there
+(`geometry` returns it: dtype, shape, strides and lazy bits). A value is a named result in the graph; `Ref(name)` stands
+for it. A flat value is a one-dimensional one with all elements of a storage.
+
+Steps are written on a Page: `page.append_call` appends a call and returns the name of its value, whose StorageView is
+`place`; without `place`, it is computed on meta tensors. `page.places` has the StorageView of every value by name. A
+TapedCall is an operator call on the tape, in which StorageViews stand for the tensors.
 """
 
 from __future__ import annotations
@@ -56,9 +61,11 @@ def _strided_view(parent: StorageView, place: StorageView) -> ViewOrigin:
 
 
 def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
-    """Return the ViewOrigin of a view that a call returned. Its parent is the argument with the same memory."""
+    """Return the ViewOrigin of a view that a call returned. Its parent is the argument with the same memory;
+    `arguments` are the call's tensors."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
-    # `as_strided` reads the whole storage and not its argument, so it is derived from the flat value instead.
+    # `as_strided` reads the whole storage and not its argument, so it is derived from the flat value instead. A
+    # ViewOrigin has no keyword arguments.
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
         return ViewOrigin(parent, call.func, tuple(call.args[1:]))
     return ViewOrigin(parent)
@@ -66,12 +73,14 @@ def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[Storag
 
 def _part_origin(call: TapedCall, index: int, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
     """Return the ViewOrigin of the view at `index` among several that a call returned: of `unbind` as a `select`, of
-    `split` as a `slice`."""
+    `split` as a `slice`, which have a row in SCATTER; of any other operator, only the parent. `arguments` are the
+    call's tensors."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is aten.unbind.int:
         dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
         return ViewOrigin(parent, aten.select.int, (dim, index))
     if call.func in (aten.split.Tensor, aten.split_with_sizes.default):
+        # Before `dim` they take the tensor and the sizes.
         dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
         sizes = [place_.shape[dim] for place_ in call.result]
         start = sum(sizes[:index])
@@ -122,7 +131,8 @@ INVERSE: dict[Any, Callable[[ViewOrigin, Ref], Inverse]] = {
 """For views that have all elements of their parent, the Inverse that makes the parent from a new value of the view."""
 
 LAZY: dict[tuple[bool, bool], Any] = {(True, False): aten._conj.default, (False, True): aten._neg_view.default}
-"""The operators of views that torch conjugates or negates only when it reads them, by the bits `StorageView.lazy`."""
+"""The operators of views that torch conjugates or negates only when it reads them, by `StorageView.lazy`: the conjugate
+bit, then the negative bit."""
 
 REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """The dtype of the parts of a complex number."""
@@ -222,8 +232,8 @@ class Storages:
         storage.names[storage.base] = _DatedName(name, storage.write_count)
 
     def enter_view(self, name: str, place: StorageView, view: ViewOrigin) -> None:
-        """Enter the tensor that an operator such as `t_` has turned into another view of its storage, under this
-        name."""
+        """Enter the tensor that an operator such as `t_` has turned into another view of its storage: `place` is its
+        new StorageView, `name` the name of its value, and `view` how it was made."""
         storage = self.of(place)
         if not self.has_origin(storage, place):
             storage.origins[place] = view
@@ -231,7 +241,7 @@ class Storages:
 
     def forget_views(self, kept: Collection[StorageView] = ()) -> None:
         """Forget the names of views, so that the next read derives them again in the graph that is written then. Views
-        in `kept` keep their names."""
+        in `kept` keep their names, and so do tensors that no known operator derives."""
         for storage in self.by_number.values():
             origins = storage.origins
             storage.names = {
@@ -249,14 +259,15 @@ class Storages:
     # ---- Reading
 
     def value_at(self, place: StorageView) -> Ref:
-        """Return the current value of a tensor; emit the steps that derive it, if it has no current name."""
+        """Return the current value of a tensor; append the steps that derive it, if it has no current name."""
         storage = self.of(place)
         known = storage.names.get(place)
         if known is not None and (known.write_count == storage.write_count or self.in_place):
             return Ref(known.name)
-        # Out of date: derive the tensor again from the current value of its parent.
+        # No name, or one that is out of date: derive the tensor again from the current value of its parent.
         view = storage.origins.get(place)
-        view = view if view is not None and view.func is not None else self.derive_view(place)
+        if view is None or view.func is None:
+            view = self.derive_view(place)
         parent = self.value_at(view.parent)
         name = self.page.append_call(view.func, (parent, *view.args), place=place)
         storage.names[place] = _DatedName(name, storage.write_count)
@@ -264,9 +275,11 @@ class Storages:
 
     def derive_view(self, place: StorageView) -> ViewOrigin:
         """Set and return the ViewOrigin of a tensor that is derived from its storage by its geometry alone, because no
-        recorded operator made it, or because the operator's view has no inverse."""
+        recorded operator made it, or because the operator's view has no inverse. Raise a CaptureError for a lazy view
+        of which no operator is known."""
         storage = self.of(place)
         # Each branch undoes one thing that tells the tensor from the base: a mark, a lazy bit, a dtype, the geometry.
+        # The parent that it names may need another branch.
         if place.detached:
             storage.origins[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
         elif place.dtype == storage.base.dtype and place.lazy in LAZY:
@@ -277,6 +290,7 @@ class Storages:
             self.derive_dtype_view(storage, place)
         elif any(place.lazy):
             raise CaptureError(f"a conjugated or negated {str(place.dtype)[6:]} view has no known base: pass a copy")
+        # Where the base alone is known of the storage, a tensor of all its elements is a `view` of it.
         elif storage.sources() == [storage.base] and _is_reshaped(storage.base, place):
             storage.origins[place] = ViewOrigin(storage.base, aten.view.default, (list(place.shape),))
         else:
@@ -287,6 +301,7 @@ class Storages:
         """Set the ViewOrigin of a real view of complex memory: `view_as_real` of the flat value, of which the view is
         taken by its geometry."""
         flat = self.flatten(storage.base)
+        # `view_as_real` makes of each complex number a pair of real ones.
         pairs = flat._replace(dtype=place.dtype, shape=(*flat.shape, 2), stride=(2, 1))
         storage.origins[pairs] = ViewOrigin(flat, aten.view_as_real.default)
         if place != pairs:
@@ -294,12 +309,13 @@ class Storages:
 
     def derive_dtype_view(self, storage: _Storage, place: StorageView) -> None:
         """Set the ViewOrigin of a view with another dtype than its storage's base: the flat value is viewed as that
-        dtype, and the view is taken of it by its geometry."""
+        dtype, and the view is taken of it by its geometry. Raise a CaptureError if the flat value's bytes are no whole
+        number of elements of that dtype."""
         old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
-        # In bytes: what both tensors use, rounded up to whole elements of the larger dtype.
-        span = math.ceil(
-            max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size) / max(old_size, new_size)
-        ) * max(old_size, new_size)
+        # The bytes that the two tensors use, rounded up to whole elements of the larger dtype.
+        larger_size = max(old_size, new_size)
+        bytes_used = max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size)
+        span = math.ceil(bytes_used / larger_size) * larger_size
         covering = storage.base._replace(shape=(span // old_size,), stride=(1,), offset=0)
         flat = self.flatten(covering)
         if flat.shape[0] * old_size % new_size:
@@ -312,12 +328,12 @@ class Storages:
             storage.origins[place] = _strided_view(as_dtype, place)
 
     def flatten(self, covering: StorageView) -> StorageView:
-        """Make one flat value the base of a storage, large enough for `covering`; return its StorageView.
+        """Make one flat value the base of a storage, large enough for the tensor `covering`; return its StorageView.
 
         Two inputs may be views of one memory, of which the graph knows no common tensor. The flat value begins as
         zeros, into which each input is written by `as_strided_scatter`. A single tensor that is all of the memory is
         viewed instead. From then on the inputs are views of the flat value, so that a write to one is seen by the
-        others.
+        others. Raise a CaptureError if the inputs have several dtypes.
         """
         storage = self.of(covering)
         sources = storage.sources()
@@ -358,10 +374,11 @@ class Storages:
         while place != storage.base:
             view = storage.origins.get(place)
             if view is None or not (view.func in SCATTER or view.func in INVERSE):
-                self.derive_view(place)
+                self.derive_view(place)  # from the base, so nothing is left on the way
                 return
             place = view.parent
-            # A parent such as an expanded tensor: its value would have two elements for one place in memory.
+            # A parent such as an expanded tensor: its value would have two elements for one place in memory. The
+            # written tensor is derived from the base past it.
             if overlaps_itself(place.shape, place.stride):
                 self.derive_view(written)
                 return
@@ -374,9 +391,10 @@ class Storages:
         """
         storage = self.of(place)
         new_names: dict[StorageView, str] = {}
+        # `place` goes from the written tensor up to the base, and `name` is the new value of each.
         while True:
             if self.has_geometry_of(name, place):
-                # This tensor's new value is at hand: it need not be derived from the base.
+                # The value can be read as this tensor later: the tensor need not be derived from the base.
                 new_names[place] = name
             if place == storage.base:
                 break
@@ -388,7 +406,8 @@ class Storages:
             storage.names[place_] = _DatedName(value, storage.write_count)
 
     def scatter_into_parent(self, view: ViewOrigin, name: str) -> str:
-        """Emit and return a new value of a view's parent, with the value `name` in the place of the view."""
+        """Append the steps of a new value of a view's parent, with the value `name` in the place of the view, and
+        return its name."""
         parent = self.value_at(view.parent)
         if view.func in SCATTER:
             func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
@@ -397,13 +416,14 @@ class Storages:
         return self.with_geometry_of(self.page.append_call(func, args), view.parent, parent)
 
     def has_geometry_of(self, name: str, place: StorageView) -> bool:
-        """Whether a value has a tensor's geometry. Lazy conjugation may be done already: the elements are the same."""
-        geometry_of_value = geometry(self.page.places[name])
-        return geometry_of_value in (geometry(place), geometry(place._replace(lazy=(False, False))))
+        """Whether the value `name` has a tensor's geometry. Lazy conjugation may be done already: the elements are the
+        same."""
+        conjugated_already = place._replace(lazy=(False, False))
+        return geometry(self.page.places[name]) in (geometry(place), geometry(conjugated_already))
 
     def with_geometry_of(self, name: str, place: StorageView, old: Ref) -> str:
-        """Return the value `name` with the dtype, shape and strides of the tensor that it is written to: by `copy` onto
-        the tensor's old value, if the value has others."""
+        """Return the name of the value `name` with the dtype, shape and strides of the tensor that it is written to: if
+        it has others, of a `copy` of it onto the tensor's old value (`old`)."""
         if self.has_geometry_of(name, place):
             return name
         # A tensor with gaps is no value of its own: it is scattered into its parent, where only its elements count.
@@ -424,16 +444,21 @@ class Storages:
             return
         known = [] if storage is None else [storage.base, *storage.roots]
         known += [before] if before.memory == after.memory else []
-        # In memory that the storage has already, the tensor is one more view of it.
+        # In memory that the storage has already, the tensor is one more view of it. -1: nothing is known of the memory.
         if bytes_spanned(after) <= max(map(bytes_spanned, known), default=-1):
             return
+        # A resize counts as a write to the storage.
+        write_count = 0 if storage is None else storage.write_count + 1
+        # Without elements of its own in this memory, the tensor has nothing to keep.
         if storage is None or before.memory != after.memory or not math.prod(storage.base.shape):
-            self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
+            self.begin_uninitialized(after, write_count)
         else:
-            self.begin_larger(storage.base, after, storage.write_count + 1)
+            self.begin_larger(storage.base, after, write_count)
 
     def begin_larger(self, old: StorageView, place: StorageView, write_count: int) -> None:
-        """Start a storage that `resize_` has made larger: it keeps its elements, and the new ones are undefined."""
+        """Start a storage that `resize_` has made larger: it keeps its elements, those of its base `old`, and the new
+        ones are undefined. `place` is the tensor after that. Raise a CaptureError unless both tensors are the beginning
+        of the storage, element by element: only then is the new one the old one with more elements behind it."""
         if old.dtype is not place.dtype or not all(map(_is_whole, (old, place))):
             raise CaptureError(
                 "resize_ makes a tensor larger that is a view, or is not contiguous from the beginning of its memory "
@@ -489,7 +514,8 @@ class _SparseValues:
         self.ports: set[StorageView] = set()
 
     def value_at(self, place: StorageView) -> Ref:
-        """Return the value of a sparse tensor; raise if one of its parts was changed after it was made."""
+        """Return the value of a sparse tensor; raise a CaptureError if one of its parts was changed after it was
+        made."""
         if place in self.outdated:
             raise self.outdated[place]
         if place not in self.values:
@@ -504,7 +530,8 @@ class _SparseValues:
         parts = [self.storages.value_at(part) for part in place.parts]
         options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
         func = aten._sparse_compressed_tensor_unsafe.default
-        self.enter_value(self.page.append_call(func, (*parts, list(place.shape)), options, place), place, [place])
+        name = self.page.append_call(func, (*parts, list(place.shape)), options, place)
+        self.enter_value(name, place, arguments=[place])
 
     def begin(self, name: str, place: StorageView) -> None:
         """Enter a port that is a sparse tensor."""
@@ -519,9 +546,10 @@ class _SparseValues:
 
     def note_update(self, call: TapedCall, written: StorageView) -> None:
         """Note that a call has changed a strided tensor, so that every sparse tensor with a part in its memory is
-        outdated; raise if such a sparse tensor is a port."""
+        outdated; raise a CaptureError if such a sparse tensor is a port."""
         for place in self.values:
             if any(part.memory == written.memory for part in place.parts):
+                # The values are the last part.
                 part = "values" if place.parts[-1].memory == written.memory else "indices"
                 self.outdated[place] = self.refusal(
                     f"{call.func} changes the {part} of a {str(place.layout)[6:]} tensor in place"
@@ -534,7 +562,7 @@ class _SparseValues:
     def refusal_of_update(self, call: TapedCall, place: StorageView) -> CaptureError:
         """Return the error for a call that changes a sparse tensor in place, with the line and what to do."""
         advice = "write it out of place, as `s = s * 2` for `s.mul_(2)`"
-        if call.sums and call.func is aten.add_.Tensor:
+        if call.sums and call.func is aten.add_.Tensor:  # autograd adds a gradient to `.grad`
             advice = "call backward once on the sum of the losses, or zero_grad() before each backward"
         elif call.func is aten.zero_.default:
             advice = "make another with torch.zeros_like, or set a gradient to None with zero_grad(set_to_none=True)"
@@ -542,24 +570,25 @@ class _SparseValues:
         return self.refusal(f"{call.func} changes a {layout} tensor in place{where}", advice)
 
     def refusal(self, change: str, advice: str) -> CaptureError:
-        """Return the error for a change in place. In the forward no other engine is asked, because the others refuse
-        sparse tensors there."""
+        """Return the error for a change in place: `change` says what changes what, `advice` what to do instead. In the
+        forward no other engine is asked (`every_engine`), because the others refuse sparse tensors there."""
         return CaptureError(
             f"{change}: sparse tensors are captured where nothing changes them in place; {advice}",
             every_engine=not self.page.echoes.in_backward,
         )
 
     def structure_dependence(self, place: StorageView, arguments: Sequence[StorageView]) -> tuple[bool, bool]:
-        """Return whether the positions of a sparse result's elements depend on values, and whether their number
-        does."""
+        """Return whether the positions of the elements of a sparse result depend on values, and whether their number
+        does (`positions_vary` and `count_varies` of a _SparseValue). `arguments` are the tensors of the call that
+        returned it."""
         func = None if self.page.call is None else self.page.call.func
         known = [self.values[value] for value in arguments if value in self.values]
         # The result of `sparse_mask` has the structure of the mask, which is the last argument.
         known = known[-1:] if func is aten.sparse_mask.default else known
         if not known:
-            return any(
-                part.memory not in self.constant_memories for part in place.parts[:-1]
-            ), func in SPARSE_FROM_DENSE
+            # It is made of strided tensors: by its indices (all parts but the last), or of a dense tensor.
+            indices_vary = any(part.memory not in self.constant_memories for part in place.parts[:-1])
+            return indices_vary, func in SPARSE_FROM_DENSE
         positions_vary = any(value.positions_vary for value in known)
         # Equal positions become one element, and how many are equal depends on the positions.
         merged = len(known) > 1 or func is aten._coalesce.default
@@ -648,8 +677,8 @@ class CurrentValues:
         return self.storages.latest_name(place) if sparse_value is None else sparse_value.name
 
     def refs_for_tensors(self, value: Any, copies: Mapping[StorageView, str] | None = None) -> Any:
-        """Replace StorageViews in arguments by the tensors' current values, or, where `copies` has a value for one, by
-        that copy, which the call then changes in place."""
+        """Return nested arguments with Refs in the place of StorageViews: to the tensor's current value, or, where
+        `copies` has the name of one, to that copy, which the call then changes in place."""
         kind = type(value)
         if kind is StorageView:
             return Ref(copies[value]) if copies and value in copies else self.value_at(value)
@@ -666,8 +695,8 @@ class CurrentValues:
     # ---- The results of a call
 
     def enter_value(self, name: str, place: StorageView, arguments: Sequence[StorageView], view: Any) -> None:
-        """Enter a value at a StorageView; `view` returns its ViewOrigin if it shares memory with one of the
-        arguments."""
+        """Enter the value `name` of the tensor `place`, which a call with the tensors `arguments` returned. `view` is
+        called for its ViewOrigin if it shares memory with one of the arguments."""
         if place.layout is torch.strided:
             self.storages.enter_value(name, place, arguments, view)
         else:
@@ -676,13 +705,12 @@ class CurrentValues:
     def enter_results(self, call: TapedCall, name: str, excluded: Collection[StorageView] = ()) -> None:
         """Enter the results of a call, whose step has this name: as new storages, or as views of its arguments.
         Arguments in `excluded` do not count: the step ran on copies of them."""
-        self.enter_result(
-            call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in excluded]
-        )
+        arguments = [place for place in placements(call.args, call.kwargs) if place not in excluded]
+        self.enter_result(call, name, call.result, arguments)
 
     def enter_result(self, call: TapedCall, name: str, result: Any, arguments: Sequence[StorageView]) -> None:
         """Enter one result of a call under this name; of a tuple or list, each tensor inside, with a step that takes
-        it."""
+        it from the tuple. `arguments` are the call's tensors."""
         if type(result) is StorageView:
             self.page.places[name] = result
             self.enter_value(name, result, arguments, lambda: _view_origin(call, result, arguments))
@@ -699,8 +727,9 @@ class CurrentValues:
     # ---- Ports that updates in place would change
 
     def copy_port(self, written: StorageView) -> None:
-        """Emit a clone of the port that an update in place of this tensor would change, and let the clone be the
-        storage's new base. This is for graphs that update in place."""
+        """Append a clone of the port that an update in place of the tensor `written` would change, and let the clone be
+        the storage's new base. This is for graphs that update in place. Raise a CaptureError if several ports share the
+        memory: a clone of one is not in the memory of the others."""
         storage = self.storages.by_number.get(written.memory)
         if storage is None or storage.write_count:  # no port's memory, or copied already
             return

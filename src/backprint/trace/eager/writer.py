@@ -4,8 +4,16 @@
 makes its Step, `Page` appends the Step with the line and the echo of the call, and `CurrentValues` enters the results,
 so that later calls can read them.
 
-A `place` is the StorageView of a tensor: its storage and its geometry. An echo says how a step of the backward relates
-to the forward. A note (`Page.mark`) has facts about a step that its text does not show, for example that it must stay.
+A `place` is the StorageView of a tensor: its storage and its geometry; `placements` returns the StorageViews among
+nested arguments. An echo says how a step of the backward relates to the forward. A note (`Page.set_note`) has facts
+about a step that its text does not show, for example that it must stay.
+
+A value of the graph has a name, and `Ref(name)` stands for it among arguments. `page.append_call` appends a Step and
+returns the name of its value. `values.value_at(place)` returns the current value of a tensor, and
+`values.refs_for_tensors` does that for nested arguments. A storage has a base, a value of which all of its tensors are
+views; `storages.assign(place, name)` makes a value the new value of a tensor and so of all that share its storage. A
+generator is a random generator, and its state the bytes from which it draws. A TapedCall is an operator call on the
+tape, in which StorageViews stand for the tensors.
 """
 
 from __future__ import annotations
@@ -71,7 +79,7 @@ class _Draw(NamedTuple):
 
 
 class CallSteps:
-    """Writes calls as Steps, and tracks the state of random generators through them.
+    """Writes calls as Steps, and follows the state of random generators through them.
 
     A draw that continues the draw before it is an ordinary step: a replay draws from its caller's generator in the same
     order. Any other draw (after a seed was set, from a generator of the program's own, or again in a checkpoint's
@@ -91,7 +99,11 @@ class CallSteps:
 
     def write_call_as(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """Write a call as a step of `func` on these values; return the name of its result. `func` is the call's
-        operator or its functional form, which returns the new values of the arguments that the operator changes."""
+        operator or its functional form, which returns the new values of the arguments that the operator changes.
+
+        Generators are no arguments of a step: the state of a draw is either that of the caller's generator, or an
+        argument of the step.
+        """
         page = self.page
         kwargs_without_generator = {
             key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)
@@ -100,17 +112,13 @@ class CallSteps:
         packed_args = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
         # A functional form returns something else than the call; its spec is set in `write_new_values`.
         spec = placement_spec(call.result) if func is call.func else None
-        packed_kwargs = tuple(
-            (key, pack(value))
-            for key, value in (
-                kwargs_without_generator | _dtype_of_factory(func, kwargs_without_generator, spec)
-            ).items()
-        )
+        all_kwargs = kwargs_without_generator | _dtype_of_factory(func, kwargs_without_generator, spec)
+        packed_kwargs = tuple((key, pack(value)) for key, value in all_kwargs.items())
         step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
         # No draw.
         if call.state is None:
             page.append_step(step)
-            if func in CHECKS or is_collective(func):
+            if func in CHECKS or is_collective(func):  # they act although nothing may use their result
                 page.set_note(name, stays=True)
         elif not call.own and call.state.state == self.stream.get(call.state.device):
             # A draw that continues the stream.
@@ -128,7 +136,8 @@ class CallSteps:
         return name
 
     def state_before(self, call: TapedCall) -> Ref:
-        """Return the value of the generator's state before a draw: saved by an earlier draw, or a port."""
+        """Return the value of the generator's state before a draw: saved by an earlier draw that began with the same
+        state, or a port. A draw from a generator of the program's own (`call.own`) always has a port."""
         assert call.state is not None
         earlier_draw = self.draws.get(call.state)
         if earlier_draw is not None and not call.own:
@@ -143,21 +152,20 @@ class CallSteps:
 
     def name_of_saved_state(self, earlier_draw: _Draw, length: int) -> str:
         """Return the name under which an earlier draw saves its start state of `length` bytes; let it save the state,
-        if it does not yet."""
+        if it does not yet.
+
+        Three steps then replace the draw: `run_and_save_rng_state` (SAVING), which returns the start state and the
+        drawn value, and an item step for each. The drawn value keeps its name, so its uses stay.
+        """
         name, func, steps = earlier_draw
         if name not in self.states:
             index_of_draw = next(index for index, step in enumerate(steps) if step.name == name)
+            draw = steps[index_of_draw]
             pair, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
-            args = (pack(func), *steps[index_of_draw].args)
-            draw = replace(steps[index_of_draw], name=pair, target=SAVING, args=args, spec=None)
-            spec = TensorSpec("uint8", (length,))
-            item = replace(steps[index_of_draw], target="operator.getitem", args=(Ref(pair), 1), kwargs=())
-            # Three steps replace the draw: both results, its start state, its value. The value keeps its name, so its
-            # uses stay.
             steps[index_of_draw : index_of_draw + 1] = [
-                draw,
-                Step(state, "operator.getitem", (Ref(pair), 0), (), spec),
-                item,
+                replace(draw, name=pair, target=SAVING, args=(pack(func), *draw.args), spec=None),
+                Step(state, "operator.getitem", (Ref(pair), 0), (), TensorSpec("uint8", (length,))),
+                replace(draw, target="operator.getitem", args=(Ref(pair), 1), kwargs=()),
             ]
             self.page.notes[pair] = self.page.notes.pop(name)
             self.states[name] = state
@@ -166,10 +174,11 @@ class CallSteps:
 
 
 def _dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
-    """Return `dtype=` for a factory whose result's dtype is the program's own `torch.set_default_dtype`; else nothing.
+    """Return `{"dtype": dtype}` for the call of a factory whose result has the program's own default dtype
+    (`torch.set_default_dtype`), because a graph that runs alone has torch's usual one; else an empty dict.
 
-    A factory has no tensor among its arguments. A graph that runs alone has torch's usual default dtype. `spec` is the
-    spec of the result.
+    A factory has no tensor among its arguments. `spec` is the spec of the result. When steps are written, the program's
+    own default dtype is no longer set: the run has ended.
     """
     arguments = getattr(schema_if_any(func), "arguments", ())
     if not isinstance(spec, TensorSpec) or any("Tensor" in str(argument.type) for argument in arguments):
@@ -178,8 +187,9 @@ def _dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[s
         return {}
     dtype: torch.dtype = getattr(torch, spec.dtype.removeprefix("torch."))
     default = torch.get_default_dtype()
-    is_usual = dtype in (default, default.to_complex()) or not (dtype.is_floating_point or dtype.is_complex)
-    return {} if is_usual else {"dtype": dtype}
+    # The default dtype is that of floating-point results; complex ones have the one that belongs to it.
+    depends_on_default = dtype.is_floating_point or dtype.is_complex
+    return {"dtype": dtype} if depends_on_default and dtype not in (default, default.to_complex()) else {}
 
 
 # ---- Calls that change arguments
@@ -207,7 +217,8 @@ class Updates:
     # ---- A tensor that becomes another view
 
     def write_view_in_place(self, call: TapedCall) -> None:
-        """Write a call that turns a tensor into another view: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`."""
+        """Write a call that turns a tensor into another view: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`. Raise a
+        CaptureError for a sparse tensor, or if the call has no form that returns the view."""
         before, after = call.args[0], call.result
         if after == before:
             return
@@ -242,9 +253,10 @@ class Updates:
         # An `out=` call may resize its arguments, so the values are at the StorageViews of its results.
         written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
+        some_share_memory = len({place.memory for place in written}) < len(written)
         if self.in_place:
             self.write_as_ran(call, written)
-        elif len({place.memory for place in written}) < len(written) and (is_foreach(call) or not are_apart(written)):
+        elif some_share_memory and (is_foreach(call) or not are_apart(written)):
             for single_call in split_foreach_call(call):
                 self.write_update(single_call)
         elif any(overlaps_itself(place.shape, place.stride) for place in written):
@@ -266,7 +278,8 @@ class Updates:
         return results
 
     def write_as_ran(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update in place as it ran, with a note of the values that it changes."""
+        """Write an update in place as it ran, with a note of the values that it changes: those of the tensors in
+        `written`."""
         names = tuple(self.values.value_at(place).name for place in written)
         name = self.calls.write_call_as(
             call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
@@ -276,8 +289,8 @@ class Updates:
             self.values.enter_results(call, name)
 
     def write_functional(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update as the operator that returns the new value, or in place on copies if there is no such
-        operator.
+        """Write an update as the operator that returns the new values of the tensors in `written`, or in place on
+        copies if there is no such operator.
 
         Whether the operator will do is known only when it is tried: a meta kernel may fail, or return another geometry.
         The steps that were written until then are dead code, which assembly removes unless a note keeps it. So their
@@ -308,7 +321,7 @@ class Updates:
         value = self.values.value_at(source)
         if placement_of(meta_tensor(source).clone()).stride != place.stride:
             return False
-        name = self.page.append_call(aten.clone.default, (value,), place=place._replace(offset=0))
+        name = self.page.append_call(aten.clone.default, (value,), place=place._replace(offset=0))  # in new memory
         self.storages.assign(place, name)
         return True
 
@@ -317,14 +330,17 @@ class Updates:
         the new values of the changed arguments.
 
         So `_native_batch_norm_legit_functional` returns the three results of a batch norm, then the two new running
-        statistics.
+        statistics. Raise NoFunctionalForm if there is no such form (`func` is None), or if it does not do for this
+        call.
         """
         if func is None:
             raise NoFunctionalForm(f"{call.func} has no form that returns the new value")
         names = {argument.name for argument in schema_of(func).arguments}
         args = self.values.refs_for_tensors(call.args)
+        # `out=` is no argument of the functional form.
         kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
         results = without_gaps(self.page.geometry.results(func, args, kwargs))
+        # If there are fewer results than changed arguments, this is refused below.
         new_values = placements(results)[-len(written) :]
         same_geometry = all(
             geometry(new_value) == geometry(place) for new_value, place in zip(new_values, written, strict=False)
@@ -336,21 +352,23 @@ class Updates:
         # The result of `copy` has the strides of its first argument.
         copied_over = self.page.places.get(args[0].name) if func is aten.copy.default else None
         self.page.replace_last_step(spec=placement_spec(results if copied_over is None else copied_over))
+        # First the results that the call has too, with the StorageViews that they had when it ran; then the new values.
         other_results = [place for place in placements(call.result) if place not in written]
-        values = self.page.append_getitems(name, results)
+        items = self.page.append_getitems(name, results)
         arguments = placements(call.args, call.kwargs)
-        for place, (value, _) in zip(other_results, values, strict=False):
-            if value:
-                self.page.places[value] = place
-                self.values.enter_value(value, place, arguments, lambda: ViewOrigin(arguments[0]))
-        updates = [pair for pair in values[len(other_results) :] if pair[0]]
+        for place, item in zip(other_results, items, strict=False):
+            if item.name:
+                self.page.places[item.name] = place
+                self.values.enter_value(item.name, place, arguments, lambda: ViewOrigin(arguments[0]))
+        updates = [item for item in items[len(other_results) :] if item.name]
         if len(updates) != len(written):
             raise NoFunctionalForm(
                 f"{func} returns {len(updates)} tensors for the {len(written)} that {call.func} changes"
             )
-        for place, (value, value_place) in zip(written, updates, strict=True):
-            self.page.places[value] = value_place
-            self.storages.assign(place, self.storages.with_geometry_of(value, place, self.values.value_at(place)))
+        for place, update in zip(written, updates, strict=True):
+            self.page.places[update.name] = update.place
+            old = self.values.value_at(place)
+            self.storages.assign(place, self.storages.with_geometry_of(update.name, place, old))
 
     # ---- Updates without a functional form
 
@@ -361,11 +379,12 @@ class Updates:
             old = self.values.value_at(place)
             if place not in copies:
                 name = self.page.append_call(aten.clone.default, (old,))
+                # The clone of a tensor with gaps has none, and needs none: `assign` scatters its elements.
                 copies[place] = (
                     self.storages.with_geometry_of(name, place, old) if is_dense(place.shape, place.stride) else name
                 )
         name = self.put_on_copies(call, copies)
-        self.page.set_note(self.page.steps[-1].name, writes=tuple(copies.values()))
+        self.page.set_note(self.page.steps[-1].name, writes=tuple(copies.values()))  # the last step is the call's
         if any(place not in copies for place in placements(call.result)):
             self.values.enter_results(call, name, copies)
         for place, copy in copies.items():
@@ -374,16 +393,18 @@ class Updates:
     def write_on_whole_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
         """Write an update of a tensor that overlaps itself: in place, on a view of a clone of its storage's flat value,
         which is one-dimensional and has all elements of the storage."""
-        wholes, views = {}, {}
+        # The clone of each flat value, and the view of such a clone in the place of each written tensor, by name.
+        clones: dict[StorageView, str] = {}
+        views: dict[StorageView, str] = {}
         for place in written:
-            whole = self.storages.flatten(place)
-            wholes[whole] = self.page.append_call(aten.clone.default, (self.values.value_at(whole),), place=whole)
-            shape = (place.shape, place.stride, place.offset)
-            views[place] = self.page.append_call(aten.as_strided.default, (Ref(wholes[whole]), *shape), place=place)
+            flat = self.storages.flatten(place)
+            clones[flat] = self.page.append_call(aten.clone.default, (self.values.value_at(flat),), place=flat)
+            args = (Ref(clones[flat]), place.shape, place.stride, place.offset)
+            views[place] = self.page.append_call(aten.as_strided.default, args, place=place)
         self.put_on_copies(call, views)
-        self.page.set_note(self.page.steps[-1].name, writes=(*wholes.values(), *views.values()))
-        for whole, copy in wholes.items():
-            self.storages.assign(whole, copy)
+        self.page.set_note(self.page.steps[-1].name, writes=(*clones.values(), *views.values()))
+        for flat, clone in clones.items():
+            self.storages.assign(flat, clone)
 
     def put_on_copies(self, call: TapedCall, copies: Mapping[StorageView, str]) -> str:
         """Write the call in place, with the copies in the place of the arguments that it changes; return the name of
@@ -399,15 +420,15 @@ NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
 
 
 class Writer:
-    """Writes the calls of a tape as Steps, one segment after another.
+    """Writes the calls of a tape as Steps, one segment after another: the forward, then the backward.
 
-    `ports` has the wanted name of each port by its key on the tape. Keys in `always_ports` are ports whether a call
-    uses them or not. With `in_place` the operators stay in place, and inputs that they would change are copied first.
-    `start` has the state of each device's default generator before the first draw.
+    `ports` has the wanted name of each port by its key, the port's name on the tape. Keys in `always_ports` are ports
+    whether a call uses them or not. With `in_place` the operators stay in place, and inputs that they would change are
+    copied first. `start` has the state of each device's default generator before the first draw.
 
-    `locals` has the name of each port's value by key. For the lives of values, `ends` has for each call the last step
-    so far, `made` for each memory the first value in it, and `written` the memories that an update in place changed.
-    `under_way` are the memories of collectives' results that have not been waited for.
+    `locals` has the name of each port's value by key. To tell later how long values lived, `ends` has for each call the
+    name of the last step so far, `made` for each memory the name of the first value in it, and `written` the memories
+    that an update in place changed. `under_way` are the memories of collectives' results that have not been waited for.
     """
 
     def __init__(
@@ -418,6 +439,9 @@ class Writer:
         start: Mapping[str, bytes],
         in_place: bool = False,
     ) -> None:
+        """`ports` has the wanted name of each port by its key on the tape; keys in `always_ports` are ports whether a
+        call uses them or not. `start` has the state of each device's default generator before the first draw. With
+        `in_place`, operators stay in place."""
         self.in_place = in_place
         names = Names()
         keys = dict.fromkeys((*always_ports, *(port.key for in_memory in tape.ports.values() for port in in_memory)))
@@ -434,10 +458,11 @@ class Writer:
         self.ends: list[str] = []
         self.values.open_ports(tape, self.locals)
 
-    # ---- For the engine and for `record`
+    # ---- For the engine and for `tools/record`
 
     def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
-        """Append all steps from here on to the list `steps`, beginning with the steps of these calls."""
+        """Append all steps from here on to the list `steps`, beginning with the steps of these calls. Steps that are
+        written after them belong to no call."""
         self.page.steps = steps
         for call in calls:
             self.write_call(call)
@@ -508,7 +533,7 @@ class Writer:
     def write_call(self, call: TapedCall) -> None:
         """Write one call: one that turns a tensor into another view, a wait for a collective, an update in place, or a
         call that changes nothing."""
-        self.page.set_call(call)
+        self.page.set_call(call)  # the steps that follow are this call's
         steps_before = len(self.page.steps)
         self.note_collective(call)
         if torch.Tag.inplace_view in call.func.tags:
@@ -521,6 +546,7 @@ class Writer:
         else:
             self.write_plain(call)
         if len(self.page.steps) > steps_before:
+            # `last` is the name of the call's own result, if a step has it as it ran.
             self.echoes.note_call(call, self.page.last or self.page.steps[-1].name)
 
     def note_memory(self, call: TapedCall) -> None:
@@ -584,31 +610,29 @@ class Writer:
             return
         if place != storage.base:
             self.values.storages.derive_view(place)
+        # The value that echoes name for this call.
         self.page.last = self.value_at(place).name
 
     def write_requiring_grad(self, call: TapedCall) -> None:
-        """Write a call whose kernel fills some results only if an argument requires grad, with `requires_grad_` on an
-        alias of this argument, and `detach` on the results: graphs run without autograd."""
+        """Write a call whose kernel fills some results only if an argument requires grad (NEEDS_REQUIRES_GRAD), with
+        `requires_grad_` on an alias of this argument, and `detach` on the results: graphs run without autograd."""
         page, args = self.page, list(self.values.refs_for_tensors(call.args))
+        index = NEEDS_REQUIRES_GRAD[call.func]
         # On an alias: `requires_grad_` must not change the value that other steps read.
-        detached = page.append_call(
-            aten.detach.default,
-            (args[NEEDS_REQUIRES_GRAD[call.func]],),
-            place=call.args[NEEDS_REQUIRES_GRAD[call.func]],
-        )
-        args[NEEDS_REQUIRES_GRAD[call.func]] = Ref(
-            page.append_call(aten.requires_grad_.default, (Ref(detached),), place=page.places[detached])
-        )
+        alias = page.append_call(aten.detach.default, (args[index],), place=call.args[index])
+        args[index] = Ref(page.append_call(aten.requires_grad_.default, (Ref(alias),), place=page.places[alias]))
         name = self.calls.write_call_as(call, call.func, args, self.values.kwargs_with_refs(call))
-        for index, place in enumerate(call.result):
-            item = page.append_call(aten.detach.default, (Ref(page.append_getitem(name, index, place)),), place=place)
-            self.values.enter_value(item, place, (), functools.partial(ViewOrigin, place))
+        for number, place in enumerate(call.result):
+            item = page.append_getitem(name, number, place)
+            detached = page.append_call(aten.detach.default, (Ref(item),), place=place)
+            # Without arguments, no result counts as a view of one.
+            self.values.enter_value(detached, place, arguments=(), view=functools.partial(ViewOrigin, place))
 
     # ---- Guards
 
     def guard_result(self, name: str, result: Any) -> None:
-        """Guard the value that the program read: of a tensor its shape, which depended on values; of a number
-        itself."""
+        """Guard the value that the program read, the result of the step `name`: of a tensor its shape, which depended
+        on values; of a number the number itself."""
         if type(result) is StorageView or isinstance(result, (tuple, list)):
             items = [result] if type(result) is StorageView else [item for item in result if type(item) is StorageView]
             for item in items:
@@ -620,8 +644,11 @@ class Writer:
             self.page.append_guard("assert_equal", Ref(name), result)
 
     def guard_structure(self, call: TapedCall, name: str) -> None:
-        """Guard the structure of a sparse tensor that the program read: its number of values, or whether it is
-        coalesced."""
+        """Guard the structure of a sparse tensor that a call read, whose step is `name`: its number of values, or
+        whether it is coalesced; nothing if it read something else.
+
+        `structure=True` marks a guard on how a sparse tensor is built: inputs that are drawn again keep that.
+        """
         if call.func is aten.is_coalesced.default:
             self.page.append_guard("assert_equal", Ref(name), call.result, structure=True)
         elif call.func is aten._nnz.default or call.func in SIZE_DEPENDS_ON_VALUES:

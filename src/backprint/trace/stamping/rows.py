@@ -17,6 +17,13 @@ layers. `continue_rows` takes the rows of the first two:
 
 In all functions here, `left` is of the shallow model and `right` of the deeper one, `more` is how many layers the whole
 model has more than the shallow one, and `what` names the rows in errors ("steps of the forward").
+
+`split_numbers(item)` returns the texts around the numbers of an item, and the numbers: `("blocks.", ".weight"), (3,)`
+of `blocks.3.weight`, and `("", ""), (3,)` of the number 3. A place of a step is where a name, number or text stands in
+it: `args.0`, `source.line`. `names.free(wanted)` returns a name like `wanted` that no value has yet.
+
+A Joint has the steps of the forward and of the backward before they are two graphs; a ReadJoint is a Joint with the
+names that fx nodes have in it.
 """
 
 from __future__ import annotations
@@ -92,8 +99,8 @@ class _Repetition:
 
 
 def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: int, what: str) -> list[_GrownRow]:
-    """Return the rows of the model with `layers_more` layers more than the shallow one; `what` names the rows in
-    errors."""
+    """Return the rows of the model with `layers_more` layers more than the shallow one. Raise CannotStamp if the rows
+    do not grow evenly; `what` names the rows in this error."""
     # Equal heads get equal numbers, so that the search below compares integers.
     numbers: dict[Any, int] = {}
     left, right = (
@@ -105,9 +112,9 @@ def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: in
         continued_rows += _rows_between_repetitions(
             shallow[shallow_at : repetition.start],
             deeper[deeper_at : repetition.deeper_start],
-            deeper_at,
-            layers_more,
-            what,
+            start=deeper_at,
+            more=layers_more,
+            what=what,
         )
         continued_rows += _rows_of_repetition(shallow, deeper, repetition, layers_more, what)
         shallow_at, deeper_at = (
@@ -123,6 +130,7 @@ def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: in
 
 def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[_Repetition]:
     """Yield the parts in which the deeper model has one period more. Rows are given as numbers: equal for equal heads.
+    Raise CannotStamp if the rows differ in another way.
 
     The rows are compared from the front. Where they stop being equal, the deeper model has a period more, which must
     repeat the rows just before it. The repeating part then begins as far back as the deeper rows repeat with that
@@ -185,19 +193,20 @@ def _period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, l
 def _rows_between_repetitions(
     shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str
 ) -> Iterator[_GrownRow]:
-    """Yield the whole model's rows between two repetitions, whose items grow with the depth alone. `start` is the index
-    of the first of them in the deeper model."""
-    for place, (left, right) in enumerate(zip(shallow, deeper, strict=True)):
+    """Yield the whole model's rows between two repetitions, whose items grow with the depth alone. `shallow` and
+    `deeper` are these rows of the two models, and `start` is the index of the first of them in the deeper model."""
+    for index, (left, right) in enumerate(zip(shallow, deeper, strict=True), start):
         if left.items == right.items:
-            yield _GrownRow(start + place, right.items)
+            yield _GrownRow(index, right.items)
         else:
             pairs = zip(left.items, right.items, strict=True)
-            yield _GrownRow(start + place, tuple(_continue_item(first, second, more, what) for first, second in pairs))
+            yield _GrownRow(index, tuple(_continue_item(first, second, more, what) for first, second in pairs))
 
 
 def _continue_item(first: Item, second: Item, more: int, what: str) -> Item:
-    """Return an item of the whole model that grows with the depth alone, from its values with one layer less (`first`)
-    and with one more (`second`): by the same with each further layer."""
+    """Return an item of the whole model that grows with the depth alone, by the same with each further layer, from its
+    values in the shallow model (`first`) and in the deeper one (`second`). Raise CannotStamp if they differ in more
+    than numbers."""
     if first == second:
         return second
     texts, numbers = split_numbers(first)
@@ -226,21 +235,23 @@ def _join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -
 def _rows_of_repetition(
     shallow: Sequence[Row], deeper: Sequence[Row], repetition: _Repetition, more: int, what: str
 ) -> Iterator[_GrownRow]:
-    """Yield the whole model's rows of a part that repeats."""
+    """Yield the whole model's rows of a part that repeats. `shallow` and `deeper` are all rows of the two models."""
     period, start, first = repetition.period, repetition.deeper_start, repetition.start
-    # For each place in the period, the items of that row in every layer of the whole model.
-    columns = []
+    # For each place in the period, the items of the row there in every layer of the whole model.
+    items_by_place: list[list[tuple[Item, ...]]] = []
     for place in range(period):
+        # The items of that row in each layer of the two models, then each item in all layers (a column).
         left = [row.items for row in shallow[first + place : first + repetition.length : period]]
         right = [row.items for row in deeper[start + place : start + repetition.length + period : period]]
-        items = [
-            _continue_column(tuple(x), tuple(y), more, what)
-            for x, y in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
+        columns = [
+            _continue_column(left_column, right_column, more, what)
+            for left_column, right_column in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
         ]
-        columns.append(list(zip(*items, strict=True)) if items else [()] * (len(left) + more))
+        # A row without items has no column that would say how many layers there are.
+        items_by_place.append(list(zip(*columns, strict=True)) if columns else [()] * (len(left) + more))
     for count in range(repetition.length + more * period):
-        place = count % period
-        yield _GrownRow(start + place, columns[place][count // period])
+        layer, place = divmod(count, period)
+        yield _GrownRow(start + place, items_by_place[place][layer])
 
 
 IRREGULAR_ENDS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
@@ -254,7 +265,8 @@ def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int,
     """Return one item in all layers of the whole model, from its values in the layers of the shallow model (`left`) and
     of the deeper one (`right`).
 
-    The item is constant, or linear in all layers but a few at the ends.
+    The item is constant, or linear in all layers but a few at the ends, where it grows with the depth alone. Otherwise,
+    raise CannotStamp.
     """
     if len(set(left) | set(right)) == 1:
         return [right[0]] * (len(left) + more)
@@ -264,11 +276,11 @@ def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int,
             continue
         middle = _continue_linearly(left[begin : len(left) - end], right[begin : len(right) - end], more)
         if middle is not None:
-            first_items = [_continue_item(x, y, more, what) for x, y in zip(left[:begin], right[:begin], strict=True)]
-            last_items = [
-                _continue_item(x, y, more, what)
-                for x, y in zip(left[len(left) - end :], right[len(right) - end :], strict=True)
-            ]
+            # By `len`: with `end` 0, `left[-end:]` would be all of it.
+            first_pairs = zip(left[:begin], right[:begin], strict=True)
+            last_pairs = zip(left[len(left) - end :], right[len(right) - end :], strict=True)
+            first_items = [_continue_item(first, second, more, what) for first, second in first_pairs]
+            last_items = [_continue_item(first, second, more, what) for first, second in last_pairs]
             return first_items + middle + last_items
     raise CannotStamp(f"{what} do not grow by the same from layer to layer: {', '.join(map(repr, right))}")
 
@@ -282,13 +294,14 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
     """
     kinds = {type(item) for item in (*left, *right)}
     divided_items = [split_numbers(item) for item in (*left, *right)]
-    texts = divided_items[0][0]
+    texts, first_numbers = divided_items[0]
     if len(kinds) > 1 or any(other != texts for other, _ in divided_items):
         return None
-    if not divided_items[0][1]:
+    if not first_numbers:
         return [left[0]] * (len(left) + more)
+    # For each place in the text where a number is, the numbers in all layers of the whole model; and in the loop, those
+    # in all layers of both models.
     columns = []
-    # For each place in the text where a number is, its values in all layers of both models.
     for numbers in zip(*(numbers for _, numbers in divided_items), strict=True):
         # The shallow model's layers are first in `numbers`, the deeper model's after them.
         start, second = numbers[0], numbers[len(left)]
@@ -299,11 +312,7 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
         if any(number != second + step * place for place, number in enumerate(numbers[len(left) :])):
             return None
         start_at_depth = start + (second - start) * more
-        columns.append(
-            range(start_at_depth, start_at_depth + step * (len(left) + more), step)
-            if step
-            else [start_at_depth] * (len(left) + more)
-        )
+        columns.append([start_at_depth + step * layer for layer in range(len(left) + more)])
     is_text = str in kinds
     return [_join_numbers(texts, numbers, is_text) for numbers in zip(*columns, strict=True)]
 
@@ -318,7 +327,8 @@ class OperatorLog(Observer):
     arguments, and which line called it. A value is labelled by the row that made it, so the log also says which
     operator reads which result. Nothing is computed.
 
-    `paths` has the path of each module by its identity. `ready` are the program's tensors by name.
+    `paths` has the path of each module by its identity. `ready` are the program's tensors by name. A run without values
+    has a `world`, which knows the values of small constants.
     """
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None) -> None:
@@ -370,7 +380,7 @@ class OperatorLog(Observer):
 
     def after(self, call: Call, result: Any) -> None:
         """Append the row of a call that has run: its arguments, results and line."""
-        if self not in call.kept:
+        if self not in call.kept:  # a higher-order operator, which `before` left out
             return
         head, items = call.kept[self]
         for count, leaf in enumerate(plain_leaves(result)):
@@ -387,7 +397,8 @@ class OperatorLog(Observer):
         self.rows.append(Row(self._heads.setdefault(head_tuple, head_tuple), tuple(items)))
 
     def _describe(self, value: Any, head: list[Any], items: list[Any]) -> None:
-        """Add an argument of an operator to the head and the items of a row."""
+        """Add an argument of an operator to the head and the items of a row: to the items what may grow with the layer,
+        which are labels of tensors and whole numbers; to the head all else, also the structure of containers."""
         kind = type(value)
         if isinstance(value, Tensor):
             items.append(self._label_of(value))
@@ -418,8 +429,9 @@ class OperatorLog(Observer):
         for (name, facts), count in sorted(Counter(map(_name_and_facts, wrapper_nodes)).items()):
             self.rows.append(Row(("autograd node", name, facts), (count,)))
         for name, tensor in outputs.items():
-            head = "output", tensor_spec(unwrap(tensor)), sharding_text(tensor), tensor.requires_grad
-            self.rows.append(Row(head, (name, self._label_of(unwrap(tensor)))))
+            inner = unwrap(tensor)
+            head = "output", tensor_spec(inner), sharding_text(tensor), tensor.requires_grad
+            self.rows.append(Row(head, (name, self._label_of(inner))))
 
 
 def _name_and_facts(node: Any) -> tuple[str, str]:
@@ -446,7 +458,7 @@ PARTS_WITH_NAMES = ("name", "args", "kwargs", "echo")
 
 def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Content) -> Joint:
     """Return the Joint with `more` layers more than the shallow one has. `content` returns the bytes of a tensor's
-    values, if they are known.
+    values, if they are known. Raise CannotStamp if the two Joints cannot be continued.
 
     A value has a tag: its kind, and the name that torch.fx gave it, which counts evenly from layer to layer (the names
     in a graph do not: a clash of names gives one of them another number). At the end the values get names in the order
@@ -455,40 +467,38 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
     left, right = shallow.joint, deeper.joint
     for joint in (left, right):
         _refuse_unsupported_joint(joint)
-    tags = _tags_of(shallow), _tags_of(deeper)
+    left_tags, right_tags = _tags_of(shallow), _tags_of(deeper)
 
-    def continued(what: str, rows: Any, part: str) -> Iterator[tuple[Any, _GrownRow]]:
-        """Yield for each row of a part of the whole model's Joint (`part` is the field's name, `rows` the function that
-        makes a row) the port, result or step of the deeper Joint that it is like, and the row."""
+    def continued(what: str, row_of: Callable[..., Row], part: str) -> Iterator[tuple[Any, _GrownRow]]:
+        """Yield the rows of a part of the whole model's Joint, each after the port, result or step of the deeper Joint
+        that it is like. `part` is the name of the field of a Joint, and `row_of` makes the row of an item of it."""
         left_part, right_part = getattr(left, part), getattr(right, part)
-        rows_before = (
-            [rows(step_and_row, tags[0], left) for step_and_row in left_part],
-            [rows(step_and_row, tags[1], right) for step_and_row in right_part],
-        )
-        for row in continue_rows(*rows_before, more, what):
+        left_rows = [row_of(item, left_tags, left) for item in left_part]
+        right_rows = [row_of(item, right_tags, right) for item in right_part]
+        for row in continue_rows(left_rows, right_rows, more, what):
             yield right_part[row.like], row
 
     # In the order in which a trace names values: inputs, constants, forward, tangents, backward.
     names = _ValueNames()
-    inputs = tuple(names.port(*step_and_row) for step_and_row in continued("inputs", _port_row, "inputs"))
+    inputs = tuple(names.port(port, row) for port, row in continued("inputs", _port_row, "inputs"))
     constants = _continue_constants(left, right, more, content, names)
     notes: dict[str, Note] = {}
 
     def steps(what: str, part: str) -> Iterator[Step]:
         """Yield the whole model's steps of one direction, and copy the notes on them."""
         for step, row in continued(what, _step_row, part):
-            stamped_step = names.step_of_row(step, row, tags[1])
+            stamped_step = names.step_of_row(step, row, right_tags)
             if step.name in right.notes:
                 notes[stamped_step.name] = right.notes[step.name]
             yield stamped_step
 
     forward = tuple(steps("steps of the forward", "forward"))
-    results = tuple(names.result(*step_and_row) for step_and_row in continued("results", _result_row, "results"))
+    results = tuple(names.result(result, row) for result, row in continued("results", _result_row, "results"))
     tangents = tuple(
-        names.port(*step_and_row, stem="tangent_") for step_and_row in continued("tangents", _port_row, "tangents")
+        names.port(port, row, stem="tangent_") for port, row in continued("tangents", _port_row, "tangents")
     )
     backward = tuple(steps("steps of the backward", "backward"))
-    gradients = tuple(names.result(*step_and_row) for step_and_row in continued("gradients", _result_row, "gradients"))
+    gradients = tuple(names.result(result, row) for result, row in continued("gradients", _result_row, "gradients"))
     return Joint(
         inputs=inputs,
         forward=forward,
@@ -504,7 +514,7 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
 
 
 def _refuse_unsupported_joint(joint: Joint) -> None:
-    """Raise if a Joint has anything that `continue_joint` does not continue."""
+    """Raise CannotStamp if a Joint has anything that `continue_joint` does not continue."""
     for what, present in (
         ("subgraphs", joint.subgraphs),
         ("symbolic sizes", joint.symbols),
@@ -522,25 +532,29 @@ Content = Callable[[Tensor], bytes | None]
 def _continue_constants(
     left: Joint, right: Joint, more: int, content: Content, names: _ValueNames
 ) -> dict[str, tuple[str, Tensor]]:
-    """Return the constant tensors of the whole model by local name, each with its port name and in memory of its own;
-    their values must be known."""
+    """Return the constant tensors of the whole model by local name, each with its port name and in memory of its own.
+    Raise CannotStamp if the values of one are not known. `names` gets the new names."""
     deeper_constants = list(right.constants.values())
     deeper_rows, shallow_rows = (
         [Row((tensor_spec(tensor), content(tensor)), (name,)) for name, tensor in joint.constants.values()]
         for joint in (right, left)
     )
+    # The second part of a head is the content.
     if any(row.head[1] is None for row in (*deeper_rows, *shallow_rows)):
         raise CannotStamp("its graphs have constant tensors with unknown values")
     constants = {}
     for row in continue_rows(shallow_rows, deeper_rows, more, "constant tensors"):
         local = names.add(f"constant {row.items[0]}", str(row.items[0]))
-        constants[local] = local, copy_values({"": deeper_constants[row.like][1]})[""]
+        _, tensor = deeper_constants[row.like]
+        constants[local] = local, copy_values({"": tensor})[""]  # it copies tensors by name: here one, without a name
     return constants
 
 
 def _tags_of(read: ReadJoint) -> dict[str, str]:
-    """Return the tag of each value of a Joint by its name there: `forward mm_3`, `input blocks.0.weight`."""
+    """Return the tag of each value of a Joint by its name there: `forward mm_3`, `input blocks.0.weight`. Raise
+    CannotStamp if two values have one tag."""
     joint = read.joint
+    # By the name in the Joint, the name of the fx node.
     forward_names = {local: name for name, local in read.forward.items()}
     backward_names = {local: name for name, local in read.backward.items()}
     tags = {port.local: f"input {port.name}" for port in joint.inputs}
@@ -572,20 +586,22 @@ def _port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
 
 
 def _result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
-    """Return a result as a row: its name, and the tags and numbers in its value. Floats are in the head: they must be
-    equal."""
+    """Return a result as a row: its name, and the tags and numbers in its value. Floats are in the head, as text: they
+    must be equal."""
     port, value = result
-    names_and_numbers = [item for _, item in places_of_value(value, "")]
+    names_and_numbers = [item for _, item in places_of_value(value, place="")]
     fractions = tuple(map(repr, (item for item in names_and_numbers if isinstance(item, float))))
     items = (tags[item] if isinstance(item, str) else item for item in names_and_numbers if not isinstance(item, float))
+    # `skeleton(value)` is the value without its names and numbers.
     head = port.role, port.spec, port.shard, _text_without_numbers(port.name), skeleton(value), fractions
     return Row(head, (port.name, *items))
 
 
 def _step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
     """Return a step as a row: its items are the names (as tags), numbers and texts in it, its own tag first. Floats are
-    in the head: they must be equal."""
-    places = list(places_of(step))
+    in the head, as text: they must be equal. So must all else that is no name or number: the operator, the structure of
+    the arguments, the notes (`token_of`)."""
+    places = list(places_of(step))  # each with what stands there
     fractions = tuple((place, repr(item)) for place, item in places if isinstance(item, float))
     items = (_tag_or_item(place, item, tags) for place, item in places if not isinstance(item, float))
     module = _text_without_numbers(step.source.module) if step.source is not None else ()
@@ -648,21 +664,25 @@ class _ValueNames:
         """Return the whole model's result of a row, which is like `result` of the deeper model."""
         port, value = result
         name, *rest = row.items
-        places = [place for place, item in places_of_value(value, "") if not isinstance(item, float)]
+        # As in `_result_row`: what may grow stands at these places of the value.
+        places = [place for place, item in places_of_value(value, place="") if not isinstance(item, float)]
         items = {place: self.number_or_name(item) for place, item in zip(places, rest, strict=True)}
-        return replace(port, name=str(name)), with_value(value, "", items)
+        return replace(port, name=str(name)), with_value(value, place="", replacements=items)
 
     def number_or_name(self, item: Any) -> Any:
         """Return a number, or the name of a value by its tag."""
         return self.name_of_tag(item) if isinstance(item, str) else item
 
     def step_of_row(self, step: Step, row: _GrownRow, tags: Mapping[str, str]) -> Step:
-        """Return the whole model's step of a row, which is like `step` of the deeper model; `tags` are that model's."""
+        """Return the whole model's step of a row, which is like `step` of the deeper model; `tags` are the tags of the
+        deeper model's values. The new step's value gets its name."""
         if step.name not in self.places:
             # The places of a step of the deeper model are the same for every layer that it stands for.
             places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
+            # An item that has a tag is the name of a value.
             self.places[step.name] = [
-                _GrowingPlace(place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
+                _GrowingPlace(place, item, is_name=_tag_or_item(place, item, tags) is not item)
+                for place, item in places
             ]
         changed: dict[str, Any] = {}
         # The first item is the step's own tag.
@@ -670,6 +690,7 @@ class _ValueNames:
             name_or_item = self.name_of_tag(str(item)) if is_name else item
             if name_or_item != before:
                 changed[place] = name_or_item
+        # The parts of the source are taken out: steps on one line share a Source (`source`).
         source = {place.partition(".")[2]: changed.pop(place) for place in [*changed] if place.startswith("source.")}
         changed_step = with_places(step, changed)
         tag = str(row.items[0])

@@ -9,6 +9,14 @@ and the capture says why.
 
 Here "the whole" is the model with all its layers, and a run of layers is several equal ones that follow one another;
 any other run is a run of the program. A plan says which runs of layers are reduced.
+
+A Joint has the steps of the forward and of the backward before they are divided into two graphs. A ReadJoint is the
+Joint of a trace. Findings are what a warm-up run showed: what the program reads, its opaque edges, its Outcome (its
+results by name). CannotStamp is raised where a model must be traced in full, and its message says why.
+
+A CalledProgram is a callable with the named tensors of one call; an ObservedProgram has the findings of a first run
+too. CaptureOptions are the user's options of a capture. A Row is one operator of a log: a head, which must be equal in
+all layers, and items that may grow.
 """
 
 from __future__ import annotations
@@ -80,13 +88,12 @@ class Plan:
 
 def _find_plan(target: Any) -> Plan:
     """Return the Plan with the runs of equal layers that a callable reaches. If the runs have several lengths, the Plan
-    has the runs of that length which has the most layers in all."""
-    runs_found: list[_LayerRun] = []
+    has the runs of that length which has the most layers in all. If there are none, or layers share an object, the Plan
+    has the reason instead ('' if the model has no long list of layers)."""
     reasons: list[str] = []
+    # `roots`: what a callable reaches directly: itself, its closure, the globals that it uses.
     modules = [(name, value) for name, value in roots(target) if isinstance(value, nn.Module)]
-    for name, module in modules:
-        for run in _find_runs(module, name, reasons):
-            runs_found.append(run)
+    runs_found = [run for name, module in modules for run in _find_runs(module, name, reasons)]
     if not runs_found:
         return Plan(why=reasons[0] if reasons else "")
     lengths = [run.count for run in runs_found]
@@ -140,7 +147,7 @@ def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
     best, start, first_difference = range(1), 0, ""
     for place in range(1, len(children)):
         # Neighbours are compared, so an attribute may count the layers.
-        if difference := _module_difference(children[place - 1], children[place], {}):
+        if difference := _module_difference(children[place - 1], children[place], compared={}):
             start = place
             if not first_difference and type(children[place - 1]) is type(children[place]):
                 first_difference = f"layers {place - 1} and {place} differ: {difference}"
@@ -151,7 +158,8 @@ def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
 
 def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_LayerRun, ...]) -> str:
     """Describe a tensor or module that belongs to two layers of these runs, or to a layer and the rest of the model,
-    for a message; '' if there is none. `modules` are the modules that the program reaches, with their names."""
+    for a message; '' if there is none. `modules` are the modules that the program reaches directly, each after its
+    name."""
     # The paths of the layers; and for each object, the layer that it is first found in, with the path there.
     layer_paths = {
         f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)
@@ -222,7 +230,7 @@ COMPARED_BY_EQUALITY = (
 
 def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> str:
     """Return how two modules differ, for a message; '' if they differ in nothing but whole numbers that are one
-    apart."""
+    apart. Modules with hooks other than FORWARD_HOOKS count as different."""
     if type(left) is not type(right):
         return f"a {type(left).__name__} and a {type(right).__name__}"
     for name in HOOKS:
@@ -236,10 +244,10 @@ def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) ->
             _tensor_kinds(getattr(left, kind)), _tensor_kinds(getattr(right, kind)), compared
         ):
             return difference
-    ours, theirs = (
+    attributes, other_attributes = (
         {key: value for key, value in vars(module).items() if key not in INTERNAL} for module in (left, right)
     )
-    return _mapping_difference(ours, theirs, compared) or _mapping_difference(
+    return _mapping_difference(attributes, other_attributes, compared) or _mapping_difference(
         own_modules(left), own_modules(right), compared
     )
 
@@ -255,7 +263,7 @@ def _tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
 
 
 def _mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compared: Compared) -> str:
-    """Return how two mappings differ; '' if they do not."""
+    """Return how two mappings differ, for a message; '' if they do not. The order of the keys counts."""
     if list(left) != list(right):
         return f"{', '.join(map(str, left))} and {', '.join(map(str, right))}"[:200]
     for key, value in left.items():
@@ -275,7 +283,9 @@ def _values_held_by(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _value_difference(left: Any, right: Any, compared: Compared) -> str:
-    """Return how two values differ, for a message; '' if they do not. A whole number of `right` may be one more."""
+    """Return how two values differ, for a message; '' if they do not. A whole number of `right` may be one more. Values
+    of a type that cannot be compared count as different."""
+    # A pair that is being compared is met again where values refer to each other: it decides nothing.
     if left is right or (id(left), id(right)) in compared:
         return ""
     if type(left) is not type(right):
@@ -348,7 +358,7 @@ class _StampAttempt:
 
 
 def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace) -> _StampAttempt:
-    """Stamp a fake program, if that is sound; `trace` traces a program with few layers."""
+    """Stamp a fake program, if that is sound, or return why not; `trace` traces a program with few layers."""
     plan = _find_plan(program.target())
     if not plan.runs:
         return _StampAttempt(why=plan.why)
@@ -365,8 +375,9 @@ def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace)
 
 
 def _refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
-    """Raise if a request or a setting makes the graphs of a layer depend on the rest of the model."""
+    """Raise CannotStamp if a request or a setting makes the graphs of a layer depend on the rest of the model."""
     why_needs_all_layers = why_partition_needs_all_layers(options.partition)  # '' if the partition does not
+    # Each request by its name in the message, and whether it is made.
     for request, present in (
         ("dynamic sizes", options.dynamic),
         ("decompose=", options.decompose),
@@ -389,18 +400,19 @@ def _continue_joint_and_log(
     assert program.world is not None  # only fake captures are stamped
     known = _known_tensors(program)
     traced = [_trace_with_layers(program, plan, layers, known, options, trace) for layers in DEPTHS]
-    [(first, left), (second, right)] = traced
+    [(shallow_run, shallow_joint), (deeper_run, deeper_joint)] = traced
     layers_more = plan.depth - DEPTHS[0]
-    joint = continue_joint(left, right, layers_more, program.world.content_of)
-    rows = continue_rows(first.log.rows, second.log.rows, layers_more, "operators")
-    return joint, [Row(second.log.rows[row.like].head, row.items) for row in rows]
+    joint = continue_joint(shallow_joint, deeper_joint, layers_more, program.world.content_of)
+    deeper_rows = deeper_run.log.rows
+    rows = continue_rows(shallow_run.log.rows, deeper_rows, layers_more, "operators")
+    return joint, [Row(deeper_rows[row.like].head, row.items) for row in rows]
 
 
 def _trace_with_layers(
     program: CalledProgram, plan: Plan, layers: int, known: Known, options: CaptureOptions, trace: Trace
 ) -> tuple[_LoggedRun, ReadJoint]:
-    """Return the run and the trace of a program with `layers` layers in each run of the plan; `known` are the tensors
-    of the whole."""
+    """Return the run and the trace of a program with `layers` layers in each run of layers of the plan; `known` are the
+    module's tensors in the whole. Raise CannotStamp if the program cannot be traced so, whatever the error is."""
     with _layers_reduced(plan, layers):
         try:
             run = _run_logged(_with_current_state(program, known))
@@ -421,25 +433,28 @@ Known = Mapping[int, NamedTensor]
 
 
 def _known_tensors(program: CalledProgram) -> Known:
-    """Return the module's own tensors."""
+    """Return the NamedTensors of the module's own tensors, as they are in the whole."""
     by_name = {named.name: named for named in program.tensors}
     return {id(tensor): by_name[name] for name, tensor in program.wrapped_state().items()}
 
 
 def _with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
-    """Return the program with the tensors that it has while its lists of layers are reduced; `known` are the tensors of
-    the whole. A tensor may have another name now, because the layers after the removed ones have other indices."""
-    current = program.wrapped_state()
+    """Return the program with the tensors that it has while its lists of layers are reduced; `known` are the module's
+    tensors in the whole. A tensor may have another name now, because the layers after the removed ones have other
+    indices."""
+    current = program.wrapped_state()  # parameters and buffers by name, DTensors as they are
     state = [replace(known[id(tensor)], name=name) for name, tensor in current.items()]
     inputs = [named for named in program.tensors if named.role == "input"]
     name_in_whole = {name: known[id(tensor)].name for name, tensor in current.items()} | {
         named.name: named.name for named in inputs
     }
+    # How each DTensor is made again around the tensor inside.
     wrappings = {
         name: program.wrappings[name_before]
         for name, name_before in name_in_whole.items()
         if name_before in program.wrappings
     }
+    # `call_arguments` describes the call of the whole, which these few layers do not have.
     return replace(program, tensors=(*state, *inputs), call_arguments=None, wrappings=wrappings)
 
 
@@ -451,11 +466,13 @@ def _run_logged(program: CalledProgram) -> _LoggedRun:
 
 
 def refuse_what_no_log_shows(run: _LoggedRun) -> None:
-    """Raise if a run of the program does anything that can change the graphs and that an OperatorLog does not show."""
+    """Raise CannotStamp if a run of the program does anything that can change the graphs and that an OperatorLog does
+    not show."""
     findings = run.findings
     edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
     reads = [reading.operator for reading in findings.readings if reading.inputs]
     checkpoints = findings.checkpoints or run.observed.accumulates_gradients
+    # Each reason, and whether the run gives it.
     for reason, present in (
         (f"{edges[0]}, whose backward can be any code" if edges else "", edges),
         ("it runs a higher-order operator", run.log.ran_higher_order_operator),
@@ -475,9 +492,10 @@ def refuse_what_no_log_shows(run: _LoggedRun) -> None:
 
 
 def _check_log_of_whole(whole: _LoggedRun, log: Sequence[Row]) -> None:
-    """Raise unless the log of the whole is the continued log of the shallow runs."""
+    """Raise CannotStamp unless the log of the whole is `log`, the continued log of the shallow runs."""
     refuse_what_no_log_shows(whole)
     rows = whole.log.rows
+    # The first row that differs says more than the numbers of rows, which are compared after it.
     for place, (row, expected) in enumerate(zip(rows, log, strict=False)):
         if row != expected:
             raise CannotStamp(
@@ -491,23 +509,25 @@ def _row_difference(row: Row, expected: Row) -> str:
     """Return how a row of the whole's log differs from the expected one, for a message."""
     here = f"{row.head[0]} at {row.items[-1]!r}" if row.items else str(row.head[0])
     pairs = zip((*row.head, *row.items), (*expected.head, *expected.items), strict=False)
-    first = next(((x, y) for x, y in pairs if x != y), ("more", "less"))
-    return f"{here} has {first[0]!s:.80}, where {first[1]!s:.80} was expected"
+    # Without a pair that differs, the one row is the beginning of the other.
+    present, wanted = next(((x, y) for x, y in pairs if x != y), ("more", "less"))
+    return f"{here} has {present!s:.80}, where {wanted!s:.80} was expected"
 
 
 def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
-    """Return the engine's result for the continued Joint; raise if its graphs do not have the inputs, outputs and
-    gradients that the run of the whole shows."""
+    """Return the engine's result for the continued Joint; raise CannotStamp if its graphs do not have the inputs,
+    outputs and gradients that the run of the whole shows."""
     observed, findings = whole.observed, whole.findings
     outcome = findings.outcome
-    # The graphs' ports must be those of the whole: names, roles and specs.
+    # The graphs' ports must be those of the whole: names, roles and specs. `log.ready` are the program's own tensors.
     own_specs = {name: tensor_spec(tensor) for name, tensor in whole.log.ready.items()}
-    outside = {
+    # External tensors follow the program's own, and count as they are. `_check_ports` then compares how many there are.
+    outside_specs = {
         name: port.spec for name, port in zip(observed.external_tensors, joint.inputs[len(own_specs) :], strict=False)
     }
     _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
     for port in joint.inputs:
-        if port.spec != {**outside, **own_specs}[port.name]:
+        if port.spec != {**outside_specs, **own_specs}[port.name]:
             raise CannotStamp(f"input {port.name} is {own_specs[port.name]}, where {port.spec} was expected")
     results = [(name, "output") for name in outcome.outputs] + [(name, "mutation") for name in outcome.mutations]
     _check_ports("results", results, [port for port, _ in joint.results])
@@ -533,12 +553,12 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
 
 
 def _check_ports(what: str, expected: Sequence[tuple[str, str]], ports: Sequence[Port]) -> None:
-    """Raise unless ports have the expected names and roles, in this order; `what` names the ports in the error."""
+    """Raise CannotStamp unless ports have the expected names and roles, in this order; `what` names the ports in the
+    error."""
     present = [(port.name, port.role) for port in ports]
     if present != list(expected):
-        difference = next(
+        # The first that differs, or else the two numbers of ports.
+        ours, wanted = next(
             ((x, y) for x, y in zip(present, expected, strict=False) if x != y), (len(present), len(expected))
         )
-        raise CannotStamp(
-            f"the {what} of the whole are not those of more such layers: {difference[1]}, not {difference[0]}"
-        )
+        raise CannotStamp(f"the {what} of the whole are not those of more such layers: {wanted}, not {ours}")

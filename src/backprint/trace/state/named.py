@@ -33,7 +33,8 @@ STANDARD_FILES = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__std
 
 
 def position(file: Any) -> int | str:
-    """Return the position of a file, or a word in its place for Python's own files, pipes and closed files."""
+    """Return the position of a file, or a word in its place where there is none to compare: for Python's own files,
+    pipes and closed files."""
     if any(file is getattr(sys, name) for name in STANDARD_FILES):
         return "none"
     try:

@@ -2,6 +2,9 @@
 
 Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
 ones (`ForeignRandomStates`). A warning names changes of a run that are not restored, where they are cheap to see.
+
+A Snapshot has the state of everything that a program reaches: `tensors`, with the content of the storages whose ids are
+in `copied_storages`, and `generators`, each with its name. `snapshot.lost` describes changes that are not restored.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -75,11 +78,12 @@ def with_foreign_random_states(
     their state at the call, once a run has drawn from them (`states.objects`); the Snapshot restores them.
     """
     states_of_caller = foreign_states()
-    states_to_begin = (backward and states.after) or states.states
-    # A backward continues where its forward ended, so generators that the program holds are set for a forward only.
+    states_to_begin = states.after if backward and states.after else states.states
     set_foreign_states(states_to_begin)
-    for source, state in () if backward else states.objects.values():
-        set_generator_state(source, state)
+    # A backward continues where its forward ended, so generators that the program holds are set for a forward only.
+    if not backward:
+        for source, state in states.objects.values():
+            set_generator_state(source, state)
     generators_before = _generators_in(snapshot)
     try:
         yield
@@ -97,9 +101,17 @@ def with_foreign_random_states(
         set_foreign_states(states_of_caller)
 
 
-def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
-    """Return the Python and numpy generators that a program reaches, except the process's own: each with a name for
-    messages, and its state."""
+class _HeldGenerator(NamedTuple):
+    """A random generator that a program holds: its name in messages, the generator, and its state."""
+
+    name: str
+    source: Any
+    state: Any
+
+
+def _generators_in(snapshot: Snapshot | None) -> list[_HeldGenerator]:
+    """Return the Python and numpy generators that a program reaches, except the process's own, with their states now.
+    Without a Snapshot, none are known."""
     numpy = sys.modules.get("numpy")
     # The generators behind `random` and `numpy.random`: `foreign_states` has their states.
     process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
@@ -109,7 +121,9 @@ def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
         if not isinstance(source, torch.Generator) and all(source is not generator for generator in process_generators)
     ]
     return [
-        (f"{OWN}{index} ({type(source).__name__}{name and f' {name}'})", source, generator_state(source))
+        _HeldGenerator(
+            f"{OWN}{index} ({type(source).__name__}{name and f' {name}'})", source, state=generator_state(source)
+        )
         for index, (name, source) in enumerate(generators)
     ]
 
@@ -119,7 +133,8 @@ def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
 
 @contextlib.contextmanager
 def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
-    """Restore everything that is reachable from these objects afterwards, whatever happens inside.
+    """Restore everything that is reachable from these objects afterwards, whatever happens inside. Yield the Snapshot,
+    to which more can be added.
 
     A warning names changes that are not restored, where they are cheap to see.
     """
@@ -150,7 +165,7 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
 
 def _users_level() -> int:
     """Return the `stacklevel` with which `warnings.warn` in the caller shows the user's line; 1 if there is none."""
-    frame: Any = sys._getframe(1)
+    frame: Any = sys._getframe(1)  # the caller, which is level 1
     for level in itertools.count(1):
         if frame is None:
             break
@@ -177,7 +192,7 @@ def _refusing_mapped_files() -> Iterator[None]:
     torch_from_file: Callable[..., Any] = torch.from_file
 
     def from_file(filename: str, *args: Any, **kwargs: Any) -> Any:
-        # Libraries may map files, such as the weights that they load.
+        # Only the user's own call is refused. Libraries may map files, such as the weights that they load.
         if frames.is_users(sys._getframe(1).f_code.co_filename):
             raise CaptureError(
                 f"the program maps the file {printable(str(filename))[:200]} with torch.from_file"

@@ -5,7 +5,10 @@ module and in others of the user's. It remembers the content of plain containers
 objects and of the user's classes, every tensor (its memory, its content, its gradient, its hooks) and the state of
 every random generator. `Snapshot.restore` restores all of it, and touches only what differs.
 
-A Place is where a program keeps a value: an attribute table, a list, an array. It can read the value and write it back.
+A Place is where a program keeps a value: an attribute table, a list, an array. It can read the value and write it back:
+its classes say what it is of (`Content` a tensor, `Array` a NumPy array, `Generator` a random generator, `Attributes`
+an object, `Unseen` an object of a C type whose state cannot be read). `place.owner` is that object, and `place.name`
+its name in messages. `untraced()` turns autograd and all modes off.
 
 Anything else that a run changes is the program's own: a capture runs it several times. Where such a change is cheap to
 see (`named`), it is in `Snapshot.lost`. Left out are threads, sockets, logging, and objects behind the modules of
@@ -53,14 +56,16 @@ MAX_SUSPECTS = 8
 class Snapshot:
     """Everything that was reachable from the roots, as it was. A root is an object with its name in messages.
 
-    `places` and `tensors` are restored one by one. `copied_storages` are the storages whose content is kept, by
-    identity. `generators` are random generators with their names, and `arrays` NumPy arrays. `undo` are functions that
-    restore state which no Place describes. `iterators` are the iterators that were reached. `checks` compare state that
-    is not restored, and `lost` describes the changes that they found, by the object's id. `suspects` are objects, with
-    their names, whose state cannot even be compared.
+    `walk` has the objects that were found. `places` and `tensors` are restored one by one; `tensors_by_id` has the
+    latter by the tensor's id. `copied_storages` are the storages whose content is kept, by identity. `generators` are
+    random generators with their names, and `arrays` NumPy arrays. `undo` are functions that restore state which no
+    Place describes. `iterators` are the iterators that were reached. `checks` compare state that is not restored, and
+    `lost` describes the changes that they found, by the object's id. `suspects` are objects, with their names, whose
+    state cannot even be compared.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
+        """Remember everything that the roots lead to. A root is an object after its name in messages."""
         self.walk = Walk()
         self.places: list[Place] = []
         self.undo: list[Callable[[], Any]] = []
@@ -96,7 +101,8 @@ class Snapshot:
                 # Neither the program nor `restore` can write to a read-only array.
                 if not array.flags.writeable:
                     return
-                # The layout cannot be restored; the elements of a large array are only compared, by a checksum.
+                # The layout (shape, strides, dtype) cannot be restored; the elements of a large array are only
+                # compared, by a checksum of its bytes in the order of memory ("A").
                 self.check(name, array, lambda _: place.layout(), "its layout was changed")
                 if array.nbytes > LARGE_ARRAY:
                     self.check(name, array, lambda array: zlib.crc32(array.tobytes("A")), "it was changed")
@@ -104,6 +110,7 @@ class Snapshot:
             case Generator(owner=source, name=name):
                 self.generators.append((name, source))
             case Attributes(owner=module) if issubclass(type(module), nn.Module):
+                # Of a module of FSDP2, the function that shards its parameters again.
                 if (reshard := resharding(module)) is not None:
                     self.undo.append(reshard)
         place.value()  # the Place remembers the value that it has read
@@ -125,8 +132,8 @@ class Snapshot:
         """Remember how often an `lru_cache` was filled. A cache that a run has filled is emptied, because the new
         entries may be tensors of a trace."""
         before = cache.cache_info()
-        # `restore` may run several times. `misses[-1]` is the cache's counter of misses after the last time:
-        # `cache_clear` sets it to 0.
+        # Each miss makes an entry. `restore` may run several times: `misses[-1]` is the counter of misses after the
+        # last time, which `cache_clear` sets to 0. It is a list, so that `undo` can change it.
         misses = [before.misses]
 
         def undo() -> None:
@@ -145,7 +152,8 @@ class Snapshot:
         self.tensors_by_id[id(tensor)] = kept_tensor
 
     def add(self, name: str, tensor: Tensor, whole: bool = False) -> TensorSnapshot:
-        """Remember a tensor, if it is not yet; with `whole`, also its content, whatever its size. Return its state."""
+        """Remember a tensor under its name in messages, if it is not yet; with `whole`, also its content, whatever its
+        size. Return its state."""
         if id(tensor) not in self.tensors_by_id:
             self.add_tensor(name, tensor)
         kept = self.tensors_by_id[id(tensor)]
@@ -173,7 +181,7 @@ class Snapshot:
                 undo()
             for place in self.places:
                 try:
-                    place.restore()
+                    place.restore()  # writes the value back if it is another
                 except BufferError:
                     # A bytearray cannot be resized while a memoryview or an array uses its buffer.
                     self.note_lost(place.name, place.owner, "its length was changed while its buffer is in use")
@@ -201,8 +209,8 @@ class Snapshot:
     # ---- What is not restored
 
     def check(self, name: str, value: Any, read: Callable[[Any], Any], change: str) -> None:
-        """Read a part of an object that is not restored, and compare it at the end; `change` is what to say of the
-        object if it differs then."""
+        """Read a part of an object that is not restored, and compare it at the end (`close`); `change` is what to say
+        of the object if it differs then."""
         before = read(value)
         self.checks.append(lambda: None if read(value) == before else self.note_lost(name, value, change))
 

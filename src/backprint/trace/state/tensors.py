@@ -29,9 +29,11 @@ def untraced() -> Iterator[None]:
 class TensorSnapshot:
     """The state of a tensor: its memory, content, `requires_grad`, gradient and hooks.
 
-    `name` is its name in messages. `memory` is the identity of its storage, `nbytes` the size of its storages, and
-    `address` where the storage is. `content` has copies of its storages, or None. `hooks` are the tensor's backward
-    hooks, and `post` its post-accumulate-grad hooks. `kind` is the class, `version` the version counter.
+    `name` is its name in messages. `alias` is a detached tensor with the memory, shape and strides that it had, or None
+    if its memory cannot be read (`is_plain`). `memory` is the identity of its storage (of the tensor itself, if it is
+    sparse or has no alias), `nbytes` the size of its storages, and `address` where the storage is. `content` has copies
+    of its storages, or None. `hooks` are the tensor's backward hooks, and `post` its post-accumulate-grad hooks. `kind`
+    is the class, `version` the version counter.
     """
 
     __slots__ = (
@@ -52,6 +54,7 @@ class TensorSnapshot:
     )
 
     def __init__(self, name: str, tensor: Tensor) -> None:
+        """Remember all of the tensor's state but its content (`copy`). `name` is its name in messages."""
         self.name = name
         self.tensor = tensor
         self.kind = type(tensor)
@@ -108,6 +111,7 @@ class TensorSnapshot:
             # Before `.grad`, which must have the tensor's shape, dtype and device.
             if not has_same_placement(tensor, self.alias):
                 tensor.data = self.alias
+            # Not strict: without a copy of its content, nothing is compared. Another tensor may have the copy.
             for part, content in zip(strided_parts(self.alias), self.content or (), strict=False):
                 storage = part.untyped_storage()
                 if not same_bytes(storage, content):
@@ -134,7 +138,8 @@ def global_hooks() -> list[Any]:
 
 
 def _restore_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
-    """Set a tensor's backward hooks to `hooks`, in the tensor's own dict, which the handles of hooks refer to."""
+    """Set a tensor's backward hooks to `hooks` (None: none), in the tensor's own dict, which the handles of hooks refer
+    to."""
     if backward_hooks(tensor) is not None:
         backward_hooks(tensor).clear()
         backward_hooks(tensor).update(hooks or {})
@@ -156,7 +161,8 @@ LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, 
 
 
 def has_same_placement(tensor: Tensor, alias: Tensor) -> bool:
-    """Whether a tensor still has the memory and the geometry of its alias from before the run."""
+    """Whether a tensor still has the memory, shape, dtype, strides and offset of its alias from before the run; of a
+    sparse tensor, whether each of its parts has."""
     if tensor.layout is not alias.layout or tensor.shape != alias.shape or tensor.dtype is not alias.dtype:
         return False
     if tensor.layout is not torch.strided:
@@ -183,6 +189,6 @@ def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
         return False
     # Integers compare bits: NaN equals itself, and -0.0 differs from 0.0.
     kind = torch.int64 if left.nbytes() % 8 == 0 else torch.uint8  # eight times as fast
-    empty = [torch.empty(0, dtype=kind, device=storage.device) for storage in (left, right)]
-    first, second = (tensor.set_(storage) for tensor, storage in zip(empty, (left, right), strict=True))
+    # Tensors over the whole of each storage.
+    first, second = (torch.empty(0, dtype=kind, device=storage.device).set_(storage) for storage in (left, right))
     return bool(torch.equal(first, second))
