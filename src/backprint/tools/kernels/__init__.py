@@ -109,7 +109,8 @@ def lower(
         raise UsageError("pass a function or a module and its inputs, or a function of a number that returns them")
     if not callable(inputs):
         return lower_inputs(program, inputs, name, target)
-    if loops_over(program, inputs, sorted(set(lengths or LENGTHS))[:2]):
+    two_lengths = sorted(set(lengths or LENGTHS))[:2]
+    if loops_over(program, inputs, two_lengths):  # more operators at one of them
         return lower_loop(program, inputs, lengths, sums, name)
     return lower_sized(program, inputs, lengths or SIZES, name, target)
 

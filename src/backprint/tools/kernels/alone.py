@@ -1,8 +1,17 @@
 """A Triton kernel of Inductor as one file that runs by itself, with torch and triton alone: `standalone_text`.
 
 The file has the kernel's function, decorated with `triton.jit` only. What Inductor's own decorator says is there as
-plain data, and so are the functions of PyTorch that the kernel calls. Sources are parsed, and none of their code is
-run. `alone_file.py` has the other parts of a file.
+plain data, and the functions of PyTorch that the kernel calls are there as source. Sources are parsed, and none of
+their code is run. `alone_file.py` has the other parts of a file.
+
+Words of this file:
+
+- kernel: what Inductor wrote (Kernel): `source` is a module with its function, `configurations` the ways to compile it,
+  `calls` the recorded calls, each with its arguments and with its grid for each configuration.
+- helpers: functions that a kernel calls and that are not in Triton's language: of PyTorch's `triton_helpers`, and of
+  CUDA's libdevice. A definition is one in PyTorch's file of helpers.
+- heuristic: Inductor's decorator of a kernel, with metadata on how it is launched.
+- `dict[str, None]` is a set that keeps the order.
 """
 
 from __future__ import annotations
@@ -119,14 +128,14 @@ def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
     for function in functions:
         called_helpers.update(dict.fromkeys(attributes_of(function, HELPERS)))
         libdevice.update(dict.fromkeys(attributes_of(function, "libdevice")))
-    known, order = helper_definitions(), dict[str, None]()
+    known, order = helper_definitions(), dict[str, None]()  # each definition after those that it needs
     for name in called_helpers:
         if name not in known:
             raise RefusedError(
                 f"{HELPERS}.{name} is not in PyTorch {torch.__version__}: the kernel was written by another version"
             )
         _order_helper(name, known, order)
-    for name in order:
+    for name in order:  # helpers call libdevice, too; what is not known is an import
         if name in known:
             libdevice.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
     imports = [HELPER_IMPORTS[name] for name in order if name in HELPER_IMPORTS]
@@ -169,8 +178,8 @@ def _defined_names(statement: ast.stmt) -> Iterator[str]:
 
 
 def _order_helper(name: str, known: Mapping[str, _HelperSource], order: dict[str, None]) -> None:
-    """Append a definition's name to `order`, after those of all definitions that it needs; refuse one that is not
-    known."""
+    """Append the name of a definition in PyTorch's file (`known`) to `order`, after those of all definitions and
+    imports that it needs; refuse one that needs a name which is neither."""
     if name in order:
         return
     names = [needed for needed in _global_names(known[name].node) if needed not in ALWAYS_DEFINED and needed != name]
@@ -386,7 +395,7 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
     if clashing := names_defined & RESERVED:
         raise RefusedError(f"{kernel.name}: it defines {min(clashing)}, a name that Backprint's files use themselves")
     for node in (*module.functions, *module.constants):
-        for name in _global_names(node, decorators=False):
+        for name in _global_names(node, decorators=False):  # decorators are looked at below
             if name not in names_defined | ALWAYS_DEFINED:
                 raise RefusedError(f"{kernel.name}: it uses {name}, which the file of this kernel would not define")
     for function in module.functions:
@@ -417,6 +426,7 @@ def standalone_text(kernel: Kernel) -> str:
     parts = [
         header(kernel, USAGE_NOTE + "\n" + VALUES_NOTE),
         TRITON_IMPORTS.rstrip(),
+        # `interpreted` and `missing`, of which functions for the interpreter are made
         template("interpreter") if helpers.libdevice or ASSEMBLY_CALL in kernel.source else "",
         libdevice_lines(helpers),
         helper_lines(helpers),
@@ -436,9 +446,10 @@ def standalone_text(kernel: Kernel) -> str:
 
 
 def fact_lines(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], helpers: NeededHelpers) -> str:
-    """Return lines that assign the recorded facts and calls of a kernel to names such as CALLS, as literals."""
+    """Return lines that assign the recorded facts and calls of a kernel to names such as CALLS, as literals. `meta` is
+    what `launch_metadata` returns."""
     size_names = {name for configuration in kernel.configurations for name, _ in configuration.sizes}
-    names = [name for name in module.parameters if name not in size_names]
+    names = [name for name in module.parameters if name not in size_names]  # of the arguments of a call
     configurations = [
         {
             "sizes": dict(configuration.sizes),
@@ -469,7 +480,8 @@ def fact_lines(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], he
 
 def launch_metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
     """Return the entries of the metadata in Inductor's decorator that a launch needs: `signature`, `constants`,
-    `debug`, … Refuse a kernel that lacks them, or has them not as literals."""
+    `debug`, … Refuse a kernel that lacks them, or has them not as literals. A kernel that asserts that its indices are
+    inside (`assert_indirect_indexing`) is launched with `debug`, without which Triton leaves assertions out."""
     decorator = module.heuristic
     arguments = {} if decorator is None else {keyword.arg: keyword.value for keyword in decorator.keywords}
     meta_entries: dict[str, Any] = {}

@@ -9,6 +9,10 @@
 Names, program lines and sources are not trusted. In comments, their characters that are not printable are escaped; in
 code, they are Python literals. The sections of this module are: how a kernel uses its arguments, the bytes of a call,
 and the parts of a file.
+
+A KernelCall is a recorded call: its `arguments` are tensors, of which dtype, shape, strides and the range of values are
+known, or numbers. Its `grids` are one for each configuration of the kernel. Sizes of a configuration (`XBLOCK`, …) are
+parameters of the kernel, but no arguments of a call.
 """
 
 from __future__ import annotations
@@ -75,9 +79,13 @@ def _uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[Para
             ) or access.startswith("atomic_"):
                 names = {child.id for child in ast.walk(address) if isinstance(child, ast.Name)}
                 pointers = {aliases[item] for item in names & aliases.keys()}
-                loaded |= pointers if access != "store" else set()
-                stored |= pointers if access != "load" else set()
-    return tuple(ParameterUse(item, item in loaded, item in stored) for item in parameters if item not in sizes)
+                if access != "store":
+                    loaded |= pointers
+                if access != "load":
+                    stored |= pointers
+    return tuple(
+        ParameterUse(item, reads=item in loaded, writes=item in stored) for item in parameters if item not in sizes
+    )
 
 
 # ------------------------------------------------------------------ the bytes that a call uses
@@ -119,8 +127,8 @@ def argument_bytes(argument: KernelArgument) -> int:
         return 0
     if 0 in argument.shape:
         return 0
-    layout = zip(argument.shape, argument.stride, strict=True)
-    count = math.prod(size for size, stride in layout if stride != 0)
+    sizes_and_strides = zip(argument.shape, argument.stride, strict=True)
+    count = math.prod(size for size, stride in sizes_and_strides if stride != 0)
     return count * ITEMSIZE.get(argument.dtype, 1)
 
 
@@ -137,7 +145,8 @@ def _safe_comment(text: str) -> str:
 
 
 def header(kernel: Kernel, usage: str) -> str:
-    """Return the comments at the head of a file; `usage` says what running and importing it do."""
+    """Return the comments at the head of a file: what is known of the kernel, the operators that it computes, with
+    their source lines, and `usage`, which says what running and importing the file do."""
     facts = {
         "name": kernel.name,
         "hash": kernel.hash,
@@ -180,7 +189,8 @@ def call_counts(kernel: Kernel) -> dict[KernelCall, int]:
 
 
 def call_rows(kernel: Kernel, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the distinct calls of a kernel as plain data for its file; `names` are those of its arguments."""
+    """Return the distinct calls of a kernel as plain data for its file; `names` are those of its arguments. A tensor
+    has the range of values between which the file draws it."""
     names_read = {use.name for use in parameter_uses(kernel) if use.reads and not WRITTEN_ONLY.fullmatch(use.name)}
     rows: list[dict[str, Any]] = []
     for call, count in call_counts(kernel).items():

@@ -3,6 +3,9 @@
 A kernel's source is run to get its function and its configurations: only kernels that were extracted in this process
 come here. Triton compiles for a target that it is given, so nothing asks for a driver.
 
+A configuration is one way to compile a kernel: the sizes of its blocks (`kwargs`), its warps and stages. Inductor's
+autotuner of a kernel, here `tuner`, has its configurations (`configs`) and its function (`fn`).
+
 Private APIs of triton, tried on triton 3.7.1 and 3.9: `knobs.cache`, `JITCallable.file_name` (3.9) and
 `compiler.code_generator.get_jit_fn_file_line` (before).
 """
@@ -29,7 +32,8 @@ from backprint.tools.kernels.nouns import BuiltKernel, Kernel, KernelCall, Kerne
 
 
 def compile_configurations(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
-    """Compile a Triton kernel for a target; yield its configurations one after another."""
+    """Compile a Triton kernel for a target, a GPU; yield its configurations one after another. Refuse a kernel in C++,
+    and where there is no triton."""
     if kernel.language != "triton":
         raise UsageError(f"{kernel.name} is written in {kernel.language}: only Triton kernels are compiled to PTX")
     if importlib.util.find_spec("triton") is None:
@@ -41,9 +45,9 @@ def compile_configurations(kernel: Kernel, target: KernelTarget) -> Iterator[Bui
         tuner = load_tuner(kernel)
         for configuration in tuner.configs:
             meta, options = compilation_of(tuner, configuration)
-            source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
-            # 32 threads are a warp
-            compiled = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
+            # what is known of arguments, as that they are divisible by 16, is the same for all configurations
+            source = ASTSource(tuner.fn, meta["signature"], meta["constants"], attrs=meta["configs"][0])
+            compiled = compile(source, target=GPUTarget("cuda", target.capability, warp_size=32), options=options)
             yield _built_kernel(compiled, configuration)
 
 
@@ -70,10 +74,11 @@ def name_files_by_package() -> Iterator[None]:
     """
     from triton.compiler import code_generator
 
-    if hasattr(code_generator, "get_jit_fn_file_line"):
+    if hasattr(code_generator, "get_jit_fn_file_line"):  # before triton 3.9
         original = code_generator.get_jit_fn_file_line
 
         def locate_in_package(function: Any) -> tuple[str, int]:
+            """Return the file and the line of a jitted function."""
             file, line = original(function)
             return _path_in_package(file), line
 
@@ -91,8 +96,8 @@ def name_files_by_package() -> Iterator[None]:
 
 
 def _path_in_package(file: str) -> str:
-    """Return a file's path from the folder of `sys.path` that it is in, which starts with its package; another path as
-    it is."""
+    """Return a file's path from the folder of `sys.path` that it is in, which starts with its package: of several such
+    folders, from the innermost. Another path is returned as it is."""
     relative_paths = [
         os.path.relpath(file, folder)
         for folder in map(os.path.abspath, sys.path)
@@ -118,9 +123,11 @@ def _read_configuration(configuration: Any) -> KernelConfiguration:
 def load_tuner(kernel: Kernel) -> Any:
     """Run a kernel's source, and return its autotuner, which has its function and its configurations.
 
-    The source is only in memory, under its name: Triton writes the file's name into what it compiles.
+    The source is only in memory, under its name: Triton writes the file's name into what it compiles. It finds the
+    source of a function by `linecache`.
     """
     place = f"{kernel.name}.py"
+    # size, modification time (None: it is never checked), lines, name
     linecache.cache[place] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), place)
     module = types.ModuleType(kernel.name)
     module.__file__ = place
@@ -166,11 +173,13 @@ def _grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
 
 
 def grid_of(tuner: Any, configuration: Any, values: Sequence[Any]) -> tuple[int, int, int]:
-    """Return the grid of a call in a configuration; `values` are its arguments, None for a tensor."""
+    """Return the grid of a call in a configuration; `values` are its arguments, None for a tensor. Inductor's GridExpr
+    computes it from the numbers among them, as `xnumel`."""
     from backprint._torch.inductor import GridExpr
 
     sizes = {**configuration.kwargs, "num_warps": configuration.num_warps, "num_stages": configuration.num_stages}
     expression = GridExpr.from_meta(tuner.inductor_meta, sizes, mode="python")
+    # the last parameters, the sizes of a configuration, are no arguments of a call
     values_by_name = dict(zip(tuner.fn.arg_names, values, strict=False))
     x, y, z = expression.eval_slow(values_by_name)
     return int(x), int(y), int(z)

@@ -3,6 +3,9 @@
 A compiler is given a graph that was prepared for the target, and returns Python code in the form of Inductor's
 `output_code.py`: kernels as texts, `async_compile.triton(name, text)` or `async_compile.cpp_pybinding(types, text)`,
 and a function `call(args)` that calls them and returns the results. All that follows reads that code.
+
+A PreparedGraph has a GraphModule of ATen operators (`module`) and its fake inputs; an InductorCode is such code, with
+what is known of how its kernels were made.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ COMPILERS: Mapping[str, Callable[[], KernelCompiler]] = {"inductor": inductor}
 
 def kernel_compiler(text: str) -> KernelCompiler:
     """Return the compiler that a text names: one in COMPILERS, `inductor:SETTING=VALUE[,…]`, or the place of a
-    function."""
+    function, `file.py:function`. Raise UsageError for any other text."""
     if text in COMPILERS:
         return COMPILERS[text]()
     name, colon, rest = text.rpartition(":")
@@ -79,6 +82,7 @@ def _inductor_with(text: str) -> KernelCompiler:
     settings = dict(map(_parse_setting, text.split(",")))
 
     def write(prepared: PreparedGraph, target: str, backward: bool) -> InductorCode:
+        """Return the code that Inductor writes with the settings."""
         with config.patch(settings):
             return lower_with_inductor(prepared, backward)
 
@@ -93,13 +97,13 @@ def _parse_setting(text: str) -> tuple[str, Any]:
     name, equals, value_text = (part.strip() for part in text.partition("="))
     current_values = config.get_config_copy()
     if name not in current_values:
-        near = difflib.get_close_matches(name, current_values, 3, 0.6)
+        near = difflib.get_close_matches(name, current_values, n=3, cutoff=0.6)
         hint = f": did you mean {' or '.join(near)}?" if near else "; they stand in torch/_inductor/config.py"
         raise UsageError(f"Inductor has no setting {name!r:.80}{hint}")
     try:
         value = ast.literal_eval(value_text)
     except (ValueError, SyntaxError):
-        value = value_text
+        value = value_text  # a text without quotes
     if not equals or (current_values[name] is not None and type(value) is not type(current_values[name])):
         raise UsageError(
             f"Inductor's setting {name} is {current_values[name]!r}, of type {type(current_values[name]).__name__}: "
@@ -115,16 +119,17 @@ def own_compiler(text: str) -> KernelCompiler:
     """Return a compiler that is a function of the caller's, `file.py:function`, whose module is imported."""
     from backprint.common.factories import find_factory
 
-    function = find_factory(text)
+    function = find_factory(text)  # imports the module, and returns the function
 
     def write(prepared: PreparedGraph, target: str, backward: bool) -> InductorCode:
+        """Return the code that the function returns; refuse what it raises, and what is no text."""
         try:
             code = function(prepared.module, prepared.inputs, target)
         except Exception as error:
             raise RefusedError(f"{text} raised {type(error).__name__}: {str(error).strip()[:300]}") from error
         if not isinstance(code, str):
             raise RefusedError(f"{text} returned {type(code).__name__}: {OWN_FUNCTION_FORM}")
-        return InductorCode(code, {})
+        return InductorCode(code, steps={})  # nothing says which steps a kernel computes
 
     place, _, name = text.rpartition(":")
     return KernelCompiler(f"{Path(place).name}:{name}", write)  # kernels are passed on: no folder of this machine

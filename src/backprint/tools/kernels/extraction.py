@@ -3,6 +3,18 @@
 The wrapper that the compiler wrote runs on meta tensors, which have no data, to record the calls that it makes. A
 kernel records its arguments and computes nothing; extern calls (matmuls, convolutions) run on meta tensors. The wrapper
 is code that the compiler wrote in this process: none of it comes from a file.
+
+Words of this file:
+
+- wrapper: the Python module that a compiler writes: its `call(inputs)` allocates memory and calls kernels, whose
+  sources are strings in it.
+- target: what kernels are for (KernelTarget): a processor with its vector instructions, or a GPU.
+- PreparedGraph: a captured graph for a target: `module` has ATen operators, `inputs` are fake tensors, or numbers. In
+  its node's `meta["val"]`, a result is a fake tensor too.
+- saved: the tensors that a forward saves, as they are on the target (PortLayout), which its backward takes.
+- form: a composition of common operators that stands for one that only a CPU has.
+- ranges: the least and the largest value of tensors of the graphs, where the Capture ran on its own inputs.
+- blank: a Kernel without name and source, with the facts that all kernels of a graph share.
 """
 
 from __future__ import annotations
@@ -111,20 +123,17 @@ class _ExternRecorder(TorchDispatchMode):
         """Run an operator on meta tensors, and record it, unless it is a view or only gets memory."""
         if isinstance(function, HigherOrderOperator):
             return self.run_with_rng_state(function, args, kwargs or {})
-        views = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
-        if not views and str(function) not in ALLOCATING_OPERATORS:
+        is_view = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
+        is_recorded = not is_view and str(function) not in ALLOCATING_OPERATORS
+        if is_recorded:
             self.recorded.externs[str(function)] += 1
         try:
-            call = result_like if function in RESULT_LIKE else for_program
-            results = call(function, *args, **({} if function in RESULT_LIKE else kwargs or {}))
-            if not views and str(function) not in ALLOCATING_OPERATORS:
-                memory = self.recorded.memory
-                written = results if results is not None else (args, kwargs)  # one that returns nothing may write all
-                memory.calls.append(("", [memory.storage_of(value) for value in pytree.tree_leaves(written)]))
-                tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
-                self.recorded.extern_bytes += sum(
-                    value.nbytes for value in tensors.values() if isinstance(value, Tensor)
-                )
+            if function in RESULT_LIKE:  # it has no rule for tensors without data
+                results = result_like(function, *args)
+            else:
+                results = for_program(function, *args, **(kwargs or {}))
+            if is_recorded:
+                self.record_memory(args, kwargs, results)
             return results
         except Exception as error:  # of any kind: each operator has its own code for meta tensors
             if is_defect(error):
@@ -135,6 +144,14 @@ class _ExternRecorder(TorchDispatchMode):
                 f"recorded: {type(error).__name__}: {message}; capture the program without it"
             ) from error
 
+    def record_memory(self, args: Any, kwargs: Any, results: Any) -> None:
+        """Record the memory that an operator writes, and the bytes of its arguments and results, each tensor once."""
+        memory = self.recorded.memory
+        written = results if results is not None else (args, kwargs)  # one that returns nothing may write all
+        memory.calls.append(("", [memory.storage_of(value) for value in pytree.tree_leaves(written)]))
+        tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
+        self.recorded.extern_bytes += sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
+
     def run_with_rng_state(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return the results of a draw that saves its random state, or that runs under a saved one, on meta tensors.
         Such operators are calls of another operator, with its arguments."""
@@ -142,7 +159,7 @@ class _ExternRecorder(TorchDispatchMode):
         self.recorded.externs[name] += 1
         match function.name(), args:
             case "run_and_save_rng_state", (operator, *rest):
-                # the saved state, and the draw
+                # the saved state, which nothing reads on meta tensors, and the draw
                 return torch.empty(0, dtype=torch.uint8, device=META), operator(*rest, **on_meta(kwargs))
             case "run_with_rng_state", (_, operator, *rest):
                 return operator(*rest, **on_meta(kwargs))
@@ -158,8 +175,8 @@ def on_meta(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
-    """Run a wrapper on meta tensors of the forms of these inputs, and on those of them that are numbers; return its
-    calls."""
+    """Run a wrapper on meta tensors of the shapes, strides and dtypes of these inputs, and on those of them that are
+    numbers; return its calls."""
     recorded = _RecordedCalls()
     namespace = load_wrapper(wrapper, lambda name, types: _RecordedKernel(name, recorded))
     values = [_meta_like(value) if isinstance(value, Tensor) else value for value in inputs]
@@ -181,10 +198,11 @@ def load_wrapper(
     allocate: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor] | None = None,
     device: torch.device = META,
 ) -> dict[str, Any]:
-    """Execute a wrapper's module and return its namespace.
+    """Execute a wrapper's module and return its namespace, whose `call` runs it.
 
-    `make_kernel(name, types)` replaces its kernels (`types` are those of the arguments, None for a Triton kernel);
-    `allocate` allocates its memory, on `device`.
+    What `make_kernel(name, types)` returns replaces its kernels (`types` are those of the arguments, None for a Triton
+    kernel); `allocate(shape, stride, dtype)` allocates its memory, on `device`, by default meta tensors. Assertions of
+    layouts are replaced by functions that set them.
     """
 
     class CompileStandIn:
@@ -205,6 +223,7 @@ def load_wrapper(
     namespace: dict[str, Any] = {"__name__": "wrapper"}
     with kernels_compiled_by(CompileStandIn):
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), namespace)
+    # the module imported these names of Inductor's
     namespace.update(dict.fromkeys(ALLOCATORS, allocate or _empty_on_meta))
     namespace.update(
         device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **ASSERTION_REPLACEMENTS
@@ -221,20 +240,24 @@ class _UnnamedKernel:
 
 def _set_strides(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
     """Give a result the strides that Inductor expects of it, in the place of an assertion that it has them: some
-    operators have others on this device. A workspace of a library may have another size."""
+    operators have others on this device. A workspace of a library may have another size; any other result with values
+    is refused if it has another shape. The rest of the assertion's arguments, as the operator's name, are for the
+    message."""
     if value is None:
         return
-    if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not may_be_workspace(value)):
-        target = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
-        if value.device == META:  # only the record of the call counts
-            value.set_(target)
-            return
-        if value.shape != target.shape:
-            raise RefusedError(
-                f"{' '.join(map(str, args)) or 'an operator'} gives {list(value.shape)} here, and "
-                f"{list(shape)} on the target: run the kernels there"
-            )
-        value.set_(target.copy_(value))
+    has_shape = tuple(value.shape) == tuple(shape) or may_be_workspace(value)
+    if tuple(value.stride()) == tuple(stride) and has_shape:
+        return
+    expected = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+    if value.device == META:  # only the record of the call counts
+        value.set_(expected)
+        return
+    if value.shape != expected.shape:
+        raise RefusedError(
+            f"{' '.join(map(str, args)) or 'an operator'} gives {list(value.shape)} here, and "
+            f"{list(shape)} on the target: run the kernels there"
+        )
+    value.set_(expected.copy_(value))
 
 
 def _set_all_strides(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
@@ -331,7 +354,8 @@ def extract_one_graph(
     saved: Mapping[str, PortLayout],
     compiler: KernelCompiler,
 ) -> ExtractedGraph:
-    """Return the kernels of one graph; a backward takes saved tensors in the layouts `saved`."""
+    """Return the kernels of one graph, its forward or backward by `direction`; a backward takes saved tensors in the
+    layouts `saved`. `threads` are those that C++ is written for."""
     with lowering_for(target, threads):
         prepared = prepare_graph(graph, target, FORMS_OF_CPU_OPERATORS if target.device == "cuda" else {}, saved)
         return _extract_prepared(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
@@ -357,16 +381,16 @@ def _extract_prepared(
     if target.language == "triton":
         kernels = tuple(map(with_grids, kernels))
     return ExtractedGraph(
-        blank.direction,
-        target,
-        code.wrapper,
-        kernels,
-        tuple(recorded.order),
-        dict(recorded.externs),
-        input_ports(graph, prepared),
-        outputs,
-        _guard_lines(graph),
-        prepared.notes,
+        direction=blank.direction,
+        target=target,
+        wrapper=code.wrapper,
+        kernels=kernels,
+        order=tuple(recorded.order),
+        externs=dict(recorded.externs),
+        inputs=input_ports(graph, prepared),
+        outputs=outputs,
+        guards=_guard_lines(graph),
+        notes=prepared.notes,
     )
 
 
@@ -392,9 +416,9 @@ def blank_kernel(
     isa = isa_in_use() if on_cpu else ""
     return Kernel(
         target.language,
-        "",
-        "",
-        target.name,
+        name="",
+        source="",
+        target=target.name,
         compiler=compiler.version,
         threads=threads if on_cpu else None,
         isa=isa,
@@ -417,7 +441,8 @@ def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
 
 
 def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: _RecordedCalls, graph: Graph) -> Kernel:
-    """Return `blank` with a kernel's name and source, its calls, and the operators that it computes."""
+    """Return `blank` with a kernel's name and source, its calls, and the operators that it computes: `code.steps` names
+    the steps of the captured graph that Inductor put into it, none where a compiler does not say."""
     steps = {step.name: step for step in graph.steps}
     computed = [steps[name] for name in code.steps.get(kernel.name, ()) if name in steps]
     operators = tuple(FusedOperator(step.target, step.name, program_line(step)) for step in computed)
@@ -440,7 +465,7 @@ def input_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...
 def _output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
     """Return the outputs of a graph as they are on the target; None, and numbers, are no tensors and left out."""
     (results,) = prepared.module.graph.output_node().args
-    values = (getattr(result, "meta", {}).get("val") for result in results)
+    values = (getattr(result, "meta", {}).get("val") for result in results)  # a result may be None or a number
     pairs = zip(graph.outputs, values, strict=True)
     return tuple(_lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
 
@@ -466,11 +491,14 @@ def _guard_lines(graph: Graph) -> tuple[str, ...]:
 def extract_kernels(
     capture: Capture, target: str = "cpu", direction: str = "both", threads: int = 1, compiler: str = "inductor"
 ) -> CaptureKernels:
-    """Return the kernels that a compiler writes for each Pair of a Capture; graphs that it refuses are listed."""
+    """Return the kernels that a compiler writes for each Pair of a Capture; graphs that it refuses are listed, with the
+    reason. The arguments are those of `bp.kernels.extract`."""
     check_choice("direction", direction)
     if threads < 1:
         raise UsageError(f"threads={threads!r} must be 1 or more")
-    resolved_target, writer, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
+    resolved_target, writer = target_named(target), kernel_compiler(compiler)
+    graphs: list[ExtractedGraph] = []
+    refused: list[tuple[str, str]] = []
     ranges, unknown = ranges_of(capture)
     notes = (f"ranges of arguments are not known: {unknown}",) if unknown else ()
     for index, pair in enumerate(capture.pairs):

@@ -1,5 +1,15 @@
 """The code that Inductor writes for a prepared graph, for a target that need not be there. Nothing is compiled or
-run."""
+run.
+
+Words of this file:
+
+- target: a processor with its vector instructions (an ISA), or a GPU of a compute capability (KernelTarget).
+- prepared: a graph of ATen operators on fake tensors of the target (PreparedGraph).
+- wrapper: the Python module that Inductor writes: it calls the kernels, whose sources are strings in it.
+- steps: calls of operators in the captured graph, which nodes of the prepared graph name in their metadata. Nodes are
+  either those of an fx graph, or those of Inductor's schedule (BaseSchedulerNode), of which kernels are made.
+- `backprint._torch.inductor` has Inductor's private names; `settings` is `torch._inductor.config`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +62,8 @@ CODEGEN_SETTINGS = {
 
 
 def _allow_fake_cuda() -> None:
-    """Register a guard for CUDA that does nothing, in a build without CUDA."""
+    """Register a guard for CUDA that does nothing, in a build without CUDA; refuse a build whose table of guards is
+    elsewhere. 22 is how many kinds of devices the table has."""
     if cuda_is_compiled():
         return
     try:
@@ -71,7 +82,8 @@ def _allow_fake_cuda() -> None:
 
 
 def gpu_properties(target: KernelTarget) -> Any:
-    """Return the properties of a GPU as `torch.cuda.get_device_properties` does."""
+    """Return the properties of a GPU as `torch.cuda.get_device_properties` does. The clocks are those of an
+    H100; GPUS has the facts that differ."""
     facts = GPUS[target.capability]
     return types.SimpleNamespace(
         name=target.name,
@@ -97,7 +109,8 @@ def gpu_properties(target: KernelTarget) -> Any:
 
 @contextlib.contextmanager
 def fake_gpu(target: KernelTarget) -> Iterator[None]:
-    """Let torch report one GPU of a target, while code for it is written."""
+    """Let torch report one GPU of a target, while code for it is written: Inductor asks for its properties, and decides
+    by them."""
     from backprint._torch.inductor import CudaInterface, DeviceProperties, triton_support
     from backprint._torch.inductor import config as settings
 
@@ -121,12 +134,12 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
         CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: device_properties)},
         triton_support: {"triton_hash_with_backend": lambda: "none"},
     }
-    # they keep what torch reported before, and would keep what it reports now
+    # they keep what torch reported before, and would keep what it reports now: cleared here and at the end
     caches = (DeviceProperties.create, triton_support.has_triton)
     with contextlib.ExitStack() as patches:
-        for place, names in replacements.items():
+        for owner, names in replacements.items():
             for name, value in names.items():
-                patches.enter_context(mock.patch.object(place, name, value))
+                patches.enter_context(mock.patch.object(owner, name, value))
         patches.enter_context(settings.patch(CODEGEN_SETTINGS))
         for cache in caches:
             patches.callback(cache.cache_clear)
@@ -163,6 +176,7 @@ def _fake_tensor_rules() -> Iterator[None]:
     from backprint._torch.fake import fake_rules
 
     def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the result of an operator, as FakeTensorMode asks its rules."""
         with mode:
             return result_like(function, *args)
 
@@ -197,7 +211,8 @@ def _import_inductor() -> None:
 def _lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
     """Let Inductor write C++ for a number of threads and vector instructions.
 
-    If the target names its instructions, no C++ compiler is run to find out which ones there are.
+    If the target names its instructions, no C++ compiler is run to find out which ones there are. Refuse one that does
+    not where there is no compiler.
     """
     from backprint._torch.inductor import codecache, cpu_vec_isa
     from backprint._torch.inductor import config as settings
@@ -259,7 +274,8 @@ class InductorCode:
 
 
 def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode:
-    """Return the code that Inductor writes: its kernels as texts, and the calls of them."""
+    """Return the code that Inductor writes for a forward or a backward: its kernels as texts, and the calls of them.
+    Refuse a graph that Inductor does not lower."""
     from backprint._torch.inductor import (
         DebugContext,
         GraphLowering,
@@ -275,12 +291,13 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
         raise RefusedError(
             "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
         )
+    # the passes of compile_fx, in their order, and its GraphLowering; what follows it, compilation, is left out
     with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), _lowering_errors():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
         record_strides(module)
         with fx.traceback.preserve_node_meta():
-            post_grad_passes(module, True)
+            post_grad_passes(module, is_inference=True)
         graph = GraphLowering(
             module,
             example_inputs=prepared.inputs,
@@ -291,12 +308,14 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
         with V.set_graph_handler(graph), _record_steps() as parts, _record_fusion_refusals() as fusion_refusals:
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
-    return InductorCode(str(getattr(code, "value", code)), parts.steps, parts.nodes, tuple(fusion_refusals))
+    text = str(getattr(code, "value", code))  # `codegen` returns a str, or an object with the text as `value`
+    return InductorCode(text, parts.steps, parts.nodes, tuple(fusion_refusals))
 
 
 @contextlib.contextmanager
 def _lowering_errors() -> Iterator[None]:
-    """Raise a RefusedError that names the operator, in place of any error of Inductor's."""
+    """Raise a RefusedError that names the operator, in place of any error of Inductor's. An error of Backprint's own
+    code is raised as it is."""
     try:
         yield
     except BackprintError:
@@ -310,8 +329,7 @@ def _lowering_errors() -> Iterator[None]:
         what = ", ".join(operators) or "the graph, and names no operator"
         raise RefusedError(
             f"Inductor does not lower {what}: {type(error).__name__}: {message.partition(chr(10))[0][:300]}; "
-            "rewrite the "
-            "program without it, or extract for another target"
+            "rewrite the program without it, or extract for another target"
         ) from error
 
 
@@ -350,7 +368,8 @@ def _record_steps() -> Iterator[_KernelParts]:
     parts = _KernelParts()
 
     def recording(define: Callable[..., str]) -> Callable[..., str]:
-        """Return `define_kernel` of a writer, which notes what the kernel is made of under the name that it returns."""
+        """Return `define_kernel` of a writer of code, which notes what the kernel is made of under the name that it
+        returns. Kernels of the same source have one name."""
 
         def define_and_record(self: Any, source: str, nodes: Any, *args: Any) -> str:
             name = define(self, source, nodes, *args)
@@ -369,7 +388,8 @@ def _record_steps() -> Iterator[_KernelParts]:
 
 @contextlib.contextmanager
 def _record_fusion_refusals() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
-    """Record why Inductor does not fuse two sets of nodes; it names a set by its nodes, joined by `_`."""
+    """Record why Inductor does not fuse two sets of nodes, by patching the call with which it says so; it names a set
+    by its nodes, joined by `_`."""
     from backprint._torch.inductor import WhyNoFuse
 
     refusals: list[tuple[frozenset[str], frozenset[str], str]] = []
@@ -386,6 +406,7 @@ def steps_of(nodes: Any) -> list[str]:
     """Return the steps of the captured graph that nodes of Inductor's schedule come from, in their order."""
     from backprint._torch.inductor import aggregate_origins
 
+    # the nodes of the fx graph from which nodes of the schedule were lowered
     origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
     # the order of the graph, which `aggregate_origins` does not keep
     positions = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}

@@ -1,4 +1,7 @@
-"""What `bp.lower` returns: a program as a file of Triton kernels. Loops and all other programs have the same face."""
+"""What `bp.lower` returns: a program as a file of Triton kernels. Loops and all other programs have the same face.
+
+A port is an input or a result of the Capture `capture`, by the name that this gives it.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
     from backprint.tools.kernels.lowered_check import LoweredCheck
 
 
+UNCHECKED_GUARDS = ("value", "pinned", "memory", "same")
+"""Kinds of guards on more than sizes: a file does not check them, so a program that has one is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Face:
     """The function of a file by ports of the program: its arguments and results in order. `gradients` says of each
@@ -39,8 +46,10 @@ class Face:
 class Lowered(ABC):
     """A program as Triton kernels.
 
-    `source` is a file that needs torch and triton alone; `name` is its function. `print(lowered.explain())` says what
-    is one kernel, and how many bytes it moves.
+    `source` is a file that needs torch and triton alone; `name` is its function, and `face` has the ports of its
+    arguments and results. `function` is the program, None if it was lowered from a Capture, and `make_inputs` returns
+    its arguments for a number, None if it is for one size. `print(lowered.explain())` says what is one kernel, and how
+    many bytes it moves.
     """
 
     source: str
@@ -82,10 +91,11 @@ class Lowered(ABC):
         """Run the source, and return it as a Python module."""
         # a name for tracebacks, and for triton, which reads a function's source by it
         file = f"<lowered {self.name} {abs(hash(self.source)):x}>"
+        # size, modification time (None: it is never checked), lines, name
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(keepends=True), file)
         module = types.ModuleType(f"lowered_{self.name}")
         module.__file__ = file
-        sys.modules.setdefault(module.__name__, module)
+        sys.modules.setdefault(module.__name__, module)  # where `inspect` looks for the module of a function
         exec(compile(self.source, file, "exec"), vars(module))
         return module
 
@@ -94,11 +104,14 @@ class Lowered(ABC):
 
         It takes the arguments that the program takes. On a GPU it runs there; on a CPU, in Triton's interpreter, where
         TRITON_INTERPRET=1 is set before triton is imported.
+
+        It is a shallow copy of the program, so that both have the same parameters, or an empty module for a function.
         """
         file = self.load()
         run = getattr(file, self.name)
         kernel = getattr(file, self.jitted)
-        compiled = isinstance(getattr(kernel, "fn", kernel), file.triton.JITFunction)  # else it is interpreted
+        # `fn`: an autotuned kernel has the kernel itself there. With TRITON_INTERPRET=1, it is no JITFunction
+        compiled = isinstance(getattr(kernel, "fn", kernel), file.triton.JITFunction)
         program = self.function if isinstance(self.function, nn.Module) else None
         signature, face = self.capture.signature, self.face
 
@@ -123,7 +136,7 @@ class Lowered(ABC):
             return self.capture.origin.rebuild(signature.output, dict(zip(face.outputs, results, strict=True)))
 
         module = copy.copy(program) if program is not None else nn.Module()
-        module.forward = forward  # an instance's own, which nn.Module calls
+        module.forward = forward  # an attribute of this instance, which nn.Module calls before that of the class
         return module
 
 

@@ -31,8 +31,8 @@ class BuiltFunction:
 def compile_function(
     function: Any, name: str, types: Mapping[str, str], constants: Mapping[str, Any], warps: int, capability: int
 ) -> BuiltFunction:
-    """Return a kernel of a file, compiled: `types` are those of its arguments, and `constants` the values of those that
-    are constants. Refuse in a process where Triton interprets kernels."""
+    """Return a kernel of a file, compiled for a compute capability, 90 for 9.0: `types` are Triton's of its arguments,
+    and `constants` the values of those that are constants. Refuse in a process where Triton interprets kernels."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
     from triton.backends.compiler import GPUTarget
@@ -40,13 +40,14 @@ def compile_function(
 
     parameter_names = list(function.arg_names)
     signature = {key: "constexpr" if key in constants else types[key] for key in parameter_names}
+    # Triton's keys of constants are paths: a tuple of one index is an argument itself
     constants_by_position = {
         (parameter_names.index(name),): value for name, value in constants.items() if name in parameter_names
     }
     options = {"num_warps": warps}
     with use_separate_cache(), name_files_by_package():
         source = ASTSource(function, signature, constants_by_position)
-        compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)  # 32 threads are a warp
+        compiled = compile(source, target=GPUTarget("cuda", capability, warp_size=32), options=options)
     registers, spilled = read_resources(compiled.asm["cubin"])
     return BuiltFunction(name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
 

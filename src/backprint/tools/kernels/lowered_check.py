@@ -1,4 +1,15 @@
-"""A file that was lowered, compared with the program in eager: in a process of its own, at several sizes."""
+"""A file that was lowered, compared with the program in eager: in a process of its own, at several sizes.
+
+Words of this file:
+
+- `lowered`: what `bp.lower` returned. `lowered.function` is the program, None if it was lowered from a Capture;
+  `lowered.capture` is its Capture, and `lowered.face` has the ports of the file's function: of its inputs, with whether
+  each has a gradient, and of its outputs, with whether each has a tangent.
+- port: the name that the Capture gives an input or an output. Results are by "output " or "gradient " and their port.
+- tangent: the gradient of an output that is passed to the backward; None for an output that has none.
+- `named`, `inputs`: the tensors that the program is called with, by port, parameters and buffers among them.
+- to nudge: to move numbers by up to their last bit, to see how far results move for rounding alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +35,7 @@ from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Graph, Pair
 from backprint.judge.closeness import NUDGES, compare, rounded_again, size_of
 from backprint.prove.run import RunOptions, run_graph
-from backprint.tools.kernels.loops.call import call_of, inputs_by_port
+from backprint.tools.kernels.loops.call import Call, call_of, inputs_by_port
 from backprint.tools.kernels.lowered import Lowered
 
 SEED = 7
@@ -98,7 +109,7 @@ class Case:
 
 
 def compare_with_eager(lowered: Lowered, cases: Sequence[Case], timeout: float) -> LoweredCheck:
-    """Return the comparison of a Lowered with these cases."""
+    """Return the comparison of a Lowered with these cases; its file may run for `timeout` seconds."""
     answers = run_in_child(lowered, cases, timeout)
     rows: list[LoweredRow] = []
     for case, answer in zip(cases, answers, strict=True):
@@ -127,31 +138,40 @@ def compare_port(case: Case, port: str, result: Tensor | None, eager: Tensor) ->
 
 
 def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDGES) -> Case:
-    """Return the results of eager on these inputs, on `nudges` others that differ in their last bit, and in float64
-    where the program runs in it."""
+    """Return the results of eager on the inputs `given` (a tuple, a dict of keywords, or one tensor), on `nudges`
+    others that differ in their last bit, and in float64 where the program runs in it. `size` is the name of the
+    case."""
     call = call_of(given)
     args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
-    results, tangents = run_eager(lowered, lowered.function, args, kwargs, named, None)
-    nudged = []
-    for seed in range(nudges):
-        function = lowered.function
-        if isinstance(function, nn.Module):
-            function = copy.deepcopy(function)
-            for parameter in function.parameters():
-                parameter.data = nudge(parameter.data, seed)
-        args, kwargs = tree_map(lambda value, seed=seed: nudge(value, seed), (call.args, dict(call.kwargs)))
-        inputs = named_inputs(lowered, function, args, kwargs)
-        nudged_tangents = [None if item is None else nudge(item, seed) for item in tangents]
-        nudged.append(run_eager(lowered, function, args, kwargs, inputs, nudged_tangents)[0])
-    exact: dict[str, Tensor] = {}
+    results, tangents = run_eager(lowered, lowered.function, args, kwargs, named, tangents=None)
+    nudged = tuple(_nudged_results(lowered, call, tangents, seed) for seed in range(nudges))
+    exact: Mapping[str, Tensor] = {}
     with contextlib.suppress(RuntimeError, TypeError):  # the program has another dtype inside
-        function = to_float64(lowered.function)
-        args, kwargs = to_float64(call.args), to_float64(dict(call.kwargs))
-        inputs = named_inputs(lowered, function, args, kwargs)
-        wide_tangents = [to_float64(item) for item in tangents]
-        exact = run_eager(lowered, function, args, kwargs, inputs, wide_tangents)[0]
-    return Case(size, named, tuple(tangents), results, tuple(nudged), exact)
+        exact = _results_in_float64(lowered, call, tangents)
+    return Case(size, named, tuple(tangents), results, nudged, exact)
+
+
+def _nudged_results(lowered: Lowered, call: Call, tangents: Sequence[Tensor | None], seed: int) -> Mapping[str, Tensor]:
+    """Return the results of eager where parameters, arguments and tangents are nudged; `seed` chooses in which way."""
+    function = lowered.function
+    if isinstance(function, nn.Module):
+        function = copy.deepcopy(function)
+        for parameter in function.parameters():
+            parameter.data = nudge(parameter.data, seed)
+    args, kwargs = tree_map(lambda value: nudge(value, seed), (call.args, dict(call.kwargs)))
+    inputs = named_inputs(lowered, function, args, kwargs)
+    nudged_tangents = [None if item is None else nudge(item, seed) for item in tangents]
+    return run_eager(lowered, function, args, kwargs, inputs, nudged_tangents)[0]
+
+
+def _results_in_float64(lowered: Lowered, call: Call, tangents: Sequence[Tensor | None]) -> Mapping[str, Tensor]:
+    """Return the results of eager in float64; raise what the program raises if it does not run in it."""
+    function = to_float64(lowered.function)
+    args, kwargs = to_float64(call.args), to_float64(dict(call.kwargs))
+    inputs = named_inputs(lowered, function, args, kwargs)
+    wide_tangents = [to_float64(item) for item in tangents]
+    return run_eager(lowered, function, args, kwargs, inputs, wide_tangents)[0]
 
 
 def nudge(value: Any, seed: int) -> Any:
@@ -163,7 +183,8 @@ def nudge(value: Any, seed: int) -> Any:
 
 
 def to_float64(value: Any) -> Any:
-    """Return arguments or a module with all floating-point tensors in float64."""
+    """Return a copy of arguments or of a module with all floating-point tensors in float64; other values as they
+    are."""
     if isinstance(value, Tensor):
         wide = value.detach().to(torch.float64) if value.is_floating_point() else value.detach().clone()
         return wide.requires_grad_(value.requires_grad)
@@ -175,7 +196,8 @@ def to_float64(value: Any) -> Any:
 
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the inputs of the file's function by port, in its order."""
+    """Return the inputs of the file's function by port, in its order: those of `args` and `kwargs`, and the parameters
+    and buffers of `function`, which is the program or a copy of it."""
     named = inputs_by_port(function, lowered.capture, args, kwargs)
     return {port: named[port] for port in lowered.face.inputs}
 
@@ -188,10 +210,11 @@ def run_eager(
     inputs: Mapping[str, Tensor],
     tangents: Sequence[Tensor | None] | None,
 ) -> tuple[dict[str, Tensor], list[Tensor | None]]:
-    """Run the program and its gradients; return these by "output " or "gradient " and their port, and the tangents,
-    which are drawn if None. Makes the leaves among the inputs require grad, where they have a gradient."""
+    """Run the program and its backward; return its outputs and gradients by "output " or "gradient " and their port,
+    and the tangents, which are drawn if None. `inputs` are the tensors among the arguments and parameters by port; the
+    leaves among them that have a gradient are made to require grad. An input that nothing depends on gets zeros."""
     face = lowered.face
-    torch.manual_seed(SEED)
+    torch.manual_seed(SEED)  # a program that draws makes the same numbers in each run
     differentiable = {port: inputs[port] for port, gradient in zip(inputs, face.gradients, strict=True) if gradient}
     for tensor in differentiable.values():
         if tensor.is_leaf:
@@ -235,13 +258,14 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], use_graphs: bool = False) -> Case:
-    """Return the results of the captured program on these values, and on others that differ in their last bit: of the
-    program itself, if it is still alive, and else, or if `use_graphs`, of the captured graphs."""
+    """Return the results of the captured program on these values, by port, and on others that differ in their last bit:
+    of the program itself, if it is still alive in this process, and else, or if `use_graphs`, of the captured graphs.
+    `size` is the name of the case."""
     results_of = results_of_graphs if use_graphs or not lowered.capture.origin.alive else _results_of_program
     pair, face = lowered.capture.pairs[0], lowered.face
     inputs = [values[port.name] for port in pair.forward.inputs]
     results = zip(pair.forward.outputs, run_graph(pair.forward, inputs), strict=True)
-    outputs = {port.name: value for port, value in results if port.role == "output"}
+    outputs = {port.name: value for port, value in results if port.role == "output"}  # for the shapes of tangents
     tangents = tuple(_random_tangents(lowered, [outputs[name] for name in face.outputs]))
     nudged = [
         results_of(
@@ -269,11 +293,13 @@ def _results_of_program(
 def results_of_graphs(
     lowered: Lowered, values: Mapping[str, Tensor], tangents: Sequence[Tensor | None]
 ) -> dict[str, Tensor]:
-    """Return outputs and gradients of the captured graphs on these values: twin of `_results_of_program`."""
+    """Return outputs and gradients of the captured graphs on these values, by port: twin of `_results_of_program`. The
+    values may have other sizes than the captured ones."""
     pair, face = lowered.capture.pairs[0], lowered.face
     tangents_by_output = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
     keys = ((port.role, port.name) for port in pair.forward.outputs)
     torch.manual_seed(SEED)
+    # not strict: `run_graph` would refuse other dtypes and shapes than those of the ports
     results = run_graph(pair.forward, [values[port.name].detach() for port in pair.forward.inputs], strict=False)
     forward = dict(zip(keys, results, strict=True))
     gradients = dict(_gradients_of_graph(pair, forward, tangents_by_output))
@@ -312,6 +338,7 @@ def values_of_steps(graph: Graph, inputs: Sequence[Tensor], names: Collection[st
     values: dict[str, Tensor] = {}
 
     def record(which: Graph, name: str, value: Any) -> None:
+        """Keep the value of a step; `run_graph` calls this after each, of graphs inside of the graph too."""
         if which is graph and name in names:
             values[name] = (value[1] if isinstance(value, tuple) else value).clone()  # a dropout's mask is its second
 
@@ -328,8 +355,8 @@ RUNNER = "backprint.tools.kernels.lowered_run"
 
 
 def run_in_child(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
-    """Run the file on cases in a process of its own; return its results by port for each. Refuse where the process does
-    not finish."""
+    """Run the file on cases in a process of its own, for `timeout` seconds at most; return for each case what the file
+    returned, by port. Refuse where the process does not finish."""
     face = lowered.face
     is_cpu = all(tensor.device.type == "cpu" for case in cases for tensor in case.inputs.values())
     for package in ("triton", *(("numpy",) if is_cpu else ())):  # numpy for Triton's interpreter
@@ -342,6 +369,7 @@ def run_in_child(lowered: Lowered, cases: Sequence[Case], timeout: float) -> lis
         environment = {"TRITON_INTERPRET": "1"} if is_cpu else {}
 
         def start(inputs: SharedMemory, results: SharedMemory) -> Start:
+            """Return what starts the process, with the two memories in which it is sent tensors and sends some."""
             memories = inputs.file, results.file
             return start_interpreter(
                 RUNNER, *arguments, *map(str, memories), environment=environment, inherited=memories
@@ -358,13 +386,15 @@ def run_in_child(lowered: Lowered, cases: Sequence[Case], timeout: float) -> lis
     gradients = [f"gradient {name}" for name, item in zip(face.inputs, face.gradients, strict=True) if item]
     return [
         dict(zip(outputs, results[: len(outputs)], strict=True))
+        # none if no output requires grad in the file: `compare_port` calls a missing gradient wrong
         | dict(zip(gradients, results[len(outputs) :], strict=False))
         for results in answers
     ]
 
 
 def _answer_to(child: TensorChild, case: Case, gradients: Sequence[bool]) -> list[Tensor]:
-    """Return outputs and gradients of the file for a case."""
+    """Return the outputs and then the gradients of the file for a case. `gradients` says of each input whether it has
+    one. The child gets one list of tensors, the inputs and then the tangents, and the places of the latter in it."""
     pairs = zip(case.inputs.values(), gradients, strict=True)
     inputs = [tensor.detach().clone().requires_grad_(has_gradient) for tensor, has_gradient in pairs]
     tangent_positions, values = [], list(inputs)

@@ -3,7 +3,8 @@
 python -P -m backprint.tools.kernels.lowered_run LINE PARENT FILE NAME MEMORY MEMORY
 
 FILE is the file, NAME its function; the memories, shared with the parent, are file descriptors: for inputs, and for
-results.
+results. LINE and PARENT are for `backprint.child`: the connection on which requests and answers are sent, and the
+parent process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from backprint.child.tensors import SharedMemory, put_results, read_inputs
 
 
 def _answer_requests() -> None:
-    """Run the file for each request. What it raises ends this process, so that its traceback is the last printed."""
+    """Run the file for each request: a dict with `inputs`, headers of the tensors in the memory for inputs, and
+    `tangents`, as in `_run_function`. What the file raises ends this process, so that its traceback is the last
+    printed."""
     line, (file, name, *descriptors) = line_of(sys.argv[1:])
     inputs, results = (SharedMemory(int(descriptor)) for descriptor in descriptors)
     if os.environ.get("TRITON_INTERPRET") == "1":
@@ -38,7 +41,8 @@ def _answer_requests() -> None:
 
 
 def _interpret_as_a_gpu() -> None:
-    """Mend what Triton's interpreter computes otherwise than a GPU, and keep each launch within its arguments."""
+    """Mend what Triton's interpreter computes otherwise than a GPU, and make each launch raise where it reads or writes
+    outside of the tensors that it was passed."""
     from triton.runtime.interpreter import GridExecutor
 
     from backprint.tools.kernels.checking.interpreter import patch_interpreter
@@ -57,8 +61,9 @@ def _interpret_as_a_gpu() -> None:
 def _run_function(
     function: Callable[..., Any], values: Sequence[Any], tangent_positions: Sequence[int | None]
 ) -> list[Any]:
-    """Return outputs and gradients. `values` are the inputs, and then the tangents; `tangent_positions` says for each
-    output where its tangent is among them, None for one without."""
+    """Return the outputs of a function, and the gradients of the inputs that require grad. `values` are the inputs, and
+    then the tangents; `tangent_positions` says for each output where its tangent is among them, None for one
+    without."""
     input_count = len(values) - sum(place is not None for place in tangent_positions)
     outputs = function(*values[:input_count])
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)

@@ -8,6 +8,9 @@ doubt a name stays, so that two programs are rather kept apart than merged. The 
 puts the steps of a graph in one order before a compiler sees them (`prepare`), so equal graphs have equal statements.
 
 Triton is parsed and written again by `ast.unparse`, C++ is split into tokens by Pygments. Nothing is run.
+
+A Triton kernel is in a module that Inductor wrote: imports, jitted helpers, and the kernel (`main`), whose decorator
+has metadata: `size_hints`, `triton_meta` and `inductor_meta`. To declare a name is to give it a number.
 """
 
 from __future__ import annotations
@@ -93,11 +96,12 @@ SETUP = "set_driver_to_gpu"
 
 
 def _triton_form(source: str, name: str) -> NormalForm:
-    """Return the normal form of a Triton kernel's module."""
+    """Return the normal form of a Triton kernel's module; refuse a source without a kernel."""
     tree = parse_module(source, name)
     main = find_kernel([node for node in tree.body if isinstance(node, ast.FunctionDef)], name)
     if main is None:
         raise RefusedError(f"{name}: there is no Triton kernel in this source")
+    # this also takes metadata out of the tree
     sizes = [text for mark in main.decorator_list if isinstance(mark, ast.Call) for text in _strip_metadata(mark)]
     body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom) and not is_setup(node)]
     module = ast.Module(body, [])
@@ -117,8 +121,8 @@ def is_setup(statement: ast.stmt) -> bool:
 
 
 def _strip_metadata(decorator: ast.Call) -> Iterator[str]:
-    """Leave in Inductor's decorator what changes the program, and take out the rest; yield of that what depends on
-    sizes."""
+    """Leave in Inductor's decorator what changes the program, and take out the rest. Of the rest, yield what depends on
+    sizes, as texts: the hints of sizes, and `configs`, which says by what arguments are divisible."""
     kept_keywords = []
     for keyword in decorator.keywords:
         match keyword:
@@ -128,6 +132,7 @@ def _strip_metadata(decorator: ast.Call) -> Iterator[str]:
                 yield ast.unparse(keyword.value)
                 continue
             case ast.keyword(arg="triton_meta" | "inductor_meta", value=ast.Dict(keys=keys, values=values)):
+                # name -> (its expression, that of the value)
                 entries = {getattr(key, "value", ""): (key, value) for key, value in zip(keys, values, strict=True)}
                 if keyword.arg == "inductor_meta":
                     entries = {key: entries[key] for key in PROGRAM_KEYS if key in entries}
@@ -146,7 +151,8 @@ class _Renamer(ast.NodeTransformer):
 
     These keep their names: the kernel's parameters that its launcher finds by name (`LAUNCHER_PARAMETER`), parameters
     that a call of a helper names, and words in texts of the metadata. An imported name becomes the full name of what it
-    stands for.
+    stands for. `tree` is the whole module, `module` the same without its imports, and `main` the kernel's function;
+    `names` has the new name of each name, and `unchanged` those that keep theirs.
     """
 
     def __init__(self, tree: ast.Module, module: ast.Module, main: ast.FunctionDef) -> None:
@@ -187,9 +193,10 @@ class _Renamer(ast.NodeTransformer):
         outside, count = dict(self.names), self.count
         arguments = node.args
         inside = (child for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store))
-        bound = dict.fromkeys(child.id for child in inside)
+        bound = dict.fromkeys(child.id for child in inside)  # a set that keeps the order
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             bound.pop(argument.arg, None)
+            # an annotated parameter is a `tl.constexpr`
             launcher_finds_it = node is self.main and (
                 argument.annotation is not None or LAUNCHER_PARAMETER.fullmatch(argument.arg)
             )
@@ -246,6 +253,7 @@ def _cpp_program(source: str) -> str:
     for kind, text in CppLexer().get_tokens(INCLUDE.sub("", source)):
         if text == ":" and tokens and tokens[-1][1] == ":":
             tokens[-1] = (kind, "::")  # Pygments splits it
+        # Pygments counts lines for the preprocessor as comments: these stay
         elif kind in Comment.Preproc or not (kind in Whitespace or kind in Comment or not text.strip()):
             tokens.append((kind, text))
     names: dict[str, str] = {}
@@ -253,6 +261,7 @@ def _cpp_program(source: str) -> str:
     output: list[str] = []
     for index, (kind, text) in enumerate(tokens):
         if kind in Name and not (index and tokens[index - 1][1] in BEFORE_MEMBER):
+            # a name that was used before it is declared stands for something else, and stays
             if text not in seen and _is_declared(tokens, index, names):
                 names[text] = f"%{len(names)}"
             seen.add(text)
@@ -276,7 +285,8 @@ def _is_declared(tokens: Sequence[Token], index: int, names: dict[str, str]) -> 
 
 
 def _is_template(tokens: Sequence[Token], place: int, names: dict[str, str]) -> bool:
-    """Whether a `>` ends the arguments of a template, as in `Vectorized<float> tmp0`, and is no comparison."""
+    """Whether a `>` ends the arguments of a template, as in `Vectorized<float> tmp0`, and is no comparison: before the
+    `<` that it belongs to is a name that is no variable, and nothing between them that no template has."""
     depth = 0
     for index in range(place, 0, -1):
         text = tokens[index][1]

@@ -1,4 +1,5 @@
-"""The targets that kernels are made for: a processor with its vector instructions, or a GPU that need not be there."""
+"""The targets that kernels are made for, a processor with its vector instructions, or a GPU that need not be there; and
+kernels, their calls, and what a compiler wrote for a graph and for a Capture."""
 
 from __future__ import annotations
 
@@ -64,13 +65,14 @@ class KernelTarget:
 
 
 def target_named(text: str) -> KernelTarget:
-    """Return the target of a name: `cpu`, `cpu:avx2`, `cuda:90`, …"""
+    """Return the target of a name: `cpu`, `cpu:avx2`, `cuda:90`, …; raise UsageError for another, with the names that
+    are like it."""
     device, _, detail = text.partition(":")
     if device == "cpu" and (not detail or detail in ISAS):
         return KernelTarget(text, "cpu", isa=detail)
     if device == "cuda" and detail.isdecimal() and int(detail) in GPUS:
         return KernelTarget(text, "cuda", capability=int(detail))
-    near = difflib.get_close_matches(text, known_targets(), 2, 0.5)
+    near = difflib.get_close_matches(text, known_targets(), n=2, cutoff=0.5)
     hint = f": did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(f"no target is called {text!r}{hint}\nknown: {', '.join(known_targets())}")
 
@@ -285,5 +287,5 @@ class CaptureKernels:
         from backprint.tools.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels, with_derivatives
 
         verdicts = verdicts_of_kernels(self, configurations, timeout)
-        backward = any(verdict.name.endswith(" backward") for verdict in verdicts)
-        return with_derivatives(verdicts, derivatives_of_pairs(self.capture)) if backward else verdicts
+        has_backward = any(verdict.name.endswith(" backward") for verdict in verdicts)
+        return with_derivatives(verdicts, derivatives_of_pairs(self.capture)) if has_backward else verdicts

@@ -4,6 +4,16 @@ The steps get an order that the results alone decide, so that equal graphs give 
 are a precondition of the kernels. Operators that only a CPU has (its attention, its LSTM) are written with common ones
 on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the device of the capture,
 so a forward is prepared first, and its backward takes the tensors that it saves.
+
+Words of this file:
+
+- target: what kernels are for (KernelTarget): a processor, or a GPU that need not be there.
+- form: a function of common operators that stands for another operator.
+- spec: the annotation of a port or step: TensorSpec (dtype, shape, stride, which may be symbolic or not known),
+  ScalarSpec (a number, `expression` if it is computed of sizes), or None.
+- symbols (Examples): makes the SymInts of a graph's symbolic sizes, in one FakeTensorMode; None for the captured sizes.
+- effect: a step that is there for more than its result, as an assertion or a draw of random numbers.
+- In an fx node, `meta["spec"]` is the annotation, and `meta["val"]` a fake tensor.
 """
 
 from __future__ import annotations
@@ -82,8 +92,8 @@ MASKS = ("bool", "uint8")
 
 def use_captured_sizes(module: fx.GraphModule) -> str:
     """Replace the operators in SIZED_FORMS by functions that take the shape that the result had at capture; return a
-    note that names them, or ''."""
-    operators: dict[str, None] = {}
+    note that names them, or ''. An index without a mask has no size that depends on values, and stays."""
+    operators: dict[str, None] = {}  # a set that keeps the order
     for node in module.graph.nodes:
         spec = node.meta.get("spec")
         if node.op == "call_function" and node.target in SIZED_FORMS and isinstance(spec, TensorSpec):
@@ -115,7 +125,8 @@ def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
-    """Return the values at indices, with the places of the mask among them in the place of the mask."""
+    """Return the values at indices, with the places of the mask among them, one index for each of its dimensions, in
+    the place of the mask."""
     positions: list[Tensor | None] = []
     for one_index in indices:
         if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
@@ -126,8 +137,8 @@ def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int])
 
 
 def _first_indexed(indices: Sequence[Tensor | None]) -> int:
-    """Return the dimension of a result in which the indices' own dimensions begin: 0, if the indices are not next to
-    one another."""
+    """Return the dimension of a result in which the indices' own dimensions begin: that of the first index, and 0 if
+    the indices are not next to one another, as in NumPy."""
     positions = [place for place, one_index in enumerate(indices) if one_index is not None]
     return positions[0] if positions[-1] - positions[0] == len(positions) - 1 else 0
 
@@ -176,7 +187,8 @@ class PortLayout:
 
 @dataclass(frozen=True, slots=True)
 class PreparedGraph:
-    """A graph of ATen operators for a target, its fake inputs, and notes on its changes."""
+    """A graph of ATen operators for a target, its inputs (fake tensors of `mode`, or numbers), and notes on its
+    changes."""
 
     module: fx.GraphModule
     inputs: Sequence[Any]
@@ -193,13 +205,14 @@ def prepare_graph(
     saved: Mapping[str, PortLayout] | None = None,
     symbols: Examples | None = None,
 ) -> PreparedGraph:
-    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has.
+    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has, and `saved` the layouts
+    on the target of the tensors that the graph's forward saves.
 
     Sizes are those of the capture. With `symbols`, they stay symbolic: the graph is then prepared for all sizes.
     """
     from backprint._torch.inductor import load_inductor, select_decompositions
 
-    load_inductor("lowering")  # not loaded by what follows, which needs it
+    load_inductor("lowering")  # what follows needs it, and does not load it
 
     sizes, sized_graph = ({}, graph) if symbols else (example_sizes(graph), at_example_sizes(graph))
     module = to_fx(in_canonical_order(sized_graph), symbols)
@@ -217,16 +230,19 @@ def prepare_graph(
         allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu", shape_env=shape_env
     )
     decompositions = {**select_decompositions(), **(RANDOM_FORMS if target.device == "cuda" else {}), **forms}
+
+    def input_of(port: Port) -> Any:
+        """Return an input of the graph on the target."""
+        if symbols:
+            return _symbolic_input(port, device, saved or {}, symbols)
+        return _fake_input(port, device, saved or {}, sizes)
+
+    # `_name_sources` put the names of steps into the metadata of nodes, which new nodes get
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
-        inputs = [
-            _symbolic_input(port, device, saved or {}, symbols)
-            if symbols
-            else _fake_input(port, device, saved or {}, sizes)
-            for port in sized_graph.inputs
-        ]
-        lowered = make_fx(TracingInterpreter(module).run, decomposition_table=decompositions, tracing_mode="real")(
-            *inputs
-        )
+        inputs = [input_of(port) for port in sized_graph.inputs]
+        # "real": the inputs are fake already
+        trace = make_fx(TracingInterpreter(module).run, decomposition_table=decompositions, tracing_mode="real")
+        lowered = trace(*inputs)
     return PreparedGraph(lowered, inputs, mode, _saved_layouts(graph, lowered), tuple(notes))
 
 
@@ -303,27 +319,28 @@ def _draw_into_new_tensors(module: fx.GraphModule) -> None:
     Inductor takes the result of such a call for a new tensor, and reuses the memory of its argument.
     """
     with_state, saving_state = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
-    # the arguments are (state, operator, tensor, ...) under a saved state, and (operator, tensor, ...) where it is
-    # saved
+    # where the operator is: the arguments are (state, operator, tensor, ...) under a saved state, and
+    # (operator, tensor, ...) where the state is saved
     operator_positions = {with_state: 1, saving_state: 0}
     order = {node: index for index, node in enumerate(module.graph.nodes)}
     for node in list(module.graph.nodes):
         if node.op != "call_function" or node.target not in operator_positions:
             continue
-        operator, base, *rest = node.args[operator_positions[node.target] :]
+        operator, base, *rest = node.args[operator_positions[node.target] :]  # base: the tensor that is drawn into
         if not getattr(schema_if_any(operator), "is_mutable", False):
-            continue
+            continue  # it returns a new tensor already
         others = [user for user in base.users if user is not node]
         base_operator = operator_of(base).removeprefix("aten.").partition(".")[0]
         is_new = base.op == "call_function" and base_operator in ALLOCATING_OPERATORS
         is_read_before = any(order[user] < order[node] for user in others)
+        # a draw that saves its state returns that too, so it cannot stand for the tensor
         if node.target is saving_state or operator not in FUNCTIONAL or not is_new or is_read_before:
             raise RefusedError(
                 f"{operator} ({node.name}) draws into a tensor that was there before, with a random state that is "
                 "kept: capture the program without it"
             )
         node.args = (node.args[0], FUNCTIONAL[operator], base, *(rest or DEFAULT_ARGUMENTS.get(operator, ())))
-        for user in others:
+        for user in others:  # what read the tensor after the draw reads the draw
             user.replace_input_with(base, node)
     module.recompile()
 
@@ -383,7 +400,8 @@ def _symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLa
         return symbols.size(spec.expression)
     if not isinstance(spec, TensorSpec):
         raise RefusedError(f"input {port.name} is no tensor: {spec!r:.80}")
-    shape, stride = [*map(symbols.size, spec.shape)], spec.stride and [*map(symbols.size, spec.stride)]
+    shape = [*map(symbols.size, spec.shape)]
+    stride = spec.stride and [*map(symbols.size, spec.stride)]  # None: not known; () of a tensor of no dimensions
     dtype = getattr(torch, spec.dtype)
     if port.role == "saved" and port.name in saved:
         layout = saved[port.name]

@@ -8,6 +8,9 @@ into it any more.
     call(buf0 of input x)                x's range
     call(buf1, written, then read)       not known: a value between two kernels
     call(buf2, written, then returned)   the output's range, for those who read it after its last write
+
+A range is the least and the largest finite value of a tensor. A storage is a number for the memory of a tensor on which
+calls were recorded (Memory), None for a number.
 """
 
 from __future__ import annotations
@@ -40,8 +43,9 @@ def ranges_of(capture: Capture) -> tuple[Ranges, str]:
     graphs = {id(graph): _ports_of(graph) for pair in capture.pairs for graph in pair.graphs}
 
     def watch(graph: Graph, name: str, value: Any) -> None:
-        if name in graphs.get(id(graph), ()) and isinstance(value, Tensor) and (found := range_of(value)):
-            ranges[id(graph), name] = found
+        """Keep the range of an input or a result of a graph; the replay calls this with each value that it makes."""
+        if name in graphs.get(id(graph), ()) and isinstance(value, Tensor) and (value_range := range_of(value)):
+            ranges[id(graph), name] = value_range
 
     try:
         replay(capture, options=RunOptions(watch=watch))
@@ -64,7 +68,7 @@ def range_of(value: Tensor) -> Range | None:
         return None
     values = value.detach()
     if values.is_floating_point():
-        values = values.double() if values.dtype.itemsize == 1 else values
+        values = values.double() if values.dtype.itemsize == 1 else values  # of float8, torch computes next to nothing
         values = values[values.isfinite()]
     elif values.dtype == torch.bool:
         values = values.to(torch.uint8)
@@ -94,7 +98,7 @@ class Memory:
 def with_ranges(kernels: Sequence[Kernel], memory: Memory, graph: Graph, ranges: Ranges) -> tuple[Kernel, ...]:
     """Return kernels with the ranges of their arguments, as far as they are known: from the inputs until a call writes
     into their memory (`ranges_before`), and from the outputs after the last call that does (`ranges_after`, walked
-    backwards)."""
+    backwards). `memory` has the calls of the graph's wrapper, and `ranges` those of the graph's values."""
     input_names = [port.local for port in graph.inputs]
     output_names = [value.name if isinstance(value, Ref) else "" for value in graph.results]
     if not ranges or (len(memory.inputs), len(memory.outputs)) != (len(input_names), len(output_names)):
@@ -109,7 +113,7 @@ def with_ranges(kernels: Sequence[Kernel], memory: Memory, graph: Graph, ranges:
             ranges_before.pop(storage, None)
     for number, (name, storages) in reversed(list(enumerate(memory.calls))):
         for storage in _written_storages(writes_by_kernel, name, storages):
-            ranges_after.pop(storage, None)
+            ranges_after.pop(storage, None)  # what the call itself reads there is not the output yet
         ranges_by_call[number] = [
             one or ranges_after.get(storage) for one, storage in zip(ranges_by_call[number], storages, strict=True)
         ]
@@ -135,7 +139,8 @@ def _ranges_by_storage(
 
 
 def _written_arguments(kernel: Kernel) -> list[bool]:
-    """Return for each argument of a kernel whether the kernel may write into it; of C++, by its declared types."""
+    """Return for each argument of a kernel whether the kernel may write into it; of C++, by its declared types, such as
+    `['const float*', 'float*']`: a pointer that is not const."""
     if kernel.language == "triton":
         return [use.writes for use in parameter_uses(kernel)]
     types = kernel.declared.strip("[]").split(", ") if kernel.declared else []
@@ -145,7 +150,8 @@ def _written_arguments(kernel: Kernel) -> list[bool]:
 def _written_storages(
     writes_by_kernel: Mapping[str, Sequence[bool]], name: str, storages: Sequence[int | None]
 ) -> list[int | None]:
-    """Return the memory that a call writes: of an operator beside the kernels, all that was recorded."""
+    """Return the memory that a call writes: of an operator beside the kernels, all that was recorded. The launcher of a
+    Triton template takes numbers that the kernel does not take, so a call may have more arguments."""
     if name not in writes_by_kernel:
         return list(storages)
     return [storage for storage, writes in zip(storages, writes_by_kernel[name], strict=False) if writes]

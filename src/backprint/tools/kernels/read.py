@@ -1,6 +1,7 @@
 """Kernels in the text of a wrapper: the Python code that a compiler writes, which has their sources as strings.
 
-Texts are parsed and never run.
+Texts are parsed and never run. A wrapper has `name = async_compile.triton(title, source)` for a Triton kernel, and
+`name = async_compile.cpp_pybinding(types, source)` for one in C++; `async_compile` is Inductor's AsyncCompile.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def kernels_of_wrapper(text: str, place: str) -> Iterator[Kernel]:
 
 
 def _compiled_kernel(name: str, method: str, call: ast.Call, place: str) -> Kernel:
-    """Return the kernel that a call of AsyncCompile compiles."""
+    """Return the kernel that a call of AsyncCompile, by its `method`, compiles; `name` is the variable that it is
+    assigned to. Refuse a call whose source is not a string in it."""
     language, position = COMPILED[method]
     match call.args[: position + 1]:
         # triton(name, source), cpp_pybinding(types, source), cpp(source)
@@ -61,8 +63,8 @@ def parse_module(source: str, name: str) -> ast.Module:
 
 
 def find_kernel(functions: Iterable[ast.FunctionDef], name: str) -> ast.FunctionDef | None:
-    """Return the kernel of a name among a module's functions; without one of that name, the last that no other
-    calls."""
+    """Return the kernel of a name among a module's functions; without one of that name, the last jitted one that no
+    other calls; if each is called, the last. None if no function is jitted."""
     jitted = [function for function in functions if is_jitted(function)]
     names_used = {
         node.id

@@ -54,21 +54,21 @@ class KernelRow:
 
 
 def kernel_row(kernel: Kernel, graph: str, file: str) -> KernelRow:
-    """Return the row of a kernel of a graph."""
+    """Return the row of a kernel of a graph, which has this title; `file` is the path of its source."""
     return KernelRow(
-        kernel.sample,
-        graph,
-        kernel.direction,
-        kernel.target,
-        kernel.name,
-        kernel.language,
-        kernel.compiler,
-        kernel.hash,
-        kernel.structure,
-        tuple(operator.operator for operator in kernel.operators),
-        len(kernel.calls),
-        kernel_bytes(kernel) or 0,
-        file,
+        sample=kernel.sample,
+        graph=graph,
+        direction=kernel.direction,
+        target=kernel.target,
+        name=kernel.name,
+        language=kernel.language,
+        compiler=kernel.compiler,
+        hash=kernel.hash,
+        structure=kernel.structure,
+        operators=tuple(operator.operator for operator in kernel.operators),
+        launches=len(kernel.calls),
+        bytes=kernel_bytes(kernel) or 0,
+        file=file,
     )
 
 
@@ -95,7 +95,8 @@ def read_rows(folder: Path) -> Iterator[KernelRow]:
 
 
 def gather_rows(out: Path, samples: Iterable[str]) -> None:
-    """Put the rows of a run's samples, which are folders of `out`, together in its own `kernels.jsonl`."""
+    """Put the rows of a run's samples, which are folders of `out`, together in its own `kernels.jsonl`. Each sample has
+    a folder with rows for each target; a row's file is from then on below `out`."""
     rows = (
         replace(row, sample=sample, file=f"{sample}/{row.file}")
         for sample in samples

@@ -50,7 +50,7 @@ NOT_TIMED = "not timed"
 def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
     """Write extracted kernels below a folder, completely or not at all, in place of earlier ones for the target.
 
-    Returns a line for each kernel that was timed.
+    With `build`, each configuration of a Triton kernel is compiled too. Returns a line for each kernel that was timed.
     """
     place = folder / kernels.target.name.replace(":", "_")
     unfinished = place.with_name(f".{place.name}.{os.getpid()}")  # renamed when it is complete
@@ -67,7 +67,7 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
             ]
         write_rows(unfinished, rows)
         if place.exists():
-            shutil.rmtree(place)
+            shutil.rmtree(place)  # `os.replace` does not replace a folder with files
         os.replace(unfinished, place)
         return times_lines
     except OSError as error:
@@ -77,7 +77,8 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
 
 
 def _write_graph(graph: ExtractedGraph, folder: Path, build: bool) -> list[str]:
-    """Write the wrapper and the kernels of one graph; return a line for each kernel that was timed."""
+    """Write the wrapper, the kernels and the facts of one graph; return a line for each kernel that was timed, or could
+    not be."""
     folder.mkdir(parents=True)
     (folder / "wrapper.py").write_text(graph.wrapper, encoding="utf-8")
     for kernel in graph.kernels:

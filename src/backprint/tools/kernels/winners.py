@@ -1,6 +1,7 @@
 """Time every configuration of a Triton kernel on a GPU that is here, and say which is the fastest.
 
-A kernel's stand-alone file times itself, in a process of its own: the median of many runs on each recorded call.
+A kernel's stand-alone file times itself, in a process of its own: the median of many runs on each recorded call. A
+configuration is one way to compile the kernel: the sizes of its blocks, its warps and stages.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def time_kernel(kernel: Kernel) -> KernelTimes:
     with tempfile.TemporaryDirectory(prefix="backprint_times_") as name:
         file = Path(name) / f"{kernel.name}.py"
         file.write_text(standalone_text(kernel), encoding="utf-8")
+        # processes on one machine take turns by files in that folder
         turns = Turns(turns_folder(Path(tempfile.gettempdir())), GraphClock())
         with turns.working(), turns.alone():  # as in a bench: no other worker times meanwhile
             return run_timing(kernel, [sys.executable, "-P", str(file), "--times"])
@@ -70,9 +72,10 @@ def run_timing(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
 
 
 def read_times(kernel: Kernel, report: dict[str, Any]) -> KernelTimes:
-    """Return times of a kernel from the JSON of its file; refuse them unless there is one for each call and
-    configuration."""
+    """Return times of a kernel from the JSON of its file: `device`, and `microseconds`, a row for each distinct call,
+    with a number for each configuration. Refuse rows of other lengths, and numbers that are no times."""
     rows = tuple(tuple(map(float, row)) for row in report["microseconds"])
+    # `calls` has how often each distinct call was made
     calls, configuration_count = call_counts(kernel), len(kernel.configurations)
     if len(rows) != len(calls) or any(len(row) != configuration_count for row in rows):
         raise RefusedError(

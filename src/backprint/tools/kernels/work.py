@@ -1,4 +1,9 @@
-"""The verb `kernels` of a corpus run: the kernels of one sample for each target, for the workers of `tools/corpus/`."""
+"""The verb `kernels` of a corpus run: the kernels of one sample for each target, for the workers of `tools/corpus/`.
+
+`options` are those of the verb, with the names and defaults of KERNELS in this package. The row of a sample has a
+verdict: `failed` if a graph was refused, `unproven` if its kernels were not checked. `stage(name)` names what is being
+done in what the run reports of an error.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,8 @@ def gather_kernels(out: Path) -> None:
 
 
 def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Write the kernels of a sample for each target; check them with the option `check`. Return the sample's row."""
+    """Write the kernels of a sample for each target into the folder `staging`; check them with the option `check`.
+    Return the sample's row: columns of its Capture, and the verdict, with remarks as notes."""
     from backprint.tools.jobs.verbs import capture_columns
 
     with stage("read"):
@@ -74,6 +80,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
         return row | {"verdict": "failed", "cause": "refused", "detail": one_line(f"{refused[0]}; {counts}")}
     verdict = worst(verdict_words) if options["check"] else "unproven"
     detail = counts if options["check"] else f"{counts}; not run"
+    # all remarks are notes; the first of them is in the detail too
     return row | {"verdict": verdict, "cause": "", "detail": one_line("; ".join([detail, *remarks[:1]]))}
 
 

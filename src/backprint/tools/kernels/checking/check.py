@@ -2,6 +2,16 @@
 
 They run in a process of their own: Triton's kernels in its interpreter, C++ compiled. A process that crashes or takes
 too long fails the graph at work, and another process continues with the next graph.
+
+Words of this file:
+
+- draw: a step that makes random numbers, or these numbers. To lift draws is to make them inputs of the graph; a draw in
+  place writes into its first argument, and one that saves the state of the generator (SAVING) returns (state, numbers).
+- title: the name of a graph in its Capture, `pair_0 forward`. An ExtractedGraph is one with its kernels, as a compiler
+  wrote them, and a CheckSubject the kernels that are run for it, which are others if it draws.
+- EagerRun: a graph that ran in eager, with what is needed to run it again. A BenchGraph is a captured graph with its
+  EagerRun, and `bench.module` its GraphModule.
+- to begin a graph: to send its title before its kernels run, so that it is known where a process ended.
 """
 
 from __future__ import annotations
@@ -56,19 +66,18 @@ from backprint.tools.lowering.subjects import BenchGraph, graph_classes, steps_t
 
 def lift_draws(graph: Graph, at_captured_sizes: bool = True) -> tuple[Graph, tuple[str, ...]]:
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
-    are those of the capture, unless not `at_captured_sizes`."""
-    base = (
-        unguarded_graph(graph)
-        if at_captured_sizes
-        else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
-    )
+    are those of the capture if `at_captured_sizes`, and else stay symbolic. Refuse a draw that cannot be an input."""
+    if at_captured_sizes:
+        base = unguarded_graph(graph)
+    else:
+        base = replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard))
     # a draw in place becomes the tensor that later steps read, where it may
     base = _read_draws_directly(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
     base = replace(
         base, steps=tuple(replacement for step in base.steps for replacement in _expand_dropout(step, drawing))
     )
-    # a step that saves its random state returns (state, draw): these items are the inputs, and not the step
+    # of a step that saves its random state, the inputs are its items, and not the step itself
     saving = {step.name for step in drawing if step.target == SAVING}
     drawing = tuple(_dropout_mask(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
     drawing += tuple(step for step in base.steps if _is_item_of(step, saving))
@@ -80,7 +89,8 @@ def lift_draws(graph: Graph, at_captured_sizes: bool = True) -> tuple[Graph, tup
         if step.target.endswith(".out") or (_is_in_place(step) and _is_read_by_others(base, step)):
             raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
     names = tuple(step.name for step in drawing)
-    ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, step.name) for step in drawing)
+    # an input has the name of the step that it replaces, so that later steps read it
+    ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, local=step.name) for step in drawing)
     rest = tuple(step for step in base.steps if step.name not in {*names, *saving})
     return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
 
@@ -90,15 +100,19 @@ def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
     that it drew into, if that is new and nothing read it before."""
     steps = list(graph.steps)
     steps_by_name = {step.name: step for step in steps}
-    draws_by_tensor: dict[str, str] = {}
+    draws_by_tensor: dict[str, str] = {}  # the name of a tensor -> that of the draw into it
+
+    def draw_or_itself(name: str) -> Ref:
+        return Ref(draws_by_tensor.get(name, name))
+
     for index, step in enumerate(steps):
-        renamed_step = mapped(step, lambda name: Ref(draws_by_tensor.get(name, name)))
+        renamed_step = mapped(step, draw_or_itself)
         base = renamed_step.args[0] if step in drawing and _is_in_place(step) else None
         if isinstance(base, Ref) and _allocates(steps_by_name.get(base.name)) and not is_used(base.name, steps[:index]):
             draws_by_tensor[base.name] = step.name
-            renamed_step = step
+            renamed_step = step  # the draw itself still writes into the tensor
         steps[index] = renamed_step
-    results = tuple(with_names(value, lambda name: Ref(draws_by_tensor.get(name, name))) for value in graph.results)
+    results = tuple(with_names(value, draw_or_itself) for value in graph.results)
     return replace(graph, steps=tuple(steps), results=results)
 
 
@@ -191,16 +205,18 @@ class LiftedRun:
 
 
 def run_lifted(bench: BenchGraph) -> LiftedRun:
-    """Run a graph with the draws of its own run as inputs; raise RefusedError if the results are not the same."""
+    """Return a run of a graph with the draws of its own run as inputs, and its own run if it does not draw; raise
+    RefusedError if the results are not the same."""
     graph, names = lift_draws(bench.graph)
     if not names:
         return LiftedRun(bench.graph, bench.run)
     recorder = _DrawRecorder(bench.module, names)
-    bench.run.again(recorder.run)
+    bench.run.again(recorder.run)  # from the same random state, so it draws the same numbers
     (module,) = graph_classes({"lifted": graph}).values()
     draws = [recorder.drawn[name] for name in names]
+    # a class of `rebuilt` keeps its text, of which Eager makes one in wider dtypes
     graph_class, inputs = rebuilt(module, inspect.getsource(module)), [*bench.run.inputs, *draws]
-    run = EagerRun(graph_class, inputs, bench.run.random, bench.run.outputs, ())
+    run = EagerRun(graph_class, inputs, bench.run.random, bench.run.outputs, results=())
     run = replace(run, results=tuple(run.again(run.module())))
     for (role, name), value, expected in zip(run.outputs, run.results, bench.run.results, strict=True):
         same = one_to_the_bit(value, expected) or not isinstance(value, torch.Tensor)
@@ -221,7 +237,7 @@ DRAW_CALL = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu
 def verdicts_of_kernels(
     kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0
 ) -> list[Verdict]:
-    """Return a Verdict for each graph; `timeout` is how many seconds a process may take.
+    """Return a Verdict for each graph, those without kernels first; `timeout` is how many seconds a process may take.
 
     `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
     """
@@ -237,12 +253,15 @@ def verdicts_of_kernels(
         except BackprintError as error:
             verdicts[graph.title] = Verdict("unproven", graph.title, str(error))
     plan = CheckPlan(
-        kernels.target.name, kernels.threads, configurations == "all", tuple(kernels.capture.requires), tuple(subjects)
+        target=kernels.target.name,
+        threads=kernels.threads,
+        every_configuration=configurations == "all",
+        allow=tuple(kernels.capture.requires),
+        subjects=tuple(subjects),
     )
     if subjects:
         verdicts |= _run_plan(kernels.capture, plan, timeout)
     positions = {graph.title: index for index, graph in enumerate(kernels.graphs)}
-    # -1: graphs without kernels are first
     return sorted(verdicts.values(), key=lambda verdict: positions.get(verdict.name, -1))
 
 
@@ -275,6 +294,7 @@ def _run_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Ve
         while remaining := [title for title in titles if title not in verdicts]:
             end, last_begun = _run_kernels(folder, plan, timeout, verdicts)
             unfinished = [title for title in remaining if title not in verdicts]
+            # all of them, if the process was at work on none: so this ends
             failed_titles = [last_begun] if last_begun in unfinished else unfinished
             verdicts |= {title: Verdict("failed", title, end.account) for title in failed_titles}
         return verdicts
@@ -282,7 +302,7 @@ def _run_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Ve
 
 def _run_kernels(folder: Path, plan: CheckPlan, timeout: float, verdicts: dict[str, Verdict]) -> tuple[ChildEnd, str]:
     """Have a process run the kernels of graphs without a Verdict, and add theirs to `verdicts`; return how it ended,
-    and the last graph that it began."""
+    and the title of the last graph that it began, '' for none."""
     last_begun = ""
 
     def on_message(row: Mapping[str, Any]) -> None:
@@ -297,14 +317,24 @@ def _run_kernels(folder: Path, plan: CheckPlan, timeout: float, verdicts: dict[s
 
 
 def write_inputs(capture: Capture, place: Path) -> None:
-    """Write a Capture as a sample with redrawn inputs: on the program's own, such as a new bias of 0, errors hide."""
+    """Write a Capture as a sample with redrawn inputs: on the program's own, such as a new bias of 0, errors hide. They
+    are like the program's as it is now (`fit_inputs` makes recipes of its values), if it is still there, and else like
+    those that were captured."""
     if capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, so no kernel can be checked: capture it anew")
     known = capture.recipes
     inputs = Inputs(known.recipes, known.exact, known.seed)
     if capture.origin.alive:
         inputs = fit_inputs(capture, capture.origin.values())
-    write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
+    # no verdict, no values of ports, and no other format beside Backprint's
+    write_staged(
+        capture,
+        place,
+        inputs,
+        further_content={},
+        values_of_pairs=({},) * len(capture.pairs),
+        write_other_format=lambda *args: None,
+    )
 
 
 def run_check_process(
@@ -316,7 +346,7 @@ def run_check_process(
     on_message: Callable[[Mapping[str, Any]], None],
 ) -> ChildEnd:
     """Run a module that can run kernels in a process of its own: send it a message, and pass each row that it sends to
-    `on_message`; return its end."""
+    `on_message`; return how it ended. `folder` has the plan, and is the argument of the module."""
     settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
     child = Child(start_interpreter(module, os.fspath(folder), environment=settings), limited(timeout), captured=True)
     try:
@@ -356,17 +386,25 @@ def make_check_subject(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckS
     """Return the kernels to run for a graph: its own, or, if it draws, kernels whose draws are inputs."""
     captured = captured_graph(kernels.capture, graph.title)
     drawing = steps_that_draw(captured)
-    # a backward that is checked alone gets the tensors that eager saved
+    # a backward whose forward has no kernels here gets the tensors that eager saved
     without_forward = graph.direction == "backward" and not any(
         other.title == graph.title.replace("backward", "forward") for other in kernels.graphs
     )
     notes = (*graph.notes, *(["what its forward saves was eager's"] if without_forward else []))
-    if not drawing:
-        unseen = (*notes, *_extern_notes(graph))
-        return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, graph.outputs, (), unseen)
-    lifted, names = _lifted_kernels(captured, graph, kernels)
-    unseen = (*notes, *_extern_notes(lifted), *_lifting_notes(graph, lifted, drawing))
-    return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, lifted.outputs, names, unseen)
+    names: tuple[str, ...] = ()
+    subject = graph
+    if drawing:  # the compiler writes other kernels, of the graph without its draws
+        subject, names = _lifted_kernels(captured, graph, kernels)
+    unseen = [*notes, *_extern_notes(subject), *(_lifting_notes(graph, subject, drawing) if drawing else [])]
+    return CheckSubject(
+        graph.title,
+        subject.wrapper,
+        subject.kernels,
+        subject.inputs,
+        subject.outputs,
+        draws=names,
+        unseen=tuple(unseen),
+    )
 
 
 def _extern_notes(graph: ExtractedGraph) -> Iterator[str]:
@@ -390,13 +428,15 @@ def captured_graph(capture: Capture, title: str) -> Graph:
 def _lifted_kernels(
     captured: Graph, graph: ExtractedGraph, kernels: CaptureKernels
 ) -> tuple[ExtractedGraph, tuple[str, ...]]:
-    """Return kernels of a graph whose draws are inputs, and the steps that drew them. Raise RefusedError if the kernels
-    that were given are not those that the compiler writes now: as they draw, they cannot be run."""
+    """Return kernels of a graph whose draws are inputs, and the names of the steps that drew them. Raise RefusedError
+    if the kernels that were given are not those that the compiler writes now: as they draw, they cannot be run, and
+    kernels that the compiler writes of another form say nothing of them."""
     saved = {
         port.name: PortLayout(getattr(torch, port.dtype), port.shape, port.stride)
         for port in graph.inputs
         if port.role == "saved" and port.value is None
     }
+    # how the graph and its lifted form are given to the compiler alike
     arguments = graph.direction, graph.target, kernels.threads, saved, kernel_compiler(kernels.compiler)
     extracted_again = extract_one_graph(captured, *arguments)
     known = {kernel.hash for kernel in extracted_again.kernels}

@@ -4,6 +4,17 @@ The interpreter of Triton 3.7 truncates float32 to bfloat16 where a GPU rounds t
 bfloat16 numbers as if they were integers, lacks libdevice and PTX, writes one column where the mask of an atomic
 operation is broadcast, takes `not` of a block for False, and combines one pair of elements at a time in reductions that
 are not sums. Reads and writes outside of a kernel's arguments raise OutsideMemoryError.
+
+Words of this file:
+
+- handle: a block of numbers in the interpreter (its TensorHandle): `data` is a numpy array, `dtype` Triton's, whose
+  `scalar` is that of an element. The tensor of Triton's language (`tl.core.tensor`) has a handle.
+- builder: the interpreter's InterpreterBuilder. A kernel's operations call its methods, `create_fabs`, …, with handles;
+  METHODS replaces some, and others are wrapped. So functions here have `self` and the arguments of a method.
+- short: of a dtype that numpy lacks: bfloat16, and those of 8 bits. Its bits are integers in a handle, so numbers of it
+  are computed as float32, and rounded.
+- active: of elements, that the mask of a load, a store or an atomic operation leaves.
+- axis: of a reduction or a scan, the dimension along which it combines.
 """
 
 from __future__ import annotations
@@ -123,13 +134,15 @@ Handle = triton_interpreter.TensorHandle
 
 
 def patch_interpreter() -> None:
-    """Patch the interpreter of this process, permanently."""
+    """Patch the interpreter of this process, permanently: casts, reads and writes of memory, and computation with short
+    dtypes in its builder; reductions, scans, and `not` in a kernel's source; and the functions of libdevice."""
     for name, function in METHODS.items():
         setattr(Builder, name, function)
     for name in ("binary_op", "ternary_op", "unary_op"):
         setattr(Builder, name, in_float32(getattr(Builder, name)))
     for name in ("create_fma", "create_idiv"):
         setattr(Builder, name, _in_float32_without_operation(getattr(Builder, name)))
+    # all reductions but sums and the like, which `apply_impl` has of its own; of short dtypes, these too
     triton_interpreter.ReduceOps.generic_reduce = _reduce_by_halves
     triton_interpreter.ReduceOps.apply_impl = _unless_short(triton_interpreter.ReduceOps.apply_impl, _reduce_by_halves)
     triton_interpreter.ScanOps.generic_scan = _scan_by_doubling
@@ -146,12 +159,13 @@ def patch_interpreter() -> None:
 
 
 def to_array(handle: Any) -> Array:
-    """Return the numbers of a handle (a block in the interpreter) as an array; those of short dtypes as float32."""
+    """Return the numbers of a handle as an array; those of short dtypes as float32, and booleans as they are."""
     short = SHORT_DTYPES.get(handle.dtype.scalar)
     if short is None or handle.data.dtype == bool:
         return handle.data
     numpy_bits, torch_bits = BIT_DTYPES[short.itemsize]
     values = np.ascontiguousarray(handle.data.astype(numpy_bits, copy=False))
+    # the same bits, as integers that torch has, and then as its short dtype
     return torch.from_numpy(values.view(signed(values.dtype))).view(torch_bits).view(short).float().numpy()
 
 
@@ -161,7 +175,7 @@ def signed(dtype: Any) -> Any:
 
 
 def _handle_of(values: Array, dtype: Any) -> Any:
-    """Return a handle of numbers in a dtype, rounded to nearest where it is short."""
+    """Return a handle of numbers in a dtype of Triton, rounded to nearest where it is short."""
     short = SHORT_DTYPES.get(dtype.scalar)
     if short is None:
         return Handle(values.astype(triton_interpreter._get_np_dtype(dtype.scalar), copy=False), dtype.scalar)
@@ -172,13 +186,13 @@ def _handle_of(values: Array, dtype: Any) -> Any:
 
 def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
     """Convert numbers to a dtype, in the place of the interpreter's casts, which truncate; refuse to round towards
-    zero."""
+    zero (RTZ), one of the modes that Triton has."""
     if any("RTZ" in str(mode) for mode in rounding):
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
     values = to_array(source)
     if dtype.scalar in SHORT_DTYPES or values.dtype == bool or values.dtype.kind != "f":
         return _handle_of(values, dtype)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a number that is too large becomes Inf, which numpy would warn of
         return _handle_of(values, dtype)
 
 
@@ -187,6 +201,8 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
     rounds the result to it; comparisons give booleans. The last argument of the method is the operation."""
 
     def computed(self: Any, *args: Any) -> Any:
+        """Call the method; or, where an operand is short, the operation, a function of arrays, on float32. The result
+        has the dtype of the last short operand."""
         *handles, operation = args
         short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT_DTYPES), None)
         with np.errstate(all="ignore"):
@@ -203,6 +219,7 @@ def _in_float32_without_operation(method: Callable[..., Any]) -> Callable[..., A
     """Return `in_float32` of a method that has its operation inside, and takes none."""
 
     def computed(self: Any, *handles: Any) -> Any:
+        """Call the method; where an operand is short, on handles of float32, and round its result."""
         short = next((handle.dtype.scalar for handle in reversed(handles) if handle.dtype.scalar in SHORT_DTYPES), None)
         with np.errstate(all="ignore"):
             if short is None:
@@ -219,7 +236,7 @@ def absolute(self: Any, source: Any) -> Any:
 
 
 def dot(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
-    """Return the matrix product of two blocks, plus a third."""
+    """Return the matrix product of two blocks, plus a third: added up in float32 if that is short."""
     matrix = np.matmul(
         to_array(left), to_array(right), dtype=np.float32 if added.dtype.scalar in SHORT_DTYPES else None
     )
@@ -240,7 +257,8 @@ def _size_of_element(pointers: Any) -> int:
 
 
 def _load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
-    """Read the elements that a mask leaves, after a check of their addresses; `other`, or 0, elsewhere."""
+    """Read the elements that a mask leaves, after a check of their addresses; `other`, or 0 if it is None, elsewhere.
+    What it reads are bits in memory, so a short dtype needs no rounding."""
     element = pointers.get_element_ty()
     dtype = triton_interpreter._get_np_dtype(element)
     addresses, active = broadcast_mask(pointers.data, mask.data)
@@ -266,7 +284,7 @@ def _atomic_read_modify_write(
     self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any
 ) -> Any:
     """Run an atomic operation on the elements that a mask leaves, after a check of their addresses; return their old
-    values."""
+    values. Of half-precision numbers, `_atomic_add_rounded` adds them."""
     addresses, active = broadcast_mask(pointers.data, mask.data)
     check_addresses(addresses, active, _size_of_element(pointers), "changes")
     values = _contiguous_array(value.data, addresses.shape)
@@ -283,7 +301,8 @@ def _atomic_add_rounded(self: Any, operation: Any, addresses: Array, active: Arr
     if "FADD" not in str(operation):
         raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
     old_values, dtype = np.zeros_like(value.data), triton_interpreter._get_np_dtype(value.dtype.scalar)
-    addends, always = to_array(value).astype(np.float32).reshape(-1), np.ones(1, dtype=bool)
+    addends, always = to_array(value).astype(np.float32).reshape(-1), np.ones(1, dtype=bool)  # a mask for one element
+    # several lanes may have one address: so one after another
     for index in np.flatnonzero(active):
         address = addresses.reshape(-1)[index : index + 1]
         old = Handle(
@@ -309,13 +328,13 @@ def _contiguous_array(values: Array, shape: Sequence[int]) -> Array:
 
 
 def _run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
-    """Run a line of PTX by the function in PTX_FUNCTIONS that computes the same; refuse any other line."""
+    """Run a line of PTX by the function in PTX_FUNCTIONS that computes the same; refuse any other line. Return an
+    object with `get_result`, what Triton asks of the operation that it made."""
     if (function := PTX_FUNCTIONS.get(text)) is None:
         raise RefusedError(f"Triton's interpreter runs no PTX, and Backprint has no function for {text!r}")
     arrays = np.broadcast_arrays(*map(to_array, values))
     result_values = function(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
     result = _handle_of(result_values.numpy(), values[0].dtype)
-    # what Triton asks of the operation that it made
     return SimpleNamespace(get_result=lambda place: result)
 
 
@@ -349,7 +368,8 @@ def logical_not(value: Any) -> Any:
 
 
 def _visiting_value_first(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return Triton's `visit_Assign`, which visits the value of an assignment first: Triton passes over it."""
+    """Return Triton's `visit_Assign`, a `method` of the class that rewrites a kernel's source, which visits the value
+    of an assignment first: Triton passes over it, and a `not` in it would stay."""
 
     def visited(self: Any, node: ast.Assign) -> Any:
         node.value = self.visit(node.value)
@@ -367,7 +387,8 @@ def to_block(values: Array, dtype: Any) -> Any:
 
 
 def _combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
-    """Combine arrays element by element with a kernel's function of two sides, each of one number an array."""
+    """Combine arrays element by element with a kernel's function of two sides, each of one number an array: an argmax
+    has a value and an index on each side. The function is a jitted one; `rewrite` makes it one of the interpreter."""
     both = [to_block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
     outcome = function.rewrite()(*both)
     results = outcome if isinstance(outcome, (tuple, list)) else (outcome,)
@@ -379,7 +400,8 @@ def _combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array]
 
 def _reduce_by_halves(self: Any, operands: Any) -> list[Any]:
     """Reduce by combining neighbors until one element is left, all pairs at once: [a, b, c, d] -> [ab, cd] -> [abcd]. A
-    GPU combines in some such tree too."""
+    GPU combines in some such tree too. `self` is Triton's reduction: `combine_fn` combines two elements, `axis` is None
+    for all dimensions (`unravel` makes them one), and `operands` are tensors that are reduced together."""
     shape = operands[0].handle.data.shape
     operands_on_axis, axis = self.unravel(operands, self.axis)
     values = [operand.handle.data for operand in operands_on_axis]
@@ -400,12 +422,12 @@ def _reduce_by_halves(self: Any, operands: Any) -> list[Any]:
 
 def _scan_by_doubling(self: Any, operands: Any) -> list[Any]:
     """Combine each element with all before it, by steps of 1, 2, 4, …: after the step of 2, an element has the 4 up to
-    itself."""
+    itself. `self` is Triton's scan: `combine_fn` combines two elements, along `axis`."""
     values = [operand.handle.data for operand in operands]
     dtypes = [operand.dtype for operand in operands]
     count, step = values[0].shape[self.axis], 1
     shape = [1] * values[0].ndim
-    shape[self.axis] = count
+    shape[self.axis] = count  # of a mask along the axis, to broadcast
     while step < count:
         # what comes around the end has no partner
         shifted = [np.roll(array, step, self.axis) for array in values]
@@ -439,7 +461,7 @@ def _libdevice_by_torch(name: str) -> Callable[..., Any]:
         if function is None:
             raise RefusedError(f"Triton's interpreter has no libdevice.{name}, and Backprint has no function for it")
         tensors = [argument for argument in args if isinstance(argument, tl.core.tensor)]
-        dtype = tensors[0].dtype.scalar
+        dtype = tensors[0].dtype.scalar  # one argument at least is a tensor of Triton
         arrays = [
             to_array(argument.handle) if isinstance(argument, tl.core.tensor) else _number_as_array(argument, dtype)
             for argument in args
@@ -460,6 +482,6 @@ def _libdevice_by_torch(name: str) -> Callable[..., Any]:
 def _number_as_array(value: Any, dtype: Any) -> Array:
     """Return a number in a kernel's text as an array of one: float64 beside arguments of float64, else float32 or
     int32."""
-    number = getattr(value, "value", value)
+    number = getattr(value, "value", value)  # of a tl.constexpr
     kind = np.float64 if dtype == tl.float64 else np.float32 if isinstance(number, float) else np.int32
     return np.array([number], dtype=kind)

@@ -53,8 +53,9 @@ def allow_arguments(arguments: Sequence[Any]) -> Iterator[None]:
 
 
 def check_addresses(addresses: Any, mask: Any, size: int, verb: str) -> None:
-    """Raise if an element of `size` bytes, whose address the mask leaves, lies outside of the launch's arguments.
-    `verb` says in the message what the kernel does there. Addresses and mask are arrays of numpy."""
+    """Raise OutsideMemoryError if an element of `size` bytes, whose address the mask leaves, lies outside of the
+    launch's arguments. `verb` says in the message what the kernel does there. Addresses and mask are arrays of
+    numpy."""
     touched = addresses[mask]
     if not touched.size:
         return
@@ -78,10 +79,11 @@ class BandedMemory:
 
     def empty(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Return an unwritten tensor, with a band before it and one after it."""
-        # the offset of the last element; -1 if there is none
+        # the offset of the last element, in elements; -1 if there is none, so that `size` is 0
         last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else -1
         size = (last + 1) * dtype.itemsize
-        # up to a multiple of 64 bytes, as an allocator gives it; the band begins right behind the last element
+        # `-size % 64`: up to a multiple of 64 bytes, as an allocator gives it; the band begins right behind the last
+        # element
         memory = torch.full((2 * BAND + size + -size % 64,), UNWRITTEN, dtype=torch.uint8)
         self.buffers[memory.data_ptr()] = memory, BAND + size
         tensor = torch.empty(0, dtype=dtype)
@@ -97,7 +99,8 @@ class BandedMemory:
         return buffer.copy_(value)
 
     def check(self, arguments: Sequence[Any]) -> None:
-        """Raise if the bands of a buffer were written."""
+        """Raise OutsideMemoryError if the bands of a buffer were written that one of these arguments is in; other
+        arguments have no bands."""
         for index, value in enumerate(arguments):
             if not isinstance(value, Tensor) or value.untyped_storage().data_ptr() not in self.buffers:
                 continue

@@ -57,7 +57,8 @@ class CheckPlan:
 
 
 def write_plan(folder: Path, plan: CheckPlan) -> None:
-    """Write a plan into a check's folder; kernels are written with languages, names and sources."""
+    """Write a plan into a check's folder as JSON; of kernels, languages, names and sources alone, the first three
+    arguments of a Kernel."""
     kernels = [
         [[kernel.language, kernel.name, kernel.source] for kernel in subject.kernels] for subject in plan.subjects
     ]
@@ -76,7 +77,8 @@ def read_plan(folder: Path) -> CheckPlan:
 
 
 def _subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
-    """Return a CheckSubject from its fields as JSON; `kernels` are the arguments of each Kernel."""
+    """Return a CheckSubject from its fields as JSON; `kernels` are the arguments of each Kernel, as `write_plan` wrote
+    them."""
     inputs, outputs = (tuple(map(_port_from_json, row[name])) for name in ("inputs", "outputs"))
     own_kernels = tuple(Kernel(*fields) for fields in kernels)
     return CheckSubject(

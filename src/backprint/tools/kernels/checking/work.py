@@ -4,6 +4,20 @@
 
 The forward is judged by eager's forward. The saved tensors of its kernels go to the kernels of the backward, and to
 eager's backward in the captured dtypes, by which the backward is judged.
+
+LINE and PARENT are for `backprint.child`: the connection on which messages go, and the parent process. FOLDER has the
+sample and the plan. Words of this file:
+
+- subject: the kernels of one graph (CheckSubject): `wrapper` is the code that calls them, `kernels` are their sources,
+  `inputs` and `outputs` its ports as they are on the target, `draws` the steps whose draws are further inputs.
+- plan: the subjects, and how they run (CheckPlan).
+- EagerRun: a captured graph that ran in eager, with what is needed to run it again: `inputs`, `results`, and `outputs`,
+  the role and name of each result. A BenchGraph is a graph of the sample with its EagerRun.
+- Eager: an EagerRun with further runs of it, by which a result is judged (`tools/export/judged`).
+- lifted: of a graph, with its random draws as further inputs, since kernels draw other numbers than eager.
+- configuration: one of the ways to compile a Triton kernel: the sizes of its blocks. Here, the number of one.
+- a band: bytes around a buffer that no kernel may write. A workspace is memory of a library, such as oneDNN, whose size
+  and contents only that knows.
 """
 
 from __future__ import annotations
@@ -76,7 +90,7 @@ class _KernelRuns:
 
 @dataclass(frozen=True, slots=True)
 class _RunnableGraph:
-    """The kernels of a graph, ready to run."""
+    """The kernels of a graph, ready to run: `call` is the wrapper's function, which takes and returns lists."""
 
     inputs: Sequence[LoweredPort]
     call: Callable[[list[Any]], Sequence[Any]]
@@ -90,17 +104,18 @@ class _RunnableGraph:
             return list(self.call(copies))
 
     def copy_input(self, port: LoweredPort, value: Any) -> Any:
-        """Return a copy of an input as the kernels expect it, between bands; raise if it is another than they were made
-        for."""
+        """Return a copy of an input as the kernels expect it, between bands; a number as it is. Raise _KernelRunError
+        if it is another than they were made for: another number, dtype or shape, but for a workspace."""
         if port.value is not None and type(value) is type(port.value):
             if value != port.value:
                 raise _KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
             return value
         if may_be_workspace(value) and port.dtype == "uint8":
             return self.runs.memory.copy(value, value.stride())
-        # such as "float32[2, 3]"
-        kind = f"{port.dtype}{list(port.shape)}"
-        value_kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        kind = f"{port.dtype}{list(port.shape)}"  # such as "float32[2, 3]"
+        value_kind = type(value).__name__
+        if isinstance(value, Tensor):
+            value_kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         if value_kind != kind:
             raise _KernelRunError(f"{port.role} {port.name} is {value_kind}, and the kernels were made for {kind}")
         return self.runs.memory.copy(value, port.stride)
@@ -113,8 +128,8 @@ def _runnable_graph(
     folder: Path,
     configuration: int,
 ) -> _RunnableGraph:
-    """Load a wrapper and its kernels. `configuration` is the number of the configuration that each Triton kernel runs
-    in; those that have fewer run in their last."""
+    """Load a wrapper and its kernels; `folder` is for their sources, which Triton's interpreter reads. `configuration`
+    is the number of the configuration that each Triton kernel runs in; those that have fewer run in their last."""
     kernels_by_name, runs = {kernel.name: kernel for kernel in kernels}, _KernelRuns()
 
     def load_kernel(name: str, types: Any) -> Any:
@@ -124,19 +139,20 @@ def _runnable_graph(
                 f"the wrapper calls {name}, which is none of the kernels: {', '.join(kernels_by_name)}"
             )
         kernel = kernels_by_name[name]
-        return (
-            _interpreted_kernel(kernel, folder, configuration, runs)
-            if types is None
-            else compiled_kernel(kernel, types, runs)
-        )
+        if types is None:
+            return _interpreted_kernel(kernel, folder, configuration, runs)
+        return compiled_kernel(kernel, types, runs)
 
-    namespace = load_wrapper(wrapper, load_kernel, lambda *args: runs.memory.empty(*args), CPU)
+    # `runs.memory` is another object in each run, so it is looked up when memory is allocated
+    namespace = load_wrapper(wrapper, load_kernel, allocate=lambda *args: runs.memory.empty(*args), device=CPU)
     return _RunnableGraph(inputs, namespace["call"], runs)
 
 
 @dataclass(frozen=True, slots=True)
 class _InterpretedKernel:
-    """Replaces a Triton kernel in a wrapper: it runs in Triton's interpreter."""
+    """Replaces a Triton kernel in a wrapper: it runs in Triton's interpreter. `tuner` is Inductor's autotuner of the
+    kernel: `fn` is its function, and `triton_meta` says which arguments are constants. `configuration` is one of the
+    tuner's."""
 
     name: str
     tuner: Any
@@ -144,11 +160,11 @@ class _InterpretedKernel:
     runs: _KernelRuns
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        """Run the kernel in Triton's interpreter, on its whole grid."""
+        """Run the kernel in Triton's interpreter, on its whole grid. The keywords, as the stream, are no arguments of
+        it."""
         names = [name for name in self.tuner.fn.arg_names if name not in self.configuration.kwargs]
-        named_arguments = dict(
-            zip(names, args, strict=False)
-        )  # an argument equal to 1 is a constant, and is passed all the same
+        # an argument equal to 1 is a constant, and is passed all the same; other constants, at the end, are not
+        named_arguments = dict(zip(names, args, strict=False))
         constants: Mapping[str, Any] = {**self.tuner.triton_meta["constants"], **self.configuration.kwargs}
         constants_not_passed = {name: value for name, value in constants.items() if name not in named_arguments}
         # a grid is computed of the numbers among the arguments
@@ -163,7 +179,8 @@ class _InterpretedKernel:
 
 
 def _interpreted_kernel(kernel: Kernel, folder: Path, configuration: int, runs: _KernelRuns) -> _InterpretedKernel:
-    """Load a Triton kernel for the interpreter."""
+    """Load a Triton kernel for the interpreter, from a file in `folder`, in its configuration of that number or in its
+    last; note in `runs` how many it has."""
     try:
         tuner = load_tuner_from_file(folder, kernel)
     except Exception as error:
@@ -174,7 +191,7 @@ def _interpreted_kernel(kernel: Kernel, folder: Path, configuration: int, runs: 
 
 
 def compiled_kernel(kernel: Kernel, types: Any, runs: _KernelRuns) -> Callable[..., None]:
-    """Compile a C++ kernel."""
+    """Compile a C++ kernel, whose arguments have these types; return the function that the wrapper calls."""
     try:
         function = AsyncCompile().cpp_pybinding(types, kernel.source)
     except Exception as error:
@@ -197,7 +214,7 @@ def _error_line(error: BaseException) -> str:
     """Return the root cause of an error as one line."""
     cause = _root_cause(error)
     lines = [line for line in str(cause).strip().splitlines() if line.strip()]
-    wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))
+    wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))  # of a compiler's output, its error
     return f"{type(cause).__name__}: {wrong.strip()[:300]}".removesuffix(": ")
 
 
@@ -211,8 +228,8 @@ MOST_CONFIGURATIONS = 64
 
 
 def _send_verdicts() -> None:
-    """Send a Verdict for each graph of the folder that the command line names, but those whose verdicts are sent to it
-    as known."""
+    """Send a Verdict for each graph of the folder that the command line names, but those whose verdicts are in the
+    first message: an earlier process sent them before it ended."""
     line, (place,) = line_of(sys.argv[1:])
     folder = Path(place)
     known = {row["name"]: verdict_from_json(row) for row in next(iter(line))}
@@ -261,9 +278,9 @@ def check_graphs(
         for subject in plan.subjects:
             if subject.pair != pair:
                 continue
-            if subject.direction == "forward" and subject.title in known:
-                forward = ForwardKernels(known[subject.title])
             if subject.title in known:
+                if subject.direction == "forward":  # what it saved is not known any more: the backward takes eager's
+                    forward = ForwardKernels(known[subject.title])
                 continue
             begin(subject.title)
             verdict, ran = check_graph(subject, plan, graphs[subject.title], forward, folder)
@@ -297,19 +314,17 @@ def check_graph(
     except Exception as error:
         if errors.is_defect(error):
             traceback.print_exc()
-            return Verdict(
-                "failed", subject.title, f"a defect of Backprint: {errors.describe_defect(error)}"
-            ), ForwardKernels()
-        cause = _root_cause(error)
-        word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
-        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else _error_line(error)), (
-            ForwardKernels()
-        )
+            detail = f"a defect of Backprint: {errors.describe_defect(error)}"
+            return Verdict("failed", subject.title, detail), ForwardKernels()
+        # the interpreter and its patches raise these two for what they cannot compute
+        is_unable = isinstance(_root_cause(error), (RefusedError, NotImplementedError))
+        detail = str(error) if isinstance(error, BackprintError) else _error_line(error)
+        return Verdict("unproven" if is_unable else "failed", subject.title, detail), ForwardKernels()
 
 
 @dataclass(frozen=True, slots=True)
 class GraphCheck:
-    """The check of one graph."""
+    """The check of one graph: `bench` has its eager run, and `forward` what the kernels of its Pair's forward saved."""
 
     subject: CheckSubject
     plan: CheckPlan
@@ -340,21 +355,22 @@ class GraphCheck:
         if tuple(lifted.names) != self.subject.draws:
             raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
         inputs = self.inputs_of_kernels(lifted)
-        eager = Eager(self.judging_run(lifted, inputs), _refuse_redraw)
+        eager = Eager(self.judging_run(lifted, inputs), compiled=_refuse_redraw)
         return GraphJudge(self.plan, self.folder, eager, inputs)
 
     def inputs_of_kernels(self, lifted: LiftedRun) -> list[Any]:
-        """Return the inputs of the kernels: eager's, and for a backward the tensors that its forward's kernels
-        saved."""
+        """Return the inputs of the kernels: eager's, and for a backward the tensors that its forward's kernels saved.
+        Refuse a saved tensor of eager's that has another shape on the target."""
         values = list(lifted.run.inputs)
         if self.subject.direction == "backward":
             for index, port in enumerate(self.subject.inputs):
                 if port.role == "saved" and port.name in self.forward.saved:
                     values[index] = self.forward.saved[port.name]
+        if self.forward.saved and not self.forward.lifted:
+            return values  # these kernels were written for what those of the forward save
         for index, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
             # eager's values, or those of kernels in another form: into the dtype that these kernels take
-            own_form = self.forward.saved and not self.forward.lifted
-            if port.role == "saved" and isinstance(value, Tensor) and not own_form:
+            if port.role == "saved" and isinstance(value, Tensor):
                 if tuple(value.shape) != port.shape and not may_be_workspace(value):
                     raise RefusedError(
                         f"what eager saves has another shape than on the target: {port.name} is "
@@ -378,7 +394,8 @@ class GraphCheck:
 
 
 def _refuse_redraw(*values: Any) -> Any:
-    """Raise RefusedError, where eager would have to draw again: draws are inputs here, so none should be left."""
+    """Raise RefusedError. It stands for the compiled form of a graph, which Eager runs only for a graph that draws:
+    draws are inputs here, so none should be left."""
     raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
 
 
@@ -397,7 +414,7 @@ class GraphJudge:
         return self.eager.run
 
     def run_kernels(self, subject: CheckSubject, configuration: int = 0) -> tuple[_KernelRuns, list[Any]]:
-        """Run the kernels in one of their configurations; return which ran, and the results."""
+        """Run the kernels in their configuration of a number; return how often each ran, and the results."""
         sources = self.folder / KERNELS
         sources.mkdir(exist_ok=True)
         with lowering_for(target_named(self.plan.target), self.plan.threads):
@@ -405,15 +422,15 @@ class GraphJudge:
             return runnable.runs, runnable.run(self.kernel_inputs)
 
     def compare(self, subject: CheckSubject, runs: _KernelRuns, results: Sequence[Any]) -> Verdict:
-        """Compare results with eager's."""
+        """Return the Verdict of results: eager's word for the worst of them, and "unproven" if it is good and a kernel
+        did not run. A saved port that cannot be compared does not count if others can."""
         expected = self.run.outputs
         if len(results) != len(expected):
             counts = f"{len(results)} results, and eager gives {len(expected)}"
             return Verdict("wrong", subject.title, f"the kernels give {counts}")
         ports = tuple(_port_verdicts(self.eager, subject, results))
-        word = worst(
-            [port.verdict for port in ports if not (port.role == "saved" and _others_are_compared(port, ports))]
-        )
+        counted = [port for port in ports if not (port.role == "saved" and _others_are_compared(port, ports))]
+        word = worst([port.verdict for port in counted])
         names = [kernel.name for kernel in subject.kernels]
         not_run = [name for name in names if not runs.counts[name]]
         # what did not run is not shown to be right
@@ -431,13 +448,14 @@ class GraphJudge:
         return f"all of {count} configurations" if self.plan.every_configuration else "the first configuration of each"
 
     def warm(self) -> None:
-        """Run eager in all the ways that comparisons may need: Eager keeps the results."""
+        """Run eager in all the ways that comparisons may need, by reading these properties: Eager keeps the results."""
         eager = self.eager
         _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded
 
 
 def _port_verdicts(eager: Eager, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
-    """Yield the PortVerdict of each output; one that has another shape on the target, as planned, is not compared."""
+    """Yield the PortVerdict of each output of the kernels; one that has another shape on the target, as its port there
+    says, is not compared."""
     shapes_on_target = {(port.role, port.name): port.shape for port in subject.outputs}
     for index, ((role, name), expected) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
         result = _as_captured(results[index], expected) if role == "saved" else results[index]
@@ -449,7 +467,7 @@ def _port_verdicts(eager: Eager, subject: CheckSubject, results: Sequence[Any]) 
             detail = f"its shape on the target is {list(result.shape)}, and eager's here {list(expected.shape)}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
-        word, detail = judged(eager, index, result)
+        word, detail = judged(eager, index, result)  # a Verdict's word, or one of NOT_COMPARED, and the reason
         error = apart(result, expected) if word in ("close", "wrong") and same_shape(result, expected) else 0.0
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 
@@ -476,8 +494,8 @@ def _as_captured(value: Any, wanted: Any) -> Any:
 
 
 def _copy_into_layout(layout: Tensor, value: Tensor) -> Tensor:
-    """Return a copy of `value` with the storage, offset and strides of `layout`: `as_strided` reads a storage from its
-    start."""
+    """Return a copy of `value` with the storage, offset and strides of `layout`, whose storage may have more elements:
+    `as_strided` in a graph counts its offset from the start of the storage."""
     if value is layout:
         return layout
     storage = layout.untyped_storage().clone()

@@ -1,5 +1,19 @@
 """A program in Inductor's kernels as a file that stands alone: kernels, two functions that launch them, an
-autograd.Function, and a function."""
+autograd.Function, and a function.
+
+Words of this file:
+
+- direction: the forward or the backward in Inductor's code (Direction). Its `inputs` and `outputs` are CodePorts:
+  `port.port` is the captured graph's port, with its name and role there, `port.name` its name in the file, and
+  `port.shape` and `port.stride` are expressions.
+- `file.texts[direction.name]`: the function of a direction as text (FusedText): `lines` are its body, and `results` an
+  expression for each output. `layout_inputs` are the inputs whose layout matters, and `other_strides` the places of
+  results that Inductor laid out otherwise than the program, with the program's strides.
+- tangent: the gradient of an output, which the backward takes.
+- helpers: functions of PyTorch (`triton_helpers`) and of CUDA's libdevice that kernels call; a file defines them
+  itself.
+- "lines" are those of a body, without its indent; a "text" is complete. `break_lines` breaks long statements.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +39,10 @@ from backprint.tools.kernels.loops.nouns import INPUTS
 
 @dataclass(frozen=True, slots=True)
 class FusedFile:
-    """What a file is made of. `inputs` are in the order of the function's arguments: inputs, then parameters, …
-    `conditions` are what must hold of the symbolic sizes, `texts` has the FusedText of "forward" and of "backward", and
-    `without_grad` the ports that have no gradient."""
+    """What a file is made of. `name` is that of its function, `origin` where the program is from, and `compiler` and
+    `target` are what wrote the kernels, and for which GPU. `inputs` are in the order of the function's arguments:
+    inputs, then parameters, … `conditions` are what must hold of the symbolic sizes, `texts` has the FusedText of
+    "forward" and of "backward", and `without_grad` the ports that have no gradient."""
 
     name: str
     origin: str
@@ -43,7 +58,7 @@ class FusedFile:
 
     @property
     def inputs(self) -> list[CodePort]:
-        """The arguments of the function; a constant may be the backward's alone."""
+        """The arguments of the function, in the order of their roles; a constant may be the backward's alone."""
         names = {port.port.name for port in self.forward.inputs}
         only_backward = [
             port for port in self.backward_values if port.port.role != "saved" and port.port.name not in names
@@ -73,7 +88,8 @@ class FusedFile:
         return {port.port.name: port for port in ports if port.port.role == "gradient"}
 
     def accepted_sizes(self, sizes: Sequence[int]) -> list[int]:
-        """Return the sizes that the file takes, as far as that is known: of a file of one symbol."""
+        """Return those of `sizes` that the file takes; all of them, where that is not known, as of a file of several
+        symbols."""
         if len(self.symbols) != 1:
             return list(sizes)
         (name,) = self.symbols
@@ -91,11 +107,11 @@ class FusedFile:
 
 
 def file_source(file: FusedFile) -> str:
-    """Return the source of a file."""
+    """Return the source of a file: its parts, without those that it does not need, which are ''."""
     helpers = [kernel.helpers for kernel in file.kernels]
     libdevice = list(dict.fromkeys(name for item in helpers for name in item.libdevice))
     parts = [
-        head_text(file, bool(libdevice)),
+        head_text(file, calls_libdevice=bool(libdevice)),
         _tuned_text(file),
         *_merged_helpers(helpers),
         *(kernel.text.rstrip() for kernel in file.kernels),
@@ -109,7 +125,7 @@ def file_source(file: FusedFile) -> str:
     return "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
 
 
-def head_text(file: FusedFile, libdevice: bool) -> str:
+def head_text(file: FusedFile, calls_libdevice: bool) -> str:
     """Return the docstring and the imports."""
     counts = [f"{len(file.texts['forward'].kernels)} in the forward"]
     if file.backward is not None:
@@ -131,13 +147,14 @@ def head_text(file: FusedFile, libdevice: bool) -> str:
         *wrap_paragraph(paragraph),
         '"""',
     ]
-    needs_types = libdevice or any(word in bodies for word in ("triton_helpers", "tl.atomic", ASSEMBLY_CALL))
+    # modules that stand for libdevice and `triton_helpers`, and patches of the interpreter, are made with `types`
+    needs_types = calls_libdevice or any(word in bodies for word in ("triton_helpers", "tl.atomic", ASSEMBLY_CALL))
     launch_lines = [line for text in file.texts.values() for line in (*text.lines, *text.results)]
     needs_math = any(re.search(r"\bmath\.", line) for line in (*launch_lines, *file.conditions))
     setup = [*(["import math"] if needs_math else []), "import os", *(["import types"] if needs_types else []), ""]
     lines += ["", *setup, *imports, ""]
     lines.append('INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"')
-    if libdevice:
+    if calls_libdevice:
         lines += ["", "if not INTERPRETED:", "    from triton.language.extra import libdevice"]
     return "\n".join(lines)
 
@@ -152,29 +169,32 @@ def _tuned_text(file: FusedFile) -> str:
 
 
 def _merged_helpers(helpers: Sequence[NeededHelpers]) -> list[str]:
-    """Return the functions of PyTorch that kernels call, once each, in one text."""
+    """Return the functions of PyTorch that kernels call, once each, in one text; no text if they call none. `helpers`
+    has those of each kernel, whose source has definitions with two empty lines between them."""
     functions = tuple(dict.fromkeys(name for item in helpers for name in item.functions))
     if not functions:
         return []
     texts: dict[str, None] = {}
     for item in helpers:
         texts.update(dict.fromkeys(text for text in item.source.split("\n\n\n") if text.strip()))
-    return [helper_lines(NeededHelpers(functions, "\n\n\n".join(texts), ()))]
+    return [helper_lines(NeededHelpers(functions, source="\n\n\n".join(texts), libdevice=()))]
 
 
 def _interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
-    """Return what Triton's interpreter needs: functions in the place of libdevice and of PTX, and mends of it."""
+    """Return what Triton's interpreter needs: functions in the place of those of `libdevice`, and of PTX, and mends of
+    the interpreter; '' if it needs nothing."""
     bodies = "\n".join(kernel.text for kernel in file.kernels)
     parts: list[str] = []
     if libdevice or ASSEMBLY_CALL in bodies:
         parts.append(template("interpreter").strip())
     if libdevice:
-        lines = libdevice_lines(NeededHelpers((), "", tuple(libdevice))).split("\n")
+        lines = libdevice_lines(NeededHelpers(functions=(), source="", libdevice=tuple(libdevice))).split("\n")
         # `libdevice_lines` is an if and an else: the else has the functions for the interpreter
         start = next(place for place, line in enumerate(lines) if line.startswith("else:"))
         parts.append("\n".join(line.strip() for line in lines[start + 1 :]))
     for text, mend in (("tl.atomic", ATOMIC_PATCH), (ASSEMBLY_CALL, PTX_PATCH)):
         if text in bodies:
+            # without its first line, an `if`: all of this is in one
             parts.append(textwrap.dedent("\n".join(mend.strip().split("\n")[1:])))
     if not parts:
         return ""
@@ -187,14 +207,14 @@ def _direction_text(file: FusedFile, direction: Direction) -> str:
     text = file.texts[direction.name]
     names = [port.name for port in direction.inputs]
     results = function_results(file, direction)
-    first = next(port.name for port in direction.inputs if port.is_tensor)
+    first_tensor = next(port.name for port in direction.inputs if port.is_tensor)
     lines = [
         *break_lines([f"def {file.name}_{direction.name}({', '.join(names)}):"], ""),
         f'    """Return {first_names(results)}."""',
     ]
     body = list(text.lines)
-    if any("device" in line for line in body):
-        body.insert(0, f"device = {first}.device")
+    if any("device" in line for line in body):  # allocations name it
+        body.insert(0, f"device = {first_tensor}.device")
     values = ", ".join(value for _, value in results)
     return "\n".join([*lines, *break_lines(body, "    "), *break_lines([f"return {values}"], "    ")])
 
@@ -212,6 +232,7 @@ def function_results(file: FusedFile, direction: Direction) -> list[tuple[str, s
     expressions: dict[str, str] = {}
     for port, value in zip(direction.outputs, values, strict=True):
         if value not in input_names and value not in expressions.values() and value != "None":
+            # a variable's own name, and that of the port for another expression
             name = value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name
             while name in expressions:
                 name += "_"
@@ -224,7 +245,7 @@ def result_expression(file: FusedFile, direction: Direction, port: CodePort) -> 
     forward that Inductor laid out otherwise gets the program's strides."""
     text, index = file.texts[direction.name], direction.outputs.index(port)
     names = {expression: name for name, expression in function_results(file, direction)}
-    value = names.get(text.results[index], text.results[index])
+    value = names.get(text.results[index], text.results[index])  # an input, or None, is no result of the function
     if direction.name == "forward" and index in text.other_strides:
         return _restrided_expression(value, port.shape, text.other_strides[index])
     return value
@@ -291,7 +312,8 @@ def _refusals_of_grad(file: FusedFile) -> list[str]:
 
 
 def _saving_lines(file: FusedFile) -> list[str]:
-    """Return the lines that keep for the backward what it reads of the forward: tensors, and numbers as attributes."""
+    """Return the lines that keep for the backward what it reads of the forward: tensors, and numbers as attributes of
+    `ctx`."""
     expressions = {port.port.name: port.name for port in file.inputs}
     expressions |= {
         port.port.name: result_expression(file, file.forward, port) for port in file.forward.outputs if _is_saved(port)
@@ -324,7 +346,9 @@ def _is_saved(port: CodePort) -> bool:
 
 
 def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
-    """Return the backward of the autograd.Function."""
+    """Return the backward of the autograd.Function: it lays tangents out as the kernels read them, calls the function
+    of the backward, and returns a gradient, or None, for each input."""
+    # an output without a tangent has an argument too, since autograd passes one for each output
     arguments = [
         file.tangents[port.port.name].name if port.port.name in file.tangents else f"_{port.name}"
         for port in file.outputs
@@ -335,9 +359,10 @@ def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
     body += [line for port in file.tangents.values() if (line := layout_line(port, used))]
     values = [port.name if port.is_tensor else f"ctx.{port.name}" for port in backward.inputs]
     results = [name for name, _ in function_results(file, backward)]
-    first = next(iter(file.tangents.values())).name
+    first_tangent = next(iter(file.tangents.values())).name
     call = f"{file.name}_backward({', '.join(values)})"
-    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {call}" if results else "    pass"]
+    statement = f"{', '.join(results)} = {call}" if results else "pass"
+    body += [f"with torch.cuda.device_of({first_tangent}):", f"    {statement}"]
     gradients = [
         result_expression(file, backward, file.gradients[port.port.name])
         if port.port.name in file.gradients
@@ -364,10 +389,10 @@ def layout_line(port: CodePort, used: frozenset[str]) -> str:
 
 def is_contiguous(port: CodePort) -> bool:
     """Whether a port's layout is that of `contiguous()`, by the texts of its strides: they may have symbols."""
-    contiguous_strides, step = [], "1"
+    contiguous_strides, stride = [], "1"  # from the last dimension on
     for size in reversed(port.shape):
-        contiguous_strides.append(step)
-        step = size if step == "1" else f"{size}*{step}"
+        contiguous_strides.append(stride)
+        stride = size if stride == "1" else f"{size}*{stride}"
     texts = [normalize_product(text) for text in contiguous_strides[::-1]]
     return texts == [normalize_product(text) for text in port.stride]
 
@@ -413,7 +438,8 @@ def laid(tensor, stride):
 
 
 def call_text(file: FusedFile) -> str:
-    """Return the function that users call."""
+    """Return the function that users call: it reads the symbolic sizes, checks dtypes, shapes and conditions, and
+    applies the autograd.Function."""
     names = ", ".join(port.name for port in file.inputs)
     lines = [
         f"def {file.name}({names}):",

@@ -1,5 +1,19 @@
 """A kernel that Inductor wrote, as a function of Triton that a person reads: with names of the program, and launched on
-a grid. The configurations among which Inductor would choose are those of Triton's autotuner."""
+a grid. The configurations among which Inductor would choose are those of Triton's autotuner.
+
+Words of this file:
+
+- kernel: `Kernel` is what Inductor wrote: `kernel.source` is a module, `kernel.name` the name in it, `kernel.operators`
+  the captured operators that it computes. A TritonModule is this source parsed: `main` is the kernel's function,
+  `parameters` its parameters, `text_of(function)` a function without Inductor's decorator.
+- configuration: the sizes of blocks (`XBLOCK`, …), warps and stages with which a kernel is compiled. A launch passes
+  all parameters but the sizes.
+- tuner: Inductor's CachingAutotuner of a kernel. `configs` are its configurations, and `inductor_meta` says how its
+  grid is computed, and which arguments it writes (`mutated_arg_names`).
+- launch: a call of a kernel in Inductor's wrapper (Launch): `launch.kernel` is the kernel's name there, and
+  `launch.arguments` are expressions of the file.
+- `meta`: the argument with which Triton asks a function for a grid: the numbers of the configuration that it chose.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +44,11 @@ class FusedKernel:
     kernel: Kernel
     module: TritonModule
     signature: Mapping[str, str]
+    """The name of each argument in the file -> Triton's type of it."""
     constants: Mapping[str, Any]
+    """The values of the arguments that are constants."""
     options: Mapping[str, Any]
+    """What a launch passes beside the arguments."""
 
     @property
     def helpers(self) -> NeededHelpers:
@@ -52,7 +69,8 @@ class FusedText:
 
 
 def fused_text(direction: Direction, wrapper: WrapperText, names_taken: set[str], name: str) -> FusedText:
-    """Return the kernels and the function of a direction; `names_taken` are names that the file has already."""
+    """Return the kernels and the function of a direction; `names_taken` are names that the file has already, to which
+    those of the kernels are added. `name` is that of the program, and `wrapper` the code that launches the kernels."""
     kernels: dict[str, FusedKernel] = {}
     grids: dict[str, Sequence[str]] = {}
     several = len(direction.kernels) > 1
@@ -62,25 +80,22 @@ def fused_text(direction: Direction, wrapper: WrapperText, names_taken: set[str]
         launches = [launch for launch in wrapper.launches.values() if launch.kernel == kernel.name]
         kernels[kernel.name], grids[kernel.name] = write_kernel(kernel, launches, kernel_name)
     lines: list[str] = []
-    for line in wrapper.lines:
-        if (launch := wrapper.launches.get(line)) is None:
-            lines.append(line)
-            continue
-        fused_kernel = kernels[launch.kernel]
-        lines.append(_launch_text(fused_kernel, launch, grids[launch.kernel]))
+    for line in wrapper.lines:  # `launch_0()`, … stand for launches
+        launch = wrapper.launches.get(line)
+        lines.append(line if launch is None else _launch_text(kernels[launch.kernel], launch, grids[launch.kernel]))
     return FusedText(
-        tuple(kernels.values()),
-        tuple(lines),
-        wrapper.results,
-        wrapper.used,
-        wrapper.layout_inputs,
-        wrapper.other_strides,
+        kernels=tuple(kernels.values()),
+        lines=tuple(lines),
+        results=wrapper.results,
+        used=wrapper.used,
+        layout_inputs=wrapper.layout_inputs,
+        other_strides=wrapper.other_strides,
     )
 
 
 def write_kernel(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[FusedKernel, Sequence[str]]:
-    """Return a kernel as it stands in the file, and the expressions of its grid, in which its arguments have Inductor's
-    names."""
+    """Return a kernel as it stands in the file under `name`, and the expressions of its grid, in which its arguments
+    have Inductor's names."""
     module = triton_module(kernel)
     meta = launch_metadata(kernel, module)
     tuner = load_tuner(kernel)
@@ -90,11 +105,11 @@ def write_kernel(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple
     parameters = [parameter for parameter in module.parameters if parameter not in size_names]
     new_names = parameter_names(parameters, launches, module)
     text = rename_in_text(_without_unread_names(module), {**new_names, module.main.name: name})
-    text = "\n".join(
-        row for line in text.split("\n") for row in (break_line(line, "") if line[:4] == "def " else [line])
+    text = "\n".join(  # a long line of parameters is broken
+        row for line in text.split("\n") for row in (break_line(line, "") if line.startswith("def ") else [line])
     )
-    written = [name for name in tuner.inductor_meta.get("mutated_arg_names", ()) if name in parameters]
-    decorator = autotune_decorator(configurations, [new_names.get(item, item) for item in written])
+    written = [argument for argument in tuner.inductor_meta.get("mutated_arg_names", ()) if argument in parameters]
+    decorator = autotune_decorator(configurations, [new_names.get(argument, argument) for argument in written])
     # without it, Triton leaves assertions out
     options = {"debug": True} if "device_assert" in text else {}
     signature = {new_names.get(key, key): kind for key, kind in meta["signature"].items()}
@@ -110,7 +125,7 @@ def write_kernel(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple
 
 def _comment_of(kernel: Kernel) -> str:
     """Return comment lines: the program's lines, and the operators that the kernel computes of each."""
-    lines: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}  # line -> operators
     for operator in kernel.operators:
         short = operator.operator.removeprefix("aten.").partition(".")[0]
         # what is not printable ASCII becomes ?, so that a line of a program stays in its comment
@@ -123,14 +138,15 @@ def _comment_of(kernel: Kernel) -> str:
 
 def autotune_decorator(configurations: Sequence[Any], stored: Sequence[str]) -> str:
     """Return the decorator that gives a kernel its configurations. With several, Triton runs each: `stored`, the
-    arguments that the kernel changes, are restored after each run."""
+    arguments that the kernel changes, are restored after each run. `key=[]`: the choice is not made
+    again for other arguments."""
     rows = []
     for item in configurations:
         sizes = ", ".join(f'"{key}": {value}' for key, value in item.kwargs.items())
         rows.append(f"triton.Config({{{sizes}}}, num_warps={item.num_warps}, num_stages={item.num_stages})")
-    restored = f", restore_value={list(stored)!r}" * bool(stored and len(rows) > 1)
     if len(rows) == 1:
         return f"@triton.autotune([{rows[0]}], key=[])\n"
+    restored = f", restore_value={list(stored)!r}" if stored else ""
     listed = "".join(f"        {row},\n" for row in rows)
     return f"@triton.autotune(\n    tuned(\n{listed}    ),\n    key=[]{restored},\n)\n".replace("'", '"')
 
@@ -138,7 +154,8 @@ def autotune_decorator(configurations: Sequence[Any], stored: Sequence[str]) -> 
 def configurations_and_grid(tuner: Any) -> tuple[list[Any], Sequence[str]]:
     """Return the configurations of a kernel, and its grid as expressions of its arguments and `meta`.
 
-    A grid that cannot be written for all configurations is that of the first, which is then the only one.
+    A grid that cannot be written for all configurations is that of the first, which is then the only one. Inductor's
+    GridExpr writes a grid for the sizes of a configuration: for all of them, names stand for the sizes (`META_XBLOCK`).
     """
     from backprint._torch.inductor import GridExpr
 
@@ -150,13 +167,13 @@ def configurations_and_grid(tuner: Any) -> tuple[list[Any], Sequence[str]]:
             return configurations, grid_text(GridExpr.from_meta(tuner.inductor_meta, placeholders, mode="python"))
         except (TypeError, AssertionError):  # it computes with the numbers of a configuration
             pass
-    return configurations[:1], grid_text(
-        GridExpr.from_meta(tuner.inductor_meta, dict(configurations[0].kwargs), mode="python")
-    )
+    first_sizes = dict(configurations[0].kwargs)
+    return configurations[:1], grid_text(GridExpr.from_meta(tuner.inductor_meta, first_sizes, mode="python"))
 
 
 def grid_text(expression: Any) -> list[str]:
-    """Return the three expressions of a grid, with the values of Inductor's intermediate names put in."""
+    """Return the three expressions of a grid, a GridExpr of Inductor, with the values of its intermediate names put
+    in."""
     values: dict[str, str] = {}
     # lines of Inductor such as `grid_0 = ...`, which a later one may read
     for line in expression.prefix:
@@ -180,7 +197,7 @@ class _Substitution(ast.NodeTransformer):
         return ast.parse(self.values[node.id], mode="eval").body if node.id in self.values else node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # as above
-        """Return `triton.cdiv(a, b)` for `-(a // -b)`, or its number."""
+        """Return `triton.cdiv(a, b)` for `-(a // -b)`, Inductor's division that is rounded up, or its number."""
         match node:
             case ast.UnaryOp(
                 op=ast.USub(), operand=ast.BinOp(left, ast.FloorDiv(), ast.UnaryOp(op=ast.USub(), operand=right))
@@ -194,11 +211,12 @@ class _Substitution(ast.NodeTransformer):
 
 
 def _launch_text(kernel: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
-    """Return the launch of a kernel as a statement; its grid is a function of `meta` if it depends on the
-    configuration."""
+    """Return the launch of a kernel as a statement. `grid` has the expressions of its grid, in which its arguments have
+    Inductor's names; it becomes a function of `meta` if it depends on the configuration."""
+    # a launch does not pass the sizes of a configuration, which are the last parameters
     values = dict(zip(kernel.module.parameters, launch.arguments, strict=False))
     sizes = [ast.unparse(_Substitution(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
-    while len(sizes) > 1 and sizes[-1] == "1":
+    while len(sizes) > 1 and sizes[-1] == "1":  # Triton's default
         sizes.pop()
     text = f"({', '.join(sizes)},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
     text = f"lambda meta: {text}" if "meta[" in text else text
@@ -217,7 +235,7 @@ def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], modul
     new_names: dict[str, str] = {}
     for index, name in enumerate(parameters):
         values = {launch.arguments[index] for launch in launches if index < len(launch.arguments)}
-        value = min(values, default="")
+        value = min(values, default="")  # the only one, where it is used
         if len(values) == 1 and re.fullmatch(r"[A-Za-z_]\w*", value) and "ptr" in name:
             new_names[name] = unique(f"{value}_ptr", names_taken)
             names_taken.add(new_names[name])
@@ -225,7 +243,8 @@ def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], modul
 
 
 def _without_unread_names(module: TritonModule) -> str:
-    """Return the text of the kernel without names that nothing reads, such as `rindex`."""
+    """Return the text of the kernel without assignments to names that nothing reads, such as `rindex`. When one is
+    gone, nothing may read what it read: so this is done until there is none."""
     lines = module.text_of(module.main).split("\n")
     while True:
         tree = ast.parse("\n".join(lines))
@@ -237,7 +256,8 @@ def _without_unread_names(module: TritonModule) -> str:
 
 
 def _is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
-    """Whether a statement of one line only names a value that nothing reads."""
+    """Whether a statement of one line only names a value that nothing reads: the name is not in `read`, and the value
+    is computed without a call that may do more than return."""
     match node:
         case (
             ast.Assign(targets=[ast.Name(id=name)], value=value)

@@ -1,4 +1,15 @@
-"""A program that is no loop, from a capture to a LoweredGraph."""
+"""A program that is no loop, from a capture to a LoweredGraph.
+
+Words of this file:
+
+- direction: the forward or the backward of a Pair in Inductor's code (Direction). Its ports are CodePorts: `port` is
+  the one of the captured graph, with its name and role there, and `name` the one in the file.
+- target: the name of the GPU that Inductor writes for, `cuda:90`.
+- `make_inputs(size)` returns the program's arguments for a number; None for a program of captured sizes.
+- symbol: a size that stays symbolic; a condition is what must hold of symbols, as an expression of Python.
+- a FusedText is a direction as a function of Python, with its kernels. `text.results` are expressions of what the
+  function returns, one for each output of the direction.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +35,19 @@ from backprint.tools.kernels.fused.nouns import RESERVED, Direction, identifier
 from backprint.tools.kernels.fused.wrapper_text import WrapperReader
 from backprint.tools.kernels.loops.call import call_of
 from backprint.tools.kernels.loops.lower import name_of
-from backprint.tools.kernels.lowered import Face
+from backprint.tools.kernels.lowered import UNCHECKED_GUARDS, Face
 from backprint.tools.kernels.lowered_check import case_of_function, compare_port, results_of_graphs
 from backprint.tools.kernels.nouns import target_named
 
 SIZES = (64, 128)
 """Sizes at which a program of a free size is captured."""
 
-UNCHECKED_GUARDS = ("value", "pinned", "memory", "same")
-"""Kinds of guards on more than sizes: a file does not check them, so a program that has one is refused."""
-
 
 def lower_inputs(function: Callable[..., Any], inputs: Any, name: str | None, target: str = "cuda:90") -> LoweredGraph:
-    """Return a function or a module in Inductor's kernels, for the sizes of these inputs."""
+    """Return a function or a module in Inductor's kernels, for the sizes of these inputs; `name` is that of the
+    function in the file, None for the program's own."""
     call = call_of(inputs)
+    # "min-cut" is how torch.compile chooses what is saved for the backward
     captured = capture(function, args=call.args, kwargs=dict(call.kwargs), partition="min-cut")
     return lower_capture(captured, name or name_of(function, "program"), target, function)
 
@@ -52,7 +62,7 @@ def lower_sized(
     """Return a function or a module in Inductor's kernels, for every number that `make_inputs` takes.
 
     It is captured at the largest of `sizes`, with the dimensions that change as symbols; Inductor chooses its kernels
-    for that size.
+    for that size. A file that would be wrong for a size of one is for two and more.
     """
     largest = max(sizes)
     call = call_of(make_inputs(largest))
@@ -74,7 +84,8 @@ def changing_dimensions(
     function: Callable[..., Any], make_inputs: Callable[[int], Any], sizes: Sequence[int]
 ) -> dict[str, dict[int, str]]:
     """Return the dimensions of the inputs that change with the size, port -> dimension -> name: `n` where it is the
-    size, and `n_2`, … where it is another number, one name for each way to change."""
+    size, and `n_2`, … where it is another number, one name for each way to change. Refuse a program in which none does,
+    or that has another number of inputs or dimensions at another size."""
     shapes: dict[str, dict[int, Sequence[int]]] = {}
     for size in sizes:
         call = call_of(make_inputs(size))
@@ -82,6 +93,7 @@ def changing_dimensions(
         for port in captured.pairs[0].forward.inputs:
             if isinstance(port.spec, TensorSpec):
                 shapes.setdefault(port.name, {})[size] = tuple(map(int, port.spec.shape))
+    # what a dimension is at each of `sizes` -> its name
     names_by_lengths: dict[tuple[int, ...], str] = {tuple(sizes): "n"}
     dimension_names: dict[str, dict[int, str]] = {}
     for name, shapes_by_size in shapes.items():
@@ -102,7 +114,7 @@ def changing_dimensions(
 def _is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
     """Whether the graphs of a free size give what the program gives where the size is one: such a dimension broadcasts,
     so a program may do something else with it."""
-    case = case_of_function(lowered, "one", inputs)
+    case = case_of_function(lowered, "one", inputs)  # eager's results on these inputs
     constants = dict(lowered.capture.origin.constants)
     try:
         results = results_of_graphs(lowered, constants | dict(case.inputs), case.tangents)
@@ -120,14 +132,15 @@ def lower_capture(
     smallest_size: int = 1,
 ) -> LoweredGraph:
     """Return a Capture in Inductor's kernels; symbolic sizes are `smallest_size` or more. Refuse what a file cannot be:
-    several graphs, branches on values, changed or returned inputs, no kernel at all."""
+    several graphs, branches on values, changed or returned inputs, no kernel at all. `function` and `make_inputs` are
+    what the Capture was made of, as far as they are known, for the checks of the result."""
     pair = only_pair(captured)
     name = identifier(name or captured.name)  # a file has functions of its own, such as `laid`
     directions, conditions = lower_pair(pair, target_named(target))
     _refuse_mutations(directions[0])
     names_taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}
     texts: dict[str, FusedText] = {}
-    for index, direction in enumerate(directions):
+    for index, direction in enumerate(directions):  # the forward is first
         if direction.name == "backward":
             directions[index] = direction = _with_saved_names(direction, directions[0], texts["forward"])
         texts[direction.name] = fused_text(direction, WrapperReader(direction).read(), names_taken, name)
@@ -139,16 +152,16 @@ def lower_capture(
     guards = [with_file_names(guard.text, file_names) for guard in captured.guards if guard.kind == "size"]
     conditions = bounds([*(f"{symbol} >= {smallest_size}" for symbol in symbols), *conditions, *guards], symbols)
     file = FusedFile(
-        name,
-        origin_of(captured),
-        inductor_version().replace("inductor", "Inductor of PyTorch"),
-        target,
-        directions[0],
-        directions[1] if len(directions) > 1 else None,
-        texts,
-        tuple(conditions),
-        symbols,
-        tuple(without_grad(pair)),
+        name=name,
+        origin=origin_of(captured),
+        compiler=inductor_version().replace("inductor", "Inductor of PyTorch"),
+        target=target,
+        forward=directions[0],
+        backward=directions[1] if len(directions) > 1 else None,
+        texts=texts,
+        conditions=tuple(conditions),
+        symbols=symbols,
+        without_grad=tuple(without_grad(pair)),
     )
     lower_again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
     return LoweredGraph(file_source(file), name, function, make_inputs, captured, _face_of(file), file, lower_again)
@@ -164,9 +177,10 @@ def only_pair(captured: Capture) -> Pair:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
     pair = captured.pairs[0]
     for graph in pair.graphs:
-        sizes = example_sizes(graph)
+        sizes = example_sizes(graph)  # the symbols of the graph, with their sizes at capture
         specs = {step.name: step.spec for step in graph.steps} | {port.local: port.spec for port in graph.inputs}
         for step in graph.steps:
+            # guards on sizes are conditions of the file
             uses_sizes_only = all(_is_size(specs.get(name), sizes) for name in used(step))
             if step.is_guard and not uses_sizes_only:
                 where = f" at {step.source.at}" if step.source else ""
@@ -182,13 +196,15 @@ def _is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
 
 
 def _with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
-    """Return a backward whose saved values have the names that they have in the forward, if these are free."""
+    """Return a backward whose saved values have the names that they have in the function of the forward, which is
+    `text`, if these are free."""
     results = zip(forward.outputs, text.results, strict=True)
     values = {port.port.name: value for port, value in results if port.port.role == "saved"}
     names_taken = {port.name for port in (*backward.inputs, *backward.outputs) if port.port.role != "saved"}
     inputs = []
     for port in backward.inputs:
         value = values.get(port.port.name, "") if port.port.role == "saved" else ""
+        # an expression, as a view, is no name
         name = value if value.isidentifier() and value not in names_taken else port.name
         names_taken.add(name)
         inputs.append(replace(port, name=name))
@@ -237,11 +253,13 @@ BOUND = re.compile(r"(?:(?P<factor>\d+) \* )?(?P<name>\w+) (?P<relation><=|<|>=|
 
 
 def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
-    """Return conditions on symbols, with the narrowest bounds of each first and last. Conditions on other names are
-    left out: they are of shapes, which the file compares anyway. `3 * n < 100` -> `n <= 33`."""
+    """Return conditions on symbols: the narrowest lower bound of each, other conditions, and the narrowest upper bound
+    of each. Conditions on other names are left out: they are of shapes, which the file compares anyway.
+    `3 * n < 100` -> `n <= 33`."""
     lower_bounds: dict[str, int] = {}
     upper_bounds: dict[str, int] = {}
     others: list[str] = []
+    # each condition once, in one notation
     for text in dict.fromkeys(ast.unparse(ast.parse(text)) for text in conditions):
         names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         if not names or not names <= {*symbols, "math", "max", "min"}:
@@ -251,10 +269,13 @@ def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
             others.append(text)
             continue
         name, factor, limit = match["name"], int(match["factor"] or 1), int(match["limit"])
-        if match["relation"][0] == "<":
-            upper_bounds[name] = min((limit - (match["relation"] == "<")) // factor, upper_bounds.get(name, limit))
+        relation = match["relation"]
+        if relation in ("<", "<="):
+            most = limit - 1 if relation == "<" else limit
+            upper_bounds[name] = min(most // factor, upper_bounds.get(name, limit))
         else:
-            lower_bounds[name] = max(-((limit + (match["relation"] == ">")) // -factor), lower_bounds.get(name, 0))
+            least = limit + 1 if relation == ">" else limit
+            lower_bounds[name] = max(-(least // -factor), lower_bounds.get(name, 0))  # rounded up
     return [
         *(f"{name} >= {limit}" for name, limit in lower_bounds.items()),
         *others,
@@ -273,8 +294,8 @@ def _face_of(file: FusedFile) -> Face:
     names = [port.port.name for port in file.inputs]
     outputs = [port.port.name for port in file.outputs]
     return Face(
-        tuple(names),
-        tuple(name in file.gradients for name in names),
-        tuple(outputs),
-        tuple(name in file.tangents for name in outputs),
+        inputs=tuple(names),
+        gradients=tuple(name in file.gradients for name in names),
+        outputs=tuple(outputs),
+        tangents=tuple(name in file.tangents for name in outputs),
     )

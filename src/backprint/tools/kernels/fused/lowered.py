@@ -1,4 +1,10 @@
-"""What `bp.lower` returns of a program that is no loop: Inductor's kernels as a file."""
+"""What `bp.lower` returns of a program that is no loop: Inductor's kernels as a file.
+
+A direction is the forward or the backward in Inductor's code (Direction): its ports, `inputs` and `outputs`, and what
+Inductor said of it. `file.texts[direction.name]` is its FusedText: the kernels, and the expressions of its results. A
+case is eager's results on some inputs, with which the file is compared. A program draws if an operator of it makes
+random numbers.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +67,8 @@ class LoweredGraph(Lowered):
         }
 
     def explain(self) -> str:
-        """Return in words what is one kernel, what splits it, and the bytes that each direction moves."""
+        """Return in words what is one kernel, why others are not one with it, and the bytes that each direction
+        moves."""
         kernels = [counted(len(self.file.texts[item.name].kernels), "kernel") for item in self.directions()]
         sizes = f"every {' and '.join(self.file.symbols)}" if self.file.symbols else "the captured sizes"
         lines = [
@@ -130,12 +137,14 @@ class LoweredGraph(Lowered):
         pair = self.capture.pairs[0]
         if pair.backward is not None and steps_that_draw(pair.backward):
             raise RefusedError(f"the backward of {self.name} draws random numbers, so nothing can be compared with it")
+        # the forward with an input of role "rng" in the place of each draw
         lifted, _ = lift_draws(pair.forward, at_captured_sizes=False)
-        item = replace(self.capture, pairs=(Pair(pair.name, lifted, pair.backward),))
-        return self.again(item)
+        return self.again(replace(self.capture, pairs=(Pair(pair.name, lifted, pair.backward),)))
 
     def cases(self, sizes: Sequence[int]) -> list[Case]:
-        """Return eager's results on several inputs: at each size, or on the captured inputs and on others."""
+        """Return eager's results on several inputs: at each size, or on the captured inputs and on others, which the
+        Capture's recipes make with another seed. Of a program that draws, they are those of the captured graphs, whose
+        draws can be read."""
         if self.make_inputs is not None:
             captured = max(example_sizes(self.capture.pairs[0].forward).values(), default=1)
             taken = sizes or self.file.accepted_sizes(SIZES) or [captured]
@@ -154,8 +163,10 @@ class LoweredGraph(Lowered):
 
 
 def with_drawn_inputs(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case:
-    """Return a case of a program that draws as one of `subject`, which has the numbers that it drew as inputs."""
+    """Return a case of a program that draws as one of `subject`, which has the numbers that it drew as inputs. They are
+    those of the captured forward, run again with the seed of the case."""
     forward = lowered.capture.pairs[0].forward
+    # the step that drew -> the name of its input in `subject`
     names = {port.local: port.name for port in subject.capture.pairs[0].forward.inputs if port.role == "rng"}
     values = dict(lowered.capture.origin.constants) | dict(case.inputs)
     drawn = values_of_steps(forward, [values[port.name].detach() for port in forward.inputs], names)
@@ -174,7 +185,8 @@ def minimum_bytes_of(direction: Direction, text: FusedText) -> int:
 
 
 def _compile_arguments(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, object], int]:
-    """Return the types of a kernel's arguments, its constants, and its number of warps, in the first configuration."""
+    """Return the types of a kernel's arguments, its constants, and its number of warps, in the first configuration:
+    arguments of `compile_function`."""
     configuration = kernel.kernel.configurations[0]
     sizes = dict(configuration.sizes)
     return dict(kernel.signature), {**kernel.constants, **sizes}, configuration.num_warps
@@ -201,8 +213,10 @@ def _kernel_lines(direction: Direction, kernels: Sequence[FusedKernel]) -> list[
 def _element_counts(kernel: FusedKernel) -> str:
     """Return how many elements a kernel computes at capture, and of how many it reduces each, in words."""
     call = kernel.kernel.calls[0]
+    # the parameters that a call passes, in its order: all but the sizes of a configuration
     names = [name for name in kernel.module.parameters if name not in dict(kernel.kernel.configurations[0].sizes)]
     values = {name: argument.value for name, argument in zip(names, call.arguments, strict=False)}
+    # Inductor's names of parameters: what a kernel computes has up to three dimensions, and what it reduces up to two
     computed_sizes = [value for name in ("xnumel", "ynumel", "znumel") if isinstance(value := values.get(name), int)]
     reduced_sizes = [value for name in ("r0_numel", "r1_numel") if isinstance(value := values.get(name), int)]
     elements = f"{prod(computed_sizes):,} elements" if computed_sizes else "one element"
@@ -212,6 +226,7 @@ def _element_counts(kernel: FusedKernel) -> str:
 def _reason_not_fused(direction: Direction, first: str, second: str) -> str:
     """Return the last reason that Inductor gave for not making one kernel of two, named `first` and `second`; '' if it
     gave none."""
+    # the nodes of Inductor's schedule in each kernel; a refusal is of two sets of nodes, and why they are not one
     left, right = (frozenset(direction.code.nodes.get(name, ())) for name in (first, second))
     reasons = [
         reason

@@ -1,4 +1,7 @@
-"""The nouns of this package: a direction of a program in Inductor's code, its ports, and its symbols."""
+"""The nouns of this package: a direction of a program in Inductor's code, its ports, and its symbols.
+
+A symbol is a size that stays symbolic, so that a file is for every value of it.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,16 @@ Inductor's wrapper allocates memory and launches kernels through functions of it
 written again: `empty_strided_cuda` becomes `torch.empty`, a view of memory `.view`, `extern_kernels.mm` `torch.mm`,
 and a kernel is launched on a grid. Values have the names of the program's ports where they are ports. A name that has
 no such form is refused.
+
+Words of this file:
+
+- the wrapper's names, such as `buf0`, are Inductor's; the file's are those of the text that is written.
+- direction: the forward or the backward in Inductor's code (Direction). Its `inputs` and `outputs` are CodePorts:
+  `port.port` is the captured graph's port, `port.name` its name in the file, `port.shape` and `port.stride`
+  expressions. `direction.symbols` has the file's name of each of Inductor's symbols for sizes.
+- a layout is a shape with strides, as expressions of symbols; two are compared for a few values of the symbols.
+- to name memory again: `buf1 = buf0`, and a `reinterpret_tensor` in the same layout. One name of the file is enough.
+- `laid(tensor, stride)` is a function of the file: a tensor with these strides, copied if it has others.
 """
 
 from __future__ import annotations
@@ -44,7 +54,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class WrapperText:
     """A direction as statements of Python, with a line `launch_0()` in the place of a kernel's call: `launches` has
-    what it stands for. `results` are expressions of what it returns."""
+    what it stands for, by the line. `results` are expressions of what it returns, one for each output."""
 
     lines: tuple[str, ...]
     results: tuple[str, ...]
@@ -69,7 +79,8 @@ class TensorLayout:
 class WrapperReader:
     """Reads a wrapper, statement by statement.
 
-    `names` has the file's name of each of the wrapper's, and `layouts` the layout of values, by the file's names.
+    `names` has the file's name of each of the wrapper's, and `layouts` the layout of values, by the file's names, and
+    by `result 0`, … of returned expressions. `read_statement` fills `lines`, `launches` and `results`.
     """
 
     direction: Direction
@@ -95,22 +106,23 @@ class WrapperReader:
         input_names = {port.name for port in self.direction.inputs}
         texts = [*itertools.chain.from_iterable(launch.arguments for launch in self.launches.values())]
         texts += [line for line in self.lines if line not in self.launches]
-        used, viewed = names_in(texts), names_in(value for value in self.results if value not in input_names)
-        self.check_names(used | viewed)
+        used = names_in(texts)
+        returned = names_in(value for value in self.results if value not in input_names)  # views of inputs among them
+        self.check_names(used | returned)
         return WrapperText(
-            tuple(self.lines),
-            self.results,
-            self.launches,
-            frozenset(used & input_names),
-            frozenset((used | viewed) & input_names),
-            dict(self.changed_strides()),
+            lines=tuple(self.lines),
+            results=self.results,
+            launches=self.launches,
+            used=frozenset(used & input_names),
+            layout_inputs=frozenset((used | returned) & input_names),
+            other_strides=dict(self.changed_strides()),
         )
 
     def changed_strides(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the places of results that Inductor laid out otherwise than the program, with the program's strides."""
         input_names = {port.name for port in self.direction.inputs}
         for place, (port, value) in enumerate(zip(self.direction.outputs, self.results, strict=True)):
-            layout = self.layouts.get(value, self.layouts.get(f"result {place}"))
+            layout = self.layouts.get(value, self.layouts.get(f"result {place}"))  # None if it is not known
             program_layout = TensorLayout(port.shape, _captured_stride(port))
             if (
                 port.is_tensor
@@ -122,13 +134,29 @@ class WrapperReader:
 
     def name_values(self, statements: Sequence[ast.stmt]) -> None:
         """Choose the names of values, in `names`: those of ports for arguments and results, and one name for memory
-        that the wrapper uses again under another, as in `buf1 = buf0`."""
-        # `renamed`: a new name of memory -> the name that it had before
-        arguments, renamed = self.argument_names(statements), {}
+        that the wrapper names again, as in `buf1 = buf0`."""
+        arguments = self.argument_names(statements)
         self.names = dict(zip(arguments, (port.name for port in self.direction.inputs), strict=True))
         for port in self.direction.inputs:
             if port.is_tensor:
                 self.layouts[port.name] = TensorLayout(port.shape, port.stride)
+        renamed = self.find_renamed(statements)
+        self.names |= self.direction.symbols
+        self.reused = frozenset(renamed.values())
+        for value, port in zip(returned_expressions(statements), self.direction.outputs, strict=True):
+            if isinstance(value, ast.Name) and value.id not in self.names:
+                root = _first_name(value.id, renamed)
+                if root not in self.names:
+                    self.names[root] = unique(port.name, set(self.names.values()))
+                self.names[value.id] = self.names[root]
+        for new in renamed:
+            root = _first_name(new, renamed)
+            self.names[new] = self.names.setdefault(root, unique(root, set(self.names.values())))
+
+    def find_renamed(self, statements: Sequence[ast.stmt]) -> dict[str, str]:
+        """Return the names of memory that the wrapper names again: the new name -> the name before. A size that is an
+        argument is named again too, and gets its name in `names` at once."""
+        renamed: dict[str, str] = {}
         layouts: dict[str, TensorLayout] = {}
         for statement in statements:
             match statement:
@@ -149,21 +177,12 @@ class WrapperReader:
                     if self.same_layout(layouts[old], layouts[new]):
                         renamed[new] = old
                 case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)) if new.startswith("s"):
-                    self.names[new] = self.names[old]  # a size that is an argument
-        self.names |= self.direction.symbols
-        self.reused = frozenset(renamed.values())
-        for value, port in zip(returned_expressions(statements), self.direction.outputs, strict=True):
-            if isinstance(value, ast.Name) and value.id not in self.names:
-                root = _first_name(value.id, renamed)
-                if root not in self.names:
-                    self.names[root] = unique(port.name, set(self.names.values()))
-                self.names[value.id] = self.names[root]
-        for new in renamed:
-            root = _first_name(new, renamed)
-            self.names[new] = self.names.setdefault(root, unique(root, set(self.names.values())))
+                    self.names[new] = self.names[old]  # a size that is an argument: `s0 = arg0_1`
+        return renamed
 
     def argument_names(self, statements: Sequence[ast.stmt]) -> list[str]:
-        """Return Inductor's names of the arguments, in order."""
+        """Return the wrapper's names of the arguments, in order, from its statement `arg0_1, arg1_1 = args`; none if it
+        has no such statement."""
         for statement in statements:
             match statement:
                 case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id="args")):
@@ -177,15 +196,14 @@ class WrapperReader:
         match statement:
             case ast.Return(value=ast.Tuple(elts=values)):
                 self.results = tuple(self.rewrite(value, f"result {place}") for place, value in enumerate(values))
-            case ast.Delete(targets=targets):
+            case ast.Delete(targets=targets):  # the caller has the inputs, and memory that is named again goes on
                 input_names = {port.name for port in self.direction.inputs}
                 deleted = [name.id for name in targets if isinstance(name, ast.Name) and name.id not in self.reused]
-                if freed := [
-                    name for name in (self.names.get(name, name) for name in deleted) if name not in input_names
-                ]:
+                file_names = [self.names.get(name, name) for name in deleted]
+                if freed := [name for name in file_names if name not in input_names]:
                     self.lines.append(f"del {', '.join(freed)}")
             case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id="args")):
-                pass
+                pass  # the arguments, which the file's function has by name
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self.read_assignment(name, value)
             case ast.Expr(value=ast.Call() as call):
@@ -196,8 +214,8 @@ class WrapperReader:
                 self.lines.append(self.rewrite(statement))
 
     def read_assignment(self, name: str, value: ast.expr) -> None:
-        """Write an assignment; names of sizes of inputs, of streams, and of memory with the same name in the file need
-        none."""
+        """Write an assignment of the wrapper, `name = value`. None is needed for a stream, for memory that is named
+        again, and for the tuple of an input's sizes: an item of it is read from the input, `s0 = x.shape[0]`."""
         match value:
             case ast.Call(func=ast.Name(id="get_raw_stream")):
                 return
@@ -209,6 +227,7 @@ class WrapperReader:
                 read = "shape" if what == "size" else "stride()"
                 self.size_tuples[name] = f"{self.names.get(tensor, tensor)}.{read}"
                 return
+            # an item of such a tuple
             case ast.Subscript(value=ast.Name(id=sizes), slice=ast.Constant(value=place)) if sizes in self.size_tuples:
                 text = f"{self.size_tuples[sizes]}[{place!r}]"
                 self.names.setdefault(name, unique(name, set(self.names.values())))
@@ -226,8 +245,8 @@ class WrapperReader:
         return new in self.names and self.names[new] == self.names.get(old, old)
 
     def read_call(self, call: ast.Call) -> None:
-        """Write a call whose result is not used: a launch, or an operator that writes into memory. Calls of the
-        wrapper's own are left out."""
+        """Write a call whose result is not used: a launch, or an operator that writes into memory. Calls with which the
+        wrapper checks, frees its list of arguments or chooses a device are left out."""
         match call.func:
             case ast.Name(id=name) if name in IGNORED_CALLS:
                 return
@@ -246,8 +265,9 @@ class WrapperReader:
         self.lines.append(self.rewrite(call))
 
     def read_layout_assertion(self, values: ast.expr, shapes: ast.expr, strides: ast.expr) -> None:
-        """Write that the results of a library have the layouts that kernels read, one or a list of them: on another
-        device they may have others. Inputs are laid out before."""
+        """Write that the results of a library have the layouts that kernels read: on another device they may have
+        others. The arguments are those of the wrapper's assertion: one value with its shape and strides, or a list of
+        each. Inputs are laid out before the function is called, and are left out."""
         input_names = {port.name for port in self.direction.inputs}
         several = isinstance(values, (ast.List, ast.Tuple))
         columns = (values.elts, shapes.elts, strides.elts) if several else ([values], [shapes], [strides])  # type: ignore[attr-defined]  # lists or tuples of as many
@@ -265,15 +285,16 @@ class WrapperReader:
     # ---- Expressions
 
     def rewrite(self, node: ast.AST, target: str = "") -> str:
-        """Return an expression of the wrapper as one of the file; `target` is the value that it becomes."""
+        """Return an expression of the wrapper as one of the file. `target` is the name in the file, or `result 0`, …,
+        of the value that it becomes, under which its layout is noted; '' if it is a part of another."""
         rewritten = ast.fix_missing_locations(_WrapperRewriter(self, target).visit(node))
         return ast.unparse(rewritten)
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise RefusedError for a name that the file would not define."""
         known = {*self.names.values(), "torch", "math", "device", "laid", *dir(builtins)}
-        # without "()"
-        known |= {marker[:-2] for marker in self.launches}
+        known |= {marker.removesuffix("()") for marker in self.launches}
+        # names that the lines assign
         known |= {
             node.id
             for line in self.lines
@@ -311,8 +332,9 @@ class WrapperReader:
         SYMBOL_VALUES."""
         rows = []
         for first, step in SYMBOL_VALUES:
-            values = {name: first + step * place for place, name in enumerate(self.direction.symbols.values())}
-            rows.append({name: values[file_name] for name, file_name in self.direction.symbols.items()} | values)
+            by_file_name = {name: first + step * place for place, name in enumerate(self.direction.symbols.values())}
+            by_own_name = {own: by_file_name[name] for own, name in self.direction.symbols.items()}
+            rows.append(by_own_name | by_file_name)
         return rows
 
     def is_contiguous(self, layout: TensorLayout) -> bool:
@@ -356,7 +378,7 @@ class _WrapperRewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # as above
         """Return a call of PyTorch for one of Inductor's own functions."""
-        target, self.target = self.target, ""
+        target, self.target = self.target, ""  # the arguments of the call are parts of it
         match node.func:
             case ast.Name(id="empty_strided_cuda"):
                 return self.rewrite_allocation(node, target)
@@ -383,8 +405,8 @@ class _WrapperRewriter(ast.NodeTransformer):
         )
 
     def rewrite_view(self, node: ast.Call, target: str) -> ast.expr:
-        """Return a view of memory in the plainest form: the value itself, `.view`, `.t()`, or `.as_strided`; note its
-        layout."""
+        """Return a view of memory, `reinterpret_tensor(value, shape, stride, offset)`, in the plainest form: the value
+        itself, `.view`, `.t()`, or `.as_strided`; note its layout under `target`."""
         source, shape, stride, offset = map(self.visit, node.args)
         base, layout = ast.unparse(source), TensorLayout(sizes_of(shape), sizes_of(stride))
         base_layout = self.reader.layouts.get(base)
@@ -474,7 +496,8 @@ def returned_expressions(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
 
 
 def break_line(text: str, indent: str) -> list[str]:
-    """Return a statement as lines of at most WIDTH; the names or arguments of a long one are on lines of their own."""
+    """Return a statement as lines of at most WIDTH; the names or arguments of a long one are on lines of their own. One
+    that ends in no bracket is left as it is, but for the tuple of a `return`."""
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
     left, equals, right = text.partition(" = ")
@@ -483,7 +506,7 @@ def break_line(text: str, indent: str) -> list[str]:
         if not right.endswith(")"):
             return _wrap_items("(", left, f") = {right}", indent)
         start = matching_bracket(right) + 1
-        arguments = _wrap_items("", right[start:-1], ")", indent)[1:]
+        arguments = _wrap_items("", right[start:-1], ")", indent)[1:]  # without a line for its head
         return [*_wrap_items("(", left, f") = {right[:start]}", indent), *arguments]
     if text.startswith("return ") and not text.endswith(")"):
         return _wrap_items("return (", text.removeprefix("return "), ")", indent)
@@ -495,10 +518,10 @@ def break_line(text: str, indent: str) -> list[str]:
 
 
 def _wrap_items(head: str, items: str, end: str, indent: str) -> list[str]:
-    """Return a head, items on as few lines of their own as they fit in, and an end."""
+    """Return a head, items on as few lines of their own as they fit in, 4 columns in, and an end."""
     rows, row = [], ""
     for item in _split_arguments(items):
-        if row and len(indent) + 4 + len(row) + len(item) > WIDTH - 2:
+        if row and len(indent) + 4 + len(row) + len(item) > WIDTH - 2:  # 2: ", " behind it
             rows.append(row.rstrip())
             row = ""
         row += f"{item}, "

@@ -32,7 +32,8 @@ POINTERS: Mapping[torch.dtype, str] = {
 
 
 def compile_kernels(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
-    """Return the kernels of a Lowered, compiled."""
+    """Return the kernels of a LoweredLoop, the forward's and the backward's, compiled for a compute capability, 90 for
+    9.0. Refuse where Triton interprets kernels in this process."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
     from triton.backends.compiler import GPUTarget
@@ -46,10 +47,9 @@ def compile_kernels(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunctio
             function = getattr(module, kernel.name)
             signature, constants = _signature_and_constants(lowered, kernel, function)
             source = ASTSource(function, signature, constants)
-            # as the file launches them: `launch_lines` in file_text
+            # as the file launches them (`launch_lines` in file_text), with Triton's default of 4 warps
             options = {"num_warps": 4, "enable_fp_fusion": False}
-            # 32 threads are a warp
-            compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+            compiled = compile(source, target=GPUTarget("cuda", capability, warp_size=32), options=options)
             registers, spilled = read_resources(compiled.asm["cubin"])
             results.append(
                 BuiltFunction(kernel.name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
@@ -60,8 +60,9 @@ def compile_kernels(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunctio
 def _signature_and_constants(
     lowered: LoweredLoop, kernel: KernelText, function: Any
 ) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
-    """Return the types of a kernel's arguments as the file passes them, and its constants by their place. Sums of
-    halves are float32 until torch has added them up."""
+    """Return the types of a kernel's arguments as the file passes them, and its constants by their place, as ASTSource
+    takes them: a tuple of one index, since Triton has paths into tuples there. Sums of halves are float32 until torch
+    has added them up."""
     layout = lowered.parts.layout
     pointers = {}
     for name in kernel.tensors:
@@ -70,6 +71,7 @@ def _signature_and_constants(
         pointers[f"{layout.name(name)}_ptr"] = "*fp32" if wide else POINTERS[facts.dtype]
     flags: dict[str, Any] = {"SAVE": True, "BLOCK": _module_block(lowered)}
     names = list(function.arg_names)
+    # what is neither a pointer nor a flag is a size
     signature = {name: pointers.get(name, "constexpr" if name in flags else "i32") for name in names}
     signature |= {name: "i64" for name in names if name == "last"}  # (T - 1) * n may need 64 bits
     return signature, {(names.index(name),): value for name, value in flags.items() if name in names}

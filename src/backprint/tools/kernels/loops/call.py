@@ -1,4 +1,4 @@
-"""The arguments of a program at a length, and its inputs by port."""
+"""The arguments of a program at a length, and its inputs by port: by the name that a Capture gives an input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def call_of(inputs: Any) -> Call:
 def inputs_by_port(
     function: Any, capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Tensor]:
-    """Return what a program is called with by port name: arguments, parameters, buffers and constants."""
+    """Return what a program is called with by port name: arguments, parameters, buffers and constants, which are the
+    tensors that the program has without being passed them, as those of a closure."""
+    # `arguments` of `prove` gives the tensors of a call the names of the ports of the Capture
     named = dict(capture.origin.constants) | arguments(capture, args, kwargs)
     if isinstance(function, nn.Module):
         named |= {**dict(function.named_parameters()), **dict(function.named_buffers())}

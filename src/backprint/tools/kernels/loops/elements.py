@@ -9,7 +9,17 @@ added up over time in registers, and over elements at the end.
 The functions in STRUCTURE all have the signature `(reader, target, args, kwargs, meta)`: they return what the operator
 `target` returns, as a tensor of elements. In `args`, tensors are tensors of elements (Input, Untimed, Slots or Summed);
 `meta` is the result as a fake tensor. They raise NotPointwise for a call that a loop over time cannot be, as of an
-operator along a dimension other than the first. `dim % len(shape)` is 0 for the first dimension, which is time.
+operator along a dimension other than the first. `dim % len(shape)` is 0 for the first dimension, which is time, and is
+not for other dimensions, counted from either end.
+
+Words of this file; those of the package are in `nouns`:
+
+- state: here the shape of the state. `reader.state[:-1]` is the shape of its rows.
+- `timed`: the keys (`port_key`) of ports whose first dimension is time; of one tensor, whether its first dimension is.
+- `by_row`: of a tensor, that it has one value for each row, and not the state's last dimension. An operator on it
+  may take other such tensors and numbers alone (`is_by_row`).
+- facts: a TensorFacts, what the file knows of a tensor. `tensors` has them by the tensor's name in the file.
+- None as an element: a zero that nothing computed, as in the memory of `select_backward` at other times.
 """
 
 from __future__ import annotations
@@ -48,8 +58,8 @@ TENSORS = (Input, Untimed, Slots, Summed)
 
 
 def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str]) -> Program:
-    """Return a Pair of a length as writes of elements. `timed` are the keys (`port_key`) of ports whose first dimension
-    is time. The backward is read after the forward, because what the forward saved are values of the forward."""
+    """Return a Pair of a length as writes of elements. The backward is read after the forward, because its saved ports
+    are values of the forward."""
     forward, backward = pair.forward, pair.backward
     state, by_row = _state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
@@ -66,11 +76,11 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
         finally:
             elements.folds_constants = folds_constants
         gradients = [(port, value) for port, value in gradients if value is not None]  # None: nothing depends on it
-    writes = [
-        tuple(write for port, value in side for write in writes_of(port, value, elements, state, tensors, length))
+    forward_writes, backward_writes = (
+        tuple(write for port, value in side for write in writes_of(port, value, elements, state, tensors))
         for side in (outputs, gradients)
-    ]
-    return Program(length, state, writes[0], writes[1], tensors)
+    )
+    return Program(length, state, forward_writes, backward_writes, tensors)
 
 
 PRODUCTS = frozenset(
@@ -84,25 +94,34 @@ def _state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], fr
     """Return the shape of the state, to which all inputs without their time are broadcast, and the ports `by_row`:
     those of the shape `state[:-1]`, a value for each row. Refuse inputs that fit neither."""
     ports = [port for graph in pair.graphs for port in graph.inputs if port.role != "saved"]
-    shapes = {port_key(port): shape_of(port)[port_key(port) in timed :] for port in ports}
+    shapes = {port_key(port): shape_of(port)[port_key(port) in timed :] for port in ports}  # without time
     try:
         return tuple(torch.broadcast_shapes(*shapes.values())), frozenset()
-    except RuntimeError:
-        rank = max(map(len, shapes.values()))
-        wide = [shape for shape in shapes.values() if len(shape) == rank]
-        if all(_sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
-            state = tuple(torch.broadcast_shapes(*wide))
-            others = {name: shape for name, shape in shapes.items() if not broadcasts_to(shape, state)}
-            if all(shape == state[:-1] for shape in others.values()):
-                return state, frozenset(others)
-        product = next((step for step in pair.forward.steps if step.target in PRODUCTS), None)
-        if product is not None:
-            raise RefusedError(
-                f"{product.target}{at_source(product.source)} mixes elements of the state, and a loop has one element "
-                "a lane: compute products of all steps at once, before the loop, or leave them to a compiler"
-            ) from None
-        known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
-        raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
+    except RuntimeError:  # of shapes that do not broadcast to one
+        state_and_rows = _state_of_rows(shapes)
+    if state_and_rows is not None:
+        return state_and_rows
+    product = next((step for step in pair.forward.steps if step.target in PRODUCTS), None)
+    if product is not None:
+        raise RefusedError(
+            f"{product.target}{at_source(product.source)} mixes elements of the state, and a loop has one element "
+            "a lane: compute products of all steps at once, before the loop, or leave them to a compiler"
+        )
+    known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+    raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}")
+
+
+def _state_of_rows(shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[int, ...], frozenset[str]] | None:
+    """Return the shape that the inputs with the most dimensions broadcast to, and the others, if each of these
+    broadcasts to it too or has a value for each of its rows (only the latter are returned); None if they are no such
+    inputs. `shapes` are those of the inputs without time."""
+    rank = max(map(len, shapes.values()))
+    wide = [shape for shape in shapes.values() if len(shape) == rank]
+    if not all(_sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
+        return None
+    state = tuple(torch.broadcast_shapes(*wide))
+    others = {name: shape for name, shape in shapes.items() if not broadcasts_to(shape, state)}
+    return (state, frozenset(others)) if all(shape == state[:-1] for shape in others.values()) else None
 
 
 def _sizes_agree(sizes: Sequence[int]) -> bool:
@@ -130,7 +149,6 @@ def writes_of(
     elements: Elements,
     state: tuple[int, ...],
     tensors: dict[str, TensorFacts],
-    length: int,
 ) -> list[Write]:
     """Return the writes of an output or a gradient, one a time or one in all, and add its facts to `tensors`. Refuse
     results that a kernel cannot write: mutations, inputs as they are, sums, and other shapes than the state's."""
@@ -163,10 +181,10 @@ def writes_of(
 
 
 def _check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mapping[str, TensorFacts]) -> None:
-    """Raise unless a gradient is summed over the dimensions along which its input is broadcast."""
+    """Raise RefusedError unless a gradient is summed over the dimensions along which its input is broadcast."""
     shape = next(facts.shape for facts in tensors.values() if facts.port == port.name and facts.role in INPUTS)
     padded = (1,) * (len(state) - len(shape)) + tuple(shape)
-    wide_dims = [dim for dim, size in enumerate(state) if size != 1]
+    wide_dims = [dim for dim, size in enumerate(state) if size != 1]  # a sum along a dimension of 1 changes nothing
     broadcast_dims = [dim for dim in wide_dims if padded[dim] == 1]
     if [dim for dim in value.dims if dim in wide_dims] != broadcast_dims or tuple(value.shape) != tuple(shape):
         raise RefusedError(
@@ -193,8 +211,8 @@ def _known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
 class GraphReader:
     """Reads a Graph as tensors of elements.
 
-    `known` has the values of saved ports, `timed` and `by_row` are keys of ports, as in `program_of` and
-    `_state_shape`.
+    `elements` makes the elements, and is told the line that is read. `known` has the values of saved ports by name;
+    `timed` and `by_row` are keys of ports (`port_key`).
     """
 
     def __init__(
@@ -211,7 +229,8 @@ class GraphReader:
         self.length, self.known, self.by_row = length, known, by_row
 
     def read(self, tensors: dict[str, TensorFacts]) -> list[tuple[Port, Tensor]]:
-        """Return each output of the graph with its tensor of elements, and add the facts of its inputs to `tensors`."""
+        """Return each output of the graph with its tensor of elements, None for a gradient that is None, and add the
+        facts of its inputs to `tensors`. Refuse a graph that draws random numbers."""
         module = self.graph.to_fx()
         for node in module.graph.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
@@ -251,7 +270,7 @@ class GraphReader:
                 constant = getattr(module, node.target)
                 if not isinstance(constant, torch.Tensor) or constant.numel() != 1:
                     raise RefusedError("the program has a constant tensor: pass it as an argument")
-                values[node] = Untimed((), self.elements.constant(constant.item(), constant.dtype))
+                values[node] = Untimed((), self.elements.constant(constant.item(), constant.dtype))  # `()`: its shape
             else:
                 args = torch.fx.node.map_arg(node.args, lambda key: values[key])
                 kwargs = torch.fx.node.map_arg(node.kwargs, lambda key: values[key])
@@ -261,7 +280,7 @@ class GraphReader:
                     target: Any = node.target
                     if target in REWRITTEN:
                         values[node] = self.call_decomposed(node, REWRITTEN[target], args, dict(kwargs))
-                    # a decomposed graph is not decomposed again
+                    # a decomposed graph has operators that Inductor lowers: it is not decomposed again
                     elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
                         values[node] = self.call_decomposed(node, target, args, dict(kwargs))
                     else:
@@ -275,8 +294,8 @@ class GraphReader:
     # ---- One call
 
     def call(self, target: Any, args: Any, kwargs: dict[str, Any], meta: Any) -> Any:
-        """Return the result of an operator, as the functions in STRUCTURE do; of an operator on elements, asked of
-        Inductor."""
+        """Return the result of an operator as a tensor of elements. An operator in STRUCTURE has a function there;
+        of any other, Inductor is asked what it does to one element. `meta` is the result as a fake tensor."""
         if target in STRUCTURE:
             return STRUCTURE[target](self, target, args, kwargs, meta)
         if not isinstance(meta, torch.Tensor):
@@ -287,23 +306,22 @@ class GraphReader:
         if any(isinstance(item, Summed) for item in tensors):
             return self.call_on_sums(target, args, kwargs, meta)
         if any(self.has_time(item) for item in tensors):
-            # one list of arguments for each time
-            rows = [
+            arguments_by_time = [
                 [self.element_at_time(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
                 for slot in range(shape[0])
             ]
             by_row = self.is_by_row(tensors)
-            return Slots(
-                shape, tuple(self.call_at_time(target, row, kwargs, meta.dtype) for row in rows), meta.dtype, by_row
-            )
+            by_time = tuple(self.call_at_time(target, part, kwargs, meta.dtype) for part in arguments_by_time)
+            return Slots(shape, by_time, meta.dtype, by_row)
         by_row = self.is_by_row(tensors)
         if not broadcasts_to(shape, self.state[:-1] if by_row else self.state):
             raise NotPointwise(f"it makes {list(shape)} of a state of {list(self.state)}")
-        row = [self.untimed_element(item) if isinstance(item, TENSORS) else item for item in args]
-        return Untimed(shape, self.pointwise(target, row, kwargs), by_row)
+        arguments = [self.untimed_element(item) if isinstance(item, TENSORS) else item for item in args]
+        return Untimed(shape, self.pointwise(target, arguments, kwargs), by_row)
 
     def is_by_row(self, tensors: Sequence[Any]) -> bool:
-        """Whether tensors have a value for each row, without the last dimension; raise if others are among them."""
+        """Whether tensors have a value for each row, without the last dimension; raise NotPointwise if others than
+        numbers are among them."""
         if not any(item.by_row for item in tensors if not isinstance(item, Summed)):
             return False
         for item in tensors:
@@ -316,36 +334,39 @@ class GraphReader:
                 raise NotPointwise(f"it takes {list(shape)} beside values of rows: add a dimension, as in n[..., None]")
         return True
 
-    def call_at_time(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
-        """Return the element of a result at one time. `row` are the arguments at that time, no row of the state; None
-        is a zero that nothing computed."""
-        if target is aten.add.Tensor and not kwargs and None in row:
-            return row[1] if row[0] is None else row[0]
-        return self.pointwise(
-            target, [self.elements.constant(0, dtype) if item is None else item for item in row], kwargs
-        )
+    def call_at_time(
+        self, target: Any, arguments: list[Any], kwargs: dict[str, Any], dtype: torch.dtype
+    ) -> Element | None:
+        """Return the element of a result at one time, of which `arguments` are: elements, numbers, and None for a zero
+        that nothing computed. A sum with such a zero is its other term."""
+        if target is aten.add.Tensor and not kwargs and None in arguments:
+            return arguments[1] if arguments[0] is None else arguments[0]
+        with_zeros = [self.elements.constant(0, dtype) if item is None else item for item in arguments]
+        return self.pointwise(target, with_zeros, kwargs)
 
-    def pointwise(self, target: Any, row: Sequence[Any], kwargs: Mapping[str, Any]) -> Element:
-        """Return the element that an operator makes of the arguments `row`. Inductor is asked once for each different
+    def pointwise(self, target: Any, arguments: Sequence[Any], kwargs: Mapping[str, Any]) -> Element:
+        """Return the element that an operator makes of elements and numbers. Inductor is asked once for each different
         call, with elements `argument(number)` in the place of its elements: the answer is the template in TEMPLATES."""
-        leaves = [item for item in row if isinstance(item, Element)]
-        key = (target, repr([item.dtype if isinstance(item, Element) else item for item in row]), repr(kwargs))
+        leaves = [item for item in arguments if isinstance(item, Element)]
+        # texts, since arguments may be lists, which have no hash
+        key = (target, repr([item.dtype if isinstance(item, Element) else item for item in arguments]), repr(kwargs))
         if key not in TEMPLATES:
             templates = Elements()
-            numbers = iter(range(len(row)))
-            arguments = [
+            numbers = iter(range(len(leaves)))
+            placeholders = [
                 templates.make("argument", (next(numbers),), item.dtype) if isinstance(item, Element) else item
-                for item in row
+                for item in arguments
             ]
 
             def record(op: str, args: Sequence[Any], dtype: torch.dtype) -> Element:
+                """Return the element of an operation that Inductor's lowering makes: `pointwise_of` calls this."""
                 return templates.constant(*args) if op == "constant" else templates.make(op, args, dtype)
 
-            TEMPLATES[key] = pointwise_of(target, arguments, kwargs, Element, record)
+            TEMPLATES[key] = pointwise_of(target, placeholders, kwargs, Element, record)
         return self.fill_template(TEMPLATES[key], leaves)
 
     def fill_template(self, template: Element, leaves: Sequence[Element]) -> Element:
-        """Return a template of TEMPLATES with `leaves` in the place of its arguments."""
+        """Return a template of TEMPLATES with the element `leaves[number]` in the place of `argument(number)`."""
         values: dict[Element, Element] = {}
         for item in in_dependency_order([template]):
             if item.op == "argument":
@@ -361,7 +382,7 @@ class GraphReader:
         tensors: list[Any] = []
 
         def to_places(value: Any) -> Any:
-            """Return an argument with a Place for each tensor, which is appended to `tensors`."""
+            """Return an argument with a Place for each tensor in it, and append the tensor to `tensors`."""
             if isinstance(value, TENSORS):
                 tensors.append(value)
                 return Place(len(tensors) - 1)
@@ -389,24 +410,24 @@ class GraphReader:
         shape = tuple(meta.shape)
         sums = [item for item in args if isinstance(item, Summed)]
         others = [item for item in args if isinstance(item, TENSORS) and not isinstance(item, Summed)]
-        if (
-            len({item.dims for item in sums}) > 1
-            or not _is_linear(target, args)
-            or any(self.has_time(item) or not broadcasts_to(item.shape, sums[0].shape) for item in others)
-        ):
-            rows = [self.resolve_row_sum(item) for item in args]
-            if any(isinstance(item, Summed) for item in rows):
+        is_linear = (
+            len({item.dims for item in sums}) == 1
+            and _is_linear(target, args)
+            and not any(self.has_time(item) or not broadcasts_to(item.shape, sums[0].shape) for item in others)
+        )
+        if not is_linear:
+            resolved = [self.resolve_row_sum(item) for item in args]
+            if any(isinstance(item, Summed) for item in resolved):
                 raise NotPointwise("it is not linear in a sum over the state")
-            return self.call(target, rows, kwargs, meta)
-        row = [
-            item.element
-            if isinstance(item, Summed)
-            else self.untimed_element(item)
-            if isinstance(item, TENSORS)
-            else item
-            for item in args
-        ]
-        return Summed(shape, self.pointwise(target, row, kwargs), sums[0].dims)
+            return self.call(target, resolved, kwargs, meta)
+
+        def term(item: Any) -> Any:
+            """Return the element of a sum's terms, or of another tensor; a number as it is."""
+            if isinstance(item, Summed):
+                return item.element
+            return self.untimed_element(item) if isinstance(item, TENSORS) else item
+
+        return Summed(shape, self.pointwise(target, [term(item) for item in args], kwargs), sums[0].dims)
 
     # ---- Elements of tensors
 
@@ -415,14 +436,14 @@ class GraphReader:
         return isinstance(value, Slots) or (isinstance(value, Input) and value.timed)
 
     def resolve_row_sum(self, value: Any) -> Any:
-        """Return a sum over the last dimension alone as an element `row_sum`, one number a row, which the kernel
+        """Return a sum over the last dimension alone as a tensor of `row_sum`, one number a row, which the kernel
         computes; another Summed, and any other value, as it is."""
         rank, rows = len(self.state), self.state[:-1]
         if not isinstance(value, Summed) or value.dims != (rank - 1,) or tuple(value.shape) not in ((*rows, 1), rows):
             return value
         shape = tuple(value.shape)
         row_sum = self.elements.make("row_sum", (value.element,), value.element.dtype)
-        return Untimed(shape, row_sum, len(shape) < rank)
+        return Untimed(shape, row_sum, by_row=len(shape) < rank)  # without keepdim
 
     def untimed_element(self, value: Any) -> Element:
         """Return the one element of a tensor without time; raise NotPointwise for a tensor with time, and for a sum."""
@@ -499,6 +520,9 @@ MEMORY_ARGUMENTS = frozenset(("device", "pin_memory", "layout", "memory_format")
 """Arguments that say where and how a result lies, and nothing of its elements."""
 
 
+# ---- Sums and other reductions (see STRUCTURE)
+
+
 def mean(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """The sum, divided by how many elements go into each of its numbers."""
     total = sum_elements(reader, target, args, kwargs, meta)
@@ -507,7 +531,8 @@ def mean(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) ->
 
 
 def var_mean(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
-    """The variance and the mean of rows: the kernel adds up a row that it holds in registers a second time."""
+    """The variance and the mean of rows, as two sums: the kernel adds up a row that it holds in registers a second
+    time, for the squares of what is off the mean."""
     value, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
     by_row = not kwargs.get("keepdim", False)
     row = [len(reader.state) - 1]
@@ -521,13 +546,14 @@ def var_mean(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any
     sum_of_squares = reader.elements.make(
         "row_sum", (reader.pointwise(aten.mul.Tensor, [centered, centered], {}),), element.dtype
     )
-    count = max(0, columns - kwargs.get("correction", 1))
+    count = max(0, columns - kwargs.get("correction", 1))  # 1 is Bessel's correction, ATen's default
     shape = reader.state[:-1] if by_row else (*reader.state[:-1], 1)
     quotient = reader.pointwise(aten.div.Tensor, [sum_of_squares, count], {})
     return Untimed(shape, quotient, by_row), Untimed(shape, row_mean, by_row)
 
 
 def variance(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The variance of rows, without their mean."""
     return var_mean(reader, target, args, kwargs, meta)[0]
 
 
@@ -545,14 +571,14 @@ def row_reduction(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta
     if target is aten.any.dim and element.dtype != torch.bool:
         element = reader.pointwise(aten.ne.Scalar, [element, 0], {})
     op = {aten.amax.default: "row_max", aten.amin.default: "row_min", aten.any.dim: "row_any"}[target]
-    return Untimed(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype), not keeps)
+    return Untimed(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype), by_row=not keeps)
 
 
 def broadcasts_to(shape: Sequence[int], state: Sequence[int]) -> bool:
-    """Whether a shape broadcasts to another."""
-    return len(shape) <= len(state) and all(
-        size in (1, state_size) for size, state_size in zip(reversed(shape), reversed(state), strict=False)
-    )
+    """Whether a shape broadcasts to that of the state, or of its rows."""
+    # from the last dimension on, as far as the shape has dimensions
+    sizes = zip(reversed(shape), reversed(state), strict=False)
+    return len(shape) <= len(state) and all(size in (1, state_size) for size, state_size in sizes)
 
 
 def _is_linear(target: Any, args: Sequence[Any]) -> bool:
@@ -563,9 +589,11 @@ def _is_linear(target: Any, args: Sequence[Any]) -> bool:
         isinstance(item, Untimed) and item.element.op == "constant" and item.element.args[0] == 0 for item in args
     ]
     is_linear_term = [a or b for a, b in zip(is_sum, is_zero, strict=True)]
-    if target in (aten.add.Tensor, aten.sub.Tensor, aten.neg.default, torch.ops.prims.convert_element_type.default):
-        return all(is_linear_term[:2]) if target in (aten.add.Tensor, aten.sub.Tensor) else is_sum[0]
-    if target is aten.where.self:
+    if target in (aten.add.Tensor, aten.sub.Tensor):
+        return all(is_linear_term[:2])
+    if target in (aten.neg.default, torch.ops.prims.convert_element_type.default):
+        return is_sum[0]
+    if target is aten.where.self:  # the condition is one for all terms
         return not is_sum[0] and all(is_linear_term[1:])
     if target is aten.mul.Tensor:
         return sum(is_sum) == 1
@@ -586,7 +614,7 @@ def select(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) 
 def unbind(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """Every time of a tensor, as a list."""
     value, dim = args[0], args[1] if len(args) > 1 else 0
-    return [select(reader, target, (value, dim, index), {}, None) for index in range(value.shape[dim])]
+    return [select(reader, target, (value, dim, index), {}, meta=None) for index in range(value.shape[dim])]
 
 
 def getitem(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
@@ -595,7 +623,7 @@ def getitem(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any)
 
 
 def stack(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
-    """Tensors without time, put together along time."""
+    """Tensors without time, put together along time, the new first dimension."""
     values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if dim % len(meta.shape):
         raise NotPointwise(f"it puts time into dimension {dim}: stack along 0, and transpose outside")
@@ -646,12 +674,14 @@ def copy(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) ->
 
 
 def empty(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
-    """Zeros for memory that nothing has written: a state, values of rows, or either with time in front."""
+    """Zeros for memory that nothing has written, which may be any number: a state, values of rows, or either with time
+    in front."""
     shape = tuple(meta.shape)
-    if broadcasts_to(shape, reader.state):  # what no step has written is any number
+    if broadcasts_to(shape, reader.state):
         return Untimed(shape, reader.elements.constant(0, meta.dtype))
     if shape == reader.state[:-1]:
-        return Untimed(shape, reader.elements.constant(0, meta.dtype), True)
+        return Untimed(shape, reader.elements.constant(0, meta.dtype), by_row=True)
+    # a shape that fits both is that of a state
     by_row = shape[1:] == reader.state[:-1] and not broadcasts_to(shape[1:], reader.state)
     if not by_row and (len(shape) != len(reader.state) + 1 or not broadcasts_to(shape[1:], reader.state)):
         raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
@@ -693,11 +723,12 @@ def flip(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) ->
 
 def view(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A view that leaves elements at their places in the state: the same shape, dimensions of one, `expand`, time of
-    one step, and values of rows with and without their last dimension."""
+    one step, and values of rows with and without their last dimension. Of a sum, every view of as many numbers: its
+    shape is compared with that of the input whose gradient it is, when it is written."""
     value, shape = args[0], tuple(meta.shape)
     if isinstance(value, Summed) and torch.Size(shape).numel() == torch.Size(value.shape).numel():
         return Summed(shape, value.element, value.dims)
-    if tuple(value.shape) == shape:
+    if tuple(value.shape) == shape:  # a clone, a detach, or a view that changes nothing
         return value
     value = reader.resolve_row_sum(value)
     of_rows = _view_of_rows(reader, value, shape)
@@ -707,19 +738,22 @@ def view(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) ->
         raise NotPointwise(f"it makes {list(shape)} of values of rows: add the last dimension, as in n[..., None]")
     if reader.has_time(value):
         return _view_with_time(reader, value, shape)
-    element = reader.untimed_element(value)
-    if broadcasts_to(shape, reader.state) and (target is aten.expand.default or _keeps_places(value.shape, shape)):
+    element, is_expand = reader.untimed_element(value), target is aten.expand.default
+    # within the state
+    if broadcasts_to(shape, reader.state) and (is_expand or _keeps_places(value.shape, shape)):
         return Untimed(shape, element)
-    if shape[1:] == tuple(value.shape) and (target is aten.expand.default or shape[0] == 1):
+    # with time as a new first dimension: one step, or as many equal ones as `expand` makes
+    if shape[1:] == tuple(value.shape) and (is_expand or shape[0] == 1):
         return Slots(shape, (element,) * shape[0], element.dtype)
-    if target is aten.expand.default and len(value.shape) == len(shape) and shape[1:] == tuple(value.shape[1:]):
+    # with time in the place of a first dimension of one
+    if is_expand and len(value.shape) == len(shape) and shape[1:] == tuple(value.shape[1:]):
         return Slots(shape, (element,) * shape[0], element.dtype)
     raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}")
 
 
 def _view_with_time(reader: GraphReader, value: Any, shape: tuple[int, ...]) -> Any:
-    """Return a view of a value with time: of one step as many steps or as none, else with the same steps and the
-    elements of each at their places."""
+    """Return a view of a value with time: a value of one step expanded to several steps, or without time; else with
+    the same steps and the elements of each at their places."""
     shape_of_step, new_shape_of_step = tuple(value.shape[1:]), shape[1:]
     if value.shape[0] == 1 and new_shape_of_step == shape_of_step:
         times = reader.with_times(value)
@@ -736,19 +770,18 @@ def _view_with_time(reader: GraphReader, value: Any, shape: tuple[int, ...]) -> 
 
 def _view_of_rows(reader: GraphReader, value: Any, shape: tuple[int, ...]) -> Any:
     """Return values of rows that get a last dimension of one (`adds`) or lose it (`drops`: `by_row` from then on); None
-    for other views."""
+    for other views. Without time, or with the same times."""
     rows, timed = reader.state[:-1], reader.has_time(value)
-    old_shape, new_shape = tuple(value.shape[timed:]), shape[timed:]
-    adds, drops = (
-        value.by_row and new_shape == (*old_shape, 1),
-        not value.by_row and old_shape == (*rows, 1) and new_shape == rows,
-    )
+    old_shape, new_shape = tuple(value.shape[timed:]), shape[timed:]  # of one time
+    adds = value.by_row and new_shape == (*old_shape, 1)
+    drops = not value.by_row and old_shape == (*rows, 1) and new_shape == rows
+    # one number is broadcast, whatever dimensions it has
     if not (adds or drops) or torch.Size(old_shape).numel() == 1 or shape[:timed] != tuple(value.shape[:timed]):
         return None
     if timed:
         times = reader.with_times(value)
-        return Slots(shape, times.by_time, times.dtype, drops)
-    return Untimed(shape, reader.untimed_element(value), drops)
+        return Slots(shape, times.by_time, times.dtype, by_row=drops)
+    return Untimed(shape, reader.untimed_element(value), by_row=drops)
 
 
 def _keeps_places(old_shape: Sequence[int], new_shape: Sequence[int]) -> bool:
@@ -764,15 +797,16 @@ def _keeps_places(old_shape: Sequence[int], new_shape: Sequence[int]) -> bool:
 
 def full(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     """A tensor of one number, with time in front if it has a dimension more than the state or its rows."""
-    value = args[0] if target is aten.scalar_tensor.default else args[1]
+    value = args[0] if target is aten.scalar_tensor.default else args[1]  # of full(size, value), full_like(x, value)
     shape = tuple(meta.shape)
     constant = reader.elements.constant(value, meta.dtype)
     if broadcasts_to(shape, reader.state):
         return Untimed(shape, constant)
     if shape == reader.state[:-1]:
-        return Untimed(shape, constant, True)
+        return Untimed(shape, constant, by_row=True)
     if broadcasts_to(shape[1:], reader.state) or shape[1:] == reader.state[:-1]:
-        return Slots(shape, (constant,) * shape[0], meta.dtype, not broadcasts_to(shape[1:], reader.state))
+        by_row = not broadcasts_to(shape[1:], reader.state)
+        return Slots(shape, (constant,) * shape[0], meta.dtype, by_row)
     raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
 
 
@@ -781,15 +815,16 @@ def sum_elements(reader: GraphReader, target: Any, args: Any, kwargs: Any, meta:
     value = args[0]
     if isinstance(value, Summed):
         raise NotPointwise("it sums a sum again")
-    if dtype_of(value) != meta.dtype:
+    if dtype_of(value) != meta.dtype:  # with `dtype=`, or of integers: each element is cast before it is added
         wide = torch.empty(tuple(value.shape), dtype=meta.dtype, device="meta")
         value = reader.call(torch.ops.prims.convert_element_type.default, (value, meta.dtype), {}, wide)
     rank = len(value.shape)
     dims = sorted(dim % rank for dim in (args[1] if len(args) > 1 and args[1] else range(rank)))
     if reader.has_time(value):
-        if dims != [0] or (len(args) > 2 and args[2]):
+        keepdim = len(args) > 2 and args[2]
+        if dims != [0] or keepdim:
             raise NotPointwise("it sums over time and the state at once: sum over time here, over the state outside")
-        by_time = [part for part in reader.with_times(value).by_time if part is not None]
+        by_time = [part for part in reader.with_times(value).by_time if part is not None]  # without zeros
         total = by_time[0]
         for part in by_time[1:]:
             total = reader.pointwise(aten.add.Tensor, [total, part], {})

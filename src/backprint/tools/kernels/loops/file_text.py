@@ -1,4 +1,22 @@
-"""A program that was lowered, as a file that stands alone: its kernels, an autograd.Function, and a function."""
+"""A program that was lowered, as a file that stands alone: its kernels, an autograd.Function, and a function.
+
+Words of this file; those of the package are in `nouns`:
+
+- `parts`: all that a file is made of (FileParts). `parts.forward` and `parts.backward` are KernelTexts: the source of a
+  kernel, and the names of the tensors and sizes that it takes. `parts.layout` has the facts of each tensor
+  (`layout.facts`), its name in the file (`layout.name`) and its kind (`layout.kind`): "whole" if it has all elements of
+  the state, "row" if one number for each row, "one" if a single number, and "some" if it is broadcast otherwise.
+- tensor, name: a key of `layout.facts`. Of inputs, it is the name in the file too.
+- tangent: the gradient of an output, which the backward takes. kept: of a tensor, written by the forward kernel for the
+  backward; its role is "saved".
+- shared: of a gradient, that elements of the state add up to it, because its input is broadcast (`facts.dims` are the
+  dimensions). Then the kernel writes partial sums, and torch adds them up; `parts.sums` says how: "stages" or
+  "atomics".
+- a short: a number of steps that the loop does not describe, with kernels of its own (Short).
+- "lines" are those of a body, without its indent; a "text" is complete.
+
+Functions in strings are functions of the file: `check`, `sizes`, `spread`, `fitted`, `compare`.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +60,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FileParts:
-    """What a file is made of. `inputs` and `outputs` are names of tensors in the program's order, and `gradients` the
-    tensor of the gradient of each input, or None. `tangents` has the tensor of the gradient of each output that has
-    one. `short` is not 0 in the parts of a Short: its number of steps."""
+    """What a file is made of. `name` is that of its function, and `origin` where the program is from. `inputs` and
+    `outputs` are names of tensors in the program's order, and `gradients` the tensor of the gradient of each input, or
+    None. `tangents` has the tensor of the gradient of each output that has one. The loop is for `least` steps or more.
+    `short` is not 0 in the parts of a Short: its number of steps."""
 
     name: str
     origin: str
@@ -81,7 +100,8 @@ class FileParts:
 
 
 def file_text(parts: FileParts) -> str:
-    """Return the source of a file."""
+    """Return the source of a file: its head, the kernels and the functions that they call, the autograd.Functions, the
+    function that users call, and the comparison with PyTorch."""
     kernels = [parts.forward, *([parts.backward] if parts.backward else [])]
     short_kernels = [kernel for short in parts.shorts for kernel in (short.forward, short.backward) if kernel]
     formulas = sorted(set().union(*(kernel.formulas for kernel in [*kernels, *short_kernels])))
@@ -159,8 +179,8 @@ def shapes_text(parts: FileParts) -> str:
 
 
 def _library_text(parts: FileParts) -> str:
-    """Return the import of CUDA's libdevice, if a kernel calls it."""
-    return "from triton.language.extra import libdevice\n" * bool(parts.library)
+    """Return the import of CUDA's libdevice, if a kernel calls it, or ''."""
+    return "from triton.language.extra import libdevice\n" if parts.library else ""
 
 
 def _block_text(layout: Layout) -> str:
@@ -190,19 +210,19 @@ def dtype_text(facts: TensorFacts) -> str:
 
 
 def function_text(parts: FileParts) -> str:
-    """Return the autograd.Function."""
-    forward = forward_lines(parts)
+    """Return the autograd.Function: its forward, and its backward if the program has one."""
+    steps = f" of {counted(parts.short, 'step')}" if parts.short else ""
+    kernels = "both directions are one kernel each" if parts.backward else "one kernel"
     lines = [
         f"class {class_name(parts)}(torch.autograd.Function):",
-        # chr(115) is "s": quotes of the same kind cannot be nested in an f-string
-        f'    """{parts.name}{f" of {parts.short} step{chr(115) * (parts.short > 1)}" if parts.short else ""}: '
-        f'{"both directions are one kernel each" if parts.backward else "one kernel"}."""',
+        f'    """{parts.name}{steps}: {kernels}."""',
         "",
         "    @staticmethod",
         f"    def forward(ctx, {', '.join(parts.inputs)}):",
-        *(f"        {line}".rstrip() for line in forward),
+        *(f"        {line}".rstrip() for line in forward_lines(parts)),
     ]
     if parts.backward is not None:
+        # an output without a tangent has an argument too, which nothing reads: autograd passes one for each output
         tangents = [parts.tangents.get(name, f"_{name}") for name in parts.outputs]
         lines += [
             "",
@@ -233,11 +253,11 @@ def layout_lines(parts: FileParts, name: str) -> list[str]:
 
 
 def launch_lines(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
-    """Return the lines that launch a kernel; `save` is the text that is passed for SAVE, if it has that flag."""
-    names = [*map(parts.layout.name, kernel.tensors), *kernel.sizes]
-    # arguments of Writer.edge_offset and Writer.stride_name
+    """Return the lines that launch a kernel; `save` is the text that is passed for SAVE, if it has that flag. Without
+    `enable_fp_fusion`, products and sums round one by one, as PyTorch's operators do."""
+    # sizes that are no variables of the file: the offset of the last step, and the number of rows
     computed = {"last": "(T - 1) * n", "rows": f"n // {parts.layout.columns}"}
-    names = [computed.get(name, name) for name in names]
+    names = [computed.get(name, name) for name in [*map(parts.layout.name, kernel.tensors), *kernel.sizes]]
     flags = [f"SAVE={save}"] if kernel.saves else []
     arguments = wrap_arguments([*names, *flags, "BLOCK=BLOCK", "enable_fp_fusion=False"])
     text = f"    {kernel.name}[grid]({arguments})".split("\n")
@@ -260,7 +280,7 @@ def forward_lines(parts: FileParts) -> list[str]:
             "    if ctx.needs_input_grad[index]:",
             '        raise ValueError(f"{name} requires grad, and did not when this file was written")',
         ]
-    if parts.backward is not None:
+    if parts.backward is not None:  # gradients get the shapes of the inputs as they were passed
         lines.append(f"ctx.shapes = {tuple_text([f'{name}.shape' for name in parts.inputs])}")
     for name in parts.inputs:
         if name in used:
@@ -329,25 +349,25 @@ def backward_lines(parts: FileParts) -> list[str]:
         lines.append(f"{tuple_text(_broadcast_sizes(parts))} = ctx.spread")
     lines += ["n = state.numel()", f"grid = {grid_text(layout)}"]
     tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
-    for name in tangents:
+    for name in tangents:  # autograd may pass any strides
         lines.append(f"{layout.name(name)} = {layout.name(name)}.contiguous()")
     first = layout.name(next(iter(parts.tangents.values())))
     lines += [_allocation_of_gradient(parts, name, f"{first}.device") for name in parts.gradients if name is not None]
     lines.append(f"with torch.cuda.device_of({first}):")
-    lines += launch_lines(parts, parts.backward, "")
+    lines += launch_lines(parts, parts.backward, save="")  # a backward keeps nothing, and has no such flag
     results = [
         "None" if name is None else _returned_gradient(parts, name, f"ctx.shapes[{index}]")
         for index, name in enumerate(parts.gradients)
     ]
     text = wrap_arguments(results)
-    return (
-        [*lines, *f"return ({text})".split("\n")] if len(text) > 96 or len(results) > 1 else [*lines, f"return {text}"]
-    )
+    # brackets around several, whose lines may be broken
+    returned = f"return ({text})" if len(text) > 96 or len(results) > 1 else f"return {text}"
+    return [*lines, *returned.split("\n")]
 
 
 def _allocation_of_gradient(parts: FileParts, name: str, device: str) -> str:
-    """Return the line that allocates what the kernel writes of a gradient: `grad_x = torch.empty(state, …)`. Of a
-    tensor that programs share it is what each program adds up, in float32 if it is a half."""
+    """Return the line that allocates what the kernel writes of a gradient: `grad_x = torch.empty(state, …)`. If it is
+    shared, these are partial sums, in float32 if it is a half. `device` is the text of the device."""
     layout, facts = parts.layout, parts.layout.facts[name]
     is_shared = facts.dims is not None
     dtype = "torch.float32" if is_shared and facts.dtype in HALVES else str(facts.dtype)
@@ -365,7 +385,8 @@ def _allocation_of_gradient(parts: FileParts, name: str, device: str) -> str:
 
 
 def _returned_gradient(parts: FileParts, name: str, shape: str) -> str:
-    """Return the expression of a gradient in the shape of its input: the sum of what the kernel wrote."""
+    """Return the expression of a gradient in the shape of its input, of which `shape` is the text: the sum of what the
+    kernel wrote, if it is shared, cast to a half if the input is one."""
     layout, facts = parts.layout, parts.layout.facts[name]
     written, is_shared = layout.name(name), facts.dims is not None
     if is_shared and layout.kind(name) == "one":
@@ -378,14 +399,17 @@ def _returned_gradient(parts: FileParts, name: str, shape: str) -> str:
 
 
 def helpers_text(parts: FileParts) -> str:
-    """Return the functions that the autograd.Function calls."""
+    """Return the functions that the autograd.Function calls: `check` and `sizes`, and `spread` and `fitted` where they
+    are needed."""
     layout = parts.layout
     kinds = {layout.kind(name) for name in parts.inputs}
-    columns = layout.columns
-    rows = (
-        f"    if state[-1] != {columns}:\n"
-        f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
-    ) * bool(columns)
+    columns = layout.columns  # 0 if the kernels do not work on rows
+    rows = ""
+    if columns:
+        rows = (
+            f"    if state[-1] != {columns}:\n"
+            f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
+        )
     least, most = _least_steps(parts), parts.most
     limit_lines = _limit_lines(parts)
     texts = [
@@ -435,7 +459,7 @@ def _limit_lines(parts: FileParts) -> str:
     limits, lines = parts.limits, []
     if limits is None:
         return ""
-    if limits.steps != ((_least_steps(parts), parts.most),):
+    if limits.steps != ((_least_steps(parts), parts.most),):  # else `sizes` in the file has both bounds already
         lines += [
             f"    if not any(first <= T <= last for first, last in {limits.steps}):",
             '        raise ValueError(f"{T} steps: this loop was compared with the program at '
@@ -508,7 +532,7 @@ def same(name, result, plain):
 def _compare_lines(parts: FileParts) -> list[str]:
     """Return the function `compare` of the file, which runs the kernels and the loops in PyTorch on the same inputs."""
     file_name = parts.layout.name
-    forward, *backward = parts.torch_texts
+    forward = parts.torch_texts[0]
     arguments = ", ".join(parts.inputs)
     outputs = list(map(file_name, parts.outputs))
     # more steps than any that have kernels of their own
@@ -523,28 +547,38 @@ def _compare_lines(parts: FileParts) -> list[str]:
         f"    T, state, _ = {_sizes_text(parts)}",
         f"    device = {parts.inputs[0]}.device",
     ]
-    differentiable = [index for index, gradient in enumerate(parts.gradients) if gradient] if backward else []
-    if differentiable:
-        names = [parts.inputs[index] for index in differentiable]
-        lines += [f"    {name} = {name}.detach().requires_grad_()" for name in names]
+    gradient_by_input = {
+        name: file_name(gradient)
+        for name, gradient in zip(parts.inputs, parts.gradients, strict=True)
+        if gradient and parts.backward is not None
+    }
+    lines += [f"    {name} = {name}.detach().requires_grad_()" for name in gradient_by_input]
     lines += [f"    results = as_tuple({parts.name}({arguments}))", *_torch_call_lines(parts, forward)]
     lines += [f"    same({quoted(name)}, results[{index}], {name})" for index, name in enumerate(outputs)]
-    if differentiable:
-        tangents = [
-            (index, file_name(parts.tangents[name]))
-            for index, name in enumerate(parts.outputs)
-            if name in parts.tangents
-        ]
-        tangent_names = ", ".join(tangent for _, tangent in tangents)
-        lines += [
-            *(f"    {tangent} = torch.randn_like({outputs[index]})" for index, tangent in tangents),
-            f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
-            f"    gradients = torch.autograd.grad(of, [{', '.join(names)}], [{tangent_names}])",
-            *_torch_call_lines(parts, backward[0]),
-        ]
-        gradients = [file_name(parts.gradients[index] or "") for index in differentiable]
-        lines += [f"    same({quoted(name)}, gradients[{index}], {name})" for index, name in enumerate(gradients)]
+    if gradient_by_input:
+        lines += _gradient_comparison_lines(parts, gradient_by_input)
     return [*lines, '    print(f"right: {T} steps of {tuple(state)}")']
+
+
+def _gradient_comparison_lines(parts: FileParts, gradient_by_input: Mapping[str, str]) -> list[str]:
+    """Return the lines of `compare` that compare gradients, for random tangents. `gradient_by_input` has the name in
+    the file of each input's gradient."""
+    file_name, backward = parts.layout.name, parts.torch_texts[1]
+    # the place of each output that has a tangent, and its tangent's name
+    tangents = [
+        (index, file_name(parts.tangents[name])) for index, name in enumerate(parts.outputs) if name in parts.tangents
+    ]
+    tangent_names = ", ".join(tangent for _, tangent in tangents)
+    return [
+        *(f"    {tangent} = torch.randn_like({file_name(parts.outputs[index])})" for index, tangent in tangents),
+        f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
+        f"    gradients = torch.autograd.grad(of, [{', '.join(gradient_by_input)}], [{tangent_names}])",
+        *_torch_call_lines(parts, backward),
+        *(
+            f"    same({quoted(name)}, gradients[{index}], {name})"
+            for index, name in enumerate(gradient_by_input.values())
+        ),
+    ]
 
 
 def quoted(name: str) -> str:
@@ -562,11 +596,11 @@ def _draw_text(facts: TensorFacts, is_positive: bool) -> str:
 
 
 def _torch_call_lines(parts: FileParts, side: TorchText) -> list[str]:
-    """Return the lines that run a direction in PyTorch, and give its results the names of its tensors."""
+    """Return the lines that run a direction in PyTorch, and give its results the names of its tensors: `h, = …`."""
     shown = parts.layout.name
     arguments = wrap_arguments([*map(shown, side.takes), "T", "state", "device"])
-    results = tuple_text(list(map(shown, side.returns)))[1:-1].removesuffix(",")
-    text = f"        {results}{',' * (len(side.returns) == 1)} = as_tuple({side.name}({arguments}))"
+    results = tuple_text(list(map(shown, side.returns)))[1:-1]  # without brackets
+    text = f"        {results} = as_tuple({side.name}({arguments}))"
     first, *rest = text.split("\n")
     return ["    with torch.no_grad():", first, *(f"        {line}" for line in rest)]
 

@@ -7,7 +7,10 @@ backward uses: once for one iteration, not for all of time.
 
 A `kept` element of a backward is a value of the forward's iteration (`args[0]`) at a slot (`args[1]`): at each step
 (Now), at a step near an end (Edge), or None, what the last iteration hands on. `state` is the shape of what the loop
-carries, without time, and `of_rows` are the elements that are one number for a whole row of it.
+carries, without time, and `of_rows` are the elements that are one number for a whole row of it. A value here is an
+element of the forward's iteration, a use a value with the slot at which the backward uses it, and the cut are the
+values that the backward reads. A `carried` value is one that an iteration takes from the one before, which hands it on.
+A value that an output has, or that the step before has in an output or an input, is in memory anyway.
 """
 
 from __future__ import annotations
@@ -80,20 +83,15 @@ def choose_kept(
     near_last = [slot for _, slot in uses if isinstance(slot, Edge) and slot.last]
     if any(Edge(slot.count + 1, last=True).at(least) < 0 for slot in near_last):
         handed_on = {}
-
-    written_anyway, read_anyway = {*outputs, *handed_on}, _tensors_read(backward)
-    used_each_step = {value for value, slot in uses if isinstance(slot, Now)}
-    used_at_edges = {value for value, slot in uses if isinstance(slot, Edge)}
-    cut = _minimum_cut(used_each_step, written_anyway, read_anyway, tensors, state, of_rows)
-    # a value that is used at an end alone counts only if the others do not give it anyway
-    if not all(_computable(value, cut) for value in used_at_edges):
-        cut = _minimum_cut(used_each_step | used_at_edges, written_anyway, read_anyway, tensors, state, of_rows)
+    written_anyway = {*outputs, *handed_on}
+    cut = _values_to_read(uses, written_anyway, _tensors_read(backward), tensors, state, of_rows)
 
     def facts_of(name: str, value: Element, timed: bool) -> TensorFacts:
+        """Return the facts of the tensor of a value; `name` is that of its port too."""
         shape = (*state[:-1], 1) if value in of_rows else state
         return TensorFacts(name, name, "saved", shape, value.dtype, timed)
 
-    # inputs, outputs and what the step before has are in memory anyway; the rest of the cut gets tensors of its own
+    # inputs are in memory anyway, as what is `written_anyway`; the rest of the cut gets tensors of its own
     to_write = [value for value in cut if value.op != "load" and value not in written_anyway]
     kept = {value: facts_of(f"kept_{index}", value, timed=True) for index, value in enumerate(to_write)}
     # what the last iteration hands on has no step to be read at: it is kept by itself
@@ -117,9 +115,29 @@ def choose_kept(
     return Kept(forward_keeping, backward_reading, (*kept.values(), *final.values()))
 
 
+def _values_to_read(
+    uses: Iterable[tuple[Element, Slot]],
+    written_anyway: Collection[Element],
+    read_anyway: Collection[str],
+    tensors: Mapping[str, TensorFacts],
+    state: tuple[int, ...],
+    of_rows: frozenset[Element],
+) -> list[Element]:
+    """Return the cut: the values of an iteration to read with the fewest bytes. The other arguments are those of
+    `_minimum_cut`."""
+    used_each_step = {value for value, slot in uses if isinstance(slot, Now)}
+    used_at_edges = {value for value, slot in uses if isinstance(slot, Edge)}
+    cut = _minimum_cut(used_each_step, written_anyway, read_anyway, tensors, state, of_rows)
+    # a value that is used at an end alone counts only if it cannot be computed of what is read for the others
+    if not all(_computable(value, cut) for value in used_at_edges):
+        cut = _minimum_cut(used_each_step | used_at_edges, written_anyway, read_anyway, tensors, state, of_rows)
+    return cut
+
+
 def _values_in_outputs(forward: Loop, tensors: Mapping[str, TensorFacts]) -> dict[Element, str]:
     """Return the values that each iteration writes to an output as they are, and the output: the backward can read them
-    there. Of a loop with iterations outside of it, none: these write other values to the outputs."""
+    there. Of a loop with iterations outside of it, none: these write other values to the outputs. Nor of an output of
+    another dtype, which has a rounded value."""
     if forward.peeled:
         return {}
     return {
@@ -145,7 +163,8 @@ def _tensors_handed_on(
 ) -> dict[Element, HandedOn]:
     """Return the carried values that the step before wrote as an output or read as an input: the backward reads them
     there. At the first step there is no step before: that value must be a number, an input, or `zero` for what nothing
-    reads."""
+    reads. `outputs` has the output of a value, and `inputs` are tensors of the whole state with time. None of a loop
+    that walks down, as `previous` is the step before in time, or that has iterations outside of it."""
     if forward.step < 0 or forward.peeled:
         return {}
     handed_on = {}
@@ -161,15 +180,15 @@ def _tensors_handed_on(
 def _read_once(backward: Loop, elements: Elements) -> Loop:
     """Return a backward that reads each slot of a tensor from memory once. Where an iteration at t reads both x[t] and
     `previous` x[t - 1], the latter is the x[t] of the next iteration, since a backward walks down: it is carried to
-    it."""
+    the next iteration, which has it for its load of x[t]."""
     inside = list(in_dependency_order([*(write.element for write in backward.writes), *backward.following]))
-    carried_reads = {}
+    carried_reads = {}  # the load of x[t] -> `previous`
     for item in inside:
         if item.op == "previous" and (load := elements.load(item.args[0], Now(), item.dtype)) in inside:
             carried_reads[load] = item
     if not carried_reads:
         return backward
-    count = len(backward.start)
+    count = len(backward.start)  # further carried values come behind those that there are
     memo = {load: elements.make("carried", (count + index,), load.dtype) for index, load in enumerate(carried_reads)}
     for item in inside:
         memo.setdefault(item, replace_inputs(item, memo, elements))
@@ -189,8 +208,8 @@ def shift_edge(edge: Edge, offset: int) -> Edge | None:
 
 
 def _writes_and_carried(loop: Loop) -> tuple[Write, ...]:
-    """Return the writes of a loop, and what it starts with and hands on as writes to no tensor, to walk over all of it
-    at once."""
+    """Return the writes of a loop, and its first values and what it hands on as writes to no tensor (""), to walk over
+    all of it at once."""
     handed = tuple(Write("", None, item) for item in (*loop.start, *loop.following))
     return (*loop.before, *loop.writes, *loop.after, *handed)
 
@@ -229,13 +248,15 @@ def _minimum_cut(
     state: tuple[int, ...],
     of_rows: frozenset[Element],
 ) -> list[Element]:
-    """Return the elements of an iteration to read, from which the `uses` can be computed, with the fewest bytes.
-    Reading what is `written_anyway`, which is written anyway, costs once its bytes; tensors `read_anyway` cost none."""
+    """Return the elements of an iteration to read, from which the `uses` can be computed, with the fewest bytes: the
+    cheapest edges that separate what the iteration takes and loads (the source) from the `uses` (the sink). A value is
+    written and read; one that is `written_anyway` costs its bytes once, and a tensor that is `read_anyway` none."""
     roots = list(uses)
     order = list(in_dependency_order(roots))
     memo: dict[Element, bool] = {}
-    nodes = [item for item in order if varies(item, memo)]
-    # 8: below, 1 is added to each cost, to prefer few values of the same bytes; it must not outweigh a byte
+    nodes = [item for item in order if varies(item, memo)]  # others are computed before the loop, at no cost a step
+    # costs are eighths of a byte: 1 is added to each below, to prefer few values of the same bytes, and must not
+    # outweigh a byte
     free_tensors, state_cost = set(read_anyway), 8 * max(1, torch.Size(state).numel())
     # an item is two nodes, (item, 0) -> (item, 1), and that edge has its cost: to cut it is to read the item
     network = Network()
@@ -248,6 +269,7 @@ def _minimum_cut(
             lane_cost = state_cost // state[-1] if item in of_rows else state_cost
             cost = element_bytes(item) * lane_cost * (1 if item in written_anyway else 2)  # 2: written, and read
         network.edge((item, 0), (item, 1), cost + 1)
+        # the source gives what an iteration loads and takes; an item is computed of its inputs
         if item.op in ("load", "carried"):
             network.edge("source", (item, 0), ENDLESS)
         for part in item.inputs:
@@ -256,8 +278,8 @@ def _minimum_cut(
     for root in roots:
         if varies(root, memo):
             network.edge((root, 1), "sink", ENDLESS)
-    reached = network.cut("source", "sink")
-    return [item for item in nodes if (item, 0) not in reached and (item, 1) in reached]
+    sink_side = network.cut("source", "sink")
+    return [item for item in nodes if (item, 0) not in sink_side and (item, 1) in sink_side]
 
 
 def _computable(root: Element, cut: Iterable[Element]) -> bool:
@@ -288,7 +310,8 @@ class Network:
         self.capacity_left.setdefault(there, {}).setdefault(here, 0)
 
     def cut(self, source: object, sink: object) -> set[object]:
-        """Return the nodes on the sink's side of the minimum cut that is nearest to the sink (Edmonds and Karp)."""
+        """Return the nodes on the sink's side of the minimum cut that is nearest to the sink: capacity is used up along
+        shortest paths until there is none (Edmonds and Karp), and these nodes are those that still reach the sink."""
         self.capacity_left.setdefault(source, {})
         self.capacity_left.setdefault(sink, {})
         while (path := self.shortest_path(source, sink)) is not None:
@@ -296,18 +319,19 @@ class Network:
             for here, there in path:
                 self.capacity_left[here][there] -= least
                 self.capacity_left[there][here] += least
-        reached, queue = {sink}, deque([sink])
+        reaching, queue = {sink}, deque([sink])
         while queue:
             there = queue.popleft()
-            for here in self.capacity_left[there]:
-                if here not in reached and self.capacity_left[here].get(there, 0) > 0:
-                    reached.add(here)
+            for here in self.capacity_left[there]:  # every edge is noted in both directions
+                if here not in reaching and self.capacity_left[here].get(there, 0) > 0:
+                    reaching.add(here)
                     queue.append(here)
-        return reached
+        return reaching
 
     def shortest_path(self, source: object, sink: object) -> list[tuple[object, object]] | None:
-        """Return the edges of a shortest path with room; None if there is none."""
-        previous: dict[object, object] = {source: source}
+        """Return the edges of a shortest path on which each has capacity left, from the sink back to the source; None
+        if there is none."""
+        previous: dict[object, object] = {source: source}  # the node from which each one was reached first
         queue = deque([source])
         while queue:
             here = queue.popleft()
@@ -344,7 +368,7 @@ class KeptReader:
         """Return a carried value as its tensor has it one step before the slot, or at the first step as its first
         value."""
         tensor, start = self.starts[item].tensor, self.starts[item].start
-        if isinstance(slot, Now):
+        if isinstance(slot, Now):  # may be the first step: `previous` has its value too, a number or an Element
             match start.op:
                 case "constant":
                     first = start.args[0]
@@ -355,7 +379,7 @@ class KeptReader:
             return self.elements.make("previous", (tensor, first), item.dtype)
         assert isinstance(slot, Edge)
         if slot.last:
-            return self.elements.load(tensor, Edge(slot.count + 1, True), item.dtype)
+            return self.elements.load(tensor, Edge(slot.count + 1, last=True), item.dtype)
         return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
 
     def load_at_slot(self, load: Element, slot: Slot) -> Element:
@@ -402,8 +426,9 @@ class KeptReader:
         return memo[root]
 
     def value(self, body: Element, slot: Slot) -> Element:
-        """Return a value of the forward's iteration, computed again from what is read."""
-        if slot is None:
+        """Return a value of the forward's iteration at a slot, computed again from what is read there. Refuse one for
+        which a carried value is needed that is not kept."""
+        if slot is None:  # what the last iteration hands on has a tensor of its own
             return self.elements.load(self.finals[body], None, body.dtype)
         memo: dict[Element, Element] = {}
         stack = [body]

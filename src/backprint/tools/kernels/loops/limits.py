@@ -5,6 +5,17 @@ A program may branch on how long or how wide its inputs are. So the program itse
 and must be the loop, element for element. Sizes of the state are symbolic in one more capture: a size that the program
 branches on, or computes with, is a number of the program, and the file refuses others. States of fewer and of more
 dimensions are run too. What was not found to be the loop is refused by the file.
+
+Words of this file; those of the package are in `nouns`:
+
+- `lowered`: the LoweredLoop whose file gets limits. `lowered.function` is the program, `lowered.inputs_of(length)`
+  makes its arguments, `lowered.parts` is what the file is made of, and `lowered.face` has the ports of its arguments
+  and results.
+- call: the arguments of the program (Call). `named_inputs` returns its inputs by port, parameters and buffers among
+  them, and `run_eager` runs it with its backward.
+- tensor: a key of `layout.facts`, which say of each tensor what the file knows. A port is the program's name of it.
+- dimension: one of the state, counted from the end: -1 is the last. A size is fixed if the file must refuse another.
+- rank: how many dimensions the state has.
 """
 
 from __future__ import annotations
@@ -13,7 +24,7 @@ import copy
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,11 +67,11 @@ SYMBOL_NAME = re.compile(r"[su]\d+")
 
 
 def with_limits(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
-    """Return a LoweredLoop whose file takes what was found to be the program. `check` raises unless the program of a
-    length is the loop."""
+    """Return a LoweredLoop whose file takes what was found to be the program. `check` raises RefusedError unless the
+    program of a length is the loop."""
     runs = Runs(lowered)
     steps = to_ranges(_known_lengths(lowered, runs, check))
-    # 3: a first step, a last, and one between them
+    # shapes of the state are looked at with few steps; 3: a first step, a last, and one between them
     length = max(lowered.least, min(3, lowered.most))
     sizes = _sizes_of_program(lowered, runs, length)
     limits = Limits(steps, _known_dimensions(lowered, runs, length), sizes)
@@ -72,10 +83,11 @@ def with_limits(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLo
 
 
 def _known_lengths(lowered: LoweredLoop, runs: Runs, check: Callable[[int], None]) -> set[int]:
-    """Return the numbers of steps at which the file gives what the program gives. Where a run does not show it, `check`
-    compares the captured program, and raises if it is another; after MAX_CAPTURES such lengths, others are left out."""
+    """Return the numbers of steps at which the file gives what the program gives. Where a run shows a difference,
+    `check` captures the program and compares it, and raises if it is another; after MAX_CAPTURES such lengths, others
+    are left out. So are those at which the program does not run."""
     known = {length for length in lowered.seen if length >= lowered.least}
-    captured = 0
+    captured = 0  # how many lengths
     for length in range(lowered.least, min(lowered.most, MAX_STEPS_RUN) + 1):
         if length in known or length < lowered.parts.least:  # fewer steps have kernels of their own
             continue
@@ -99,9 +111,18 @@ def to_ranges(lengths: Collection[int]) -> tuple[tuple[int, int], ...]:
     return tuple(ranges)
 
 
+class ProgramRun(NamedTuple):
+    """What the program itself was given and gave: its inputs by the file's tensors, its outputs and gradients by
+    "output " or "gradient " and their port, and the tangents, one an output, None for one that has none."""
+
+    inputs: dict[str, Tensor]
+    results: Mapping[str, Tensor]
+    tangents: Sequence[Tensor | None]
+
+
 class Runs:
-    """Runs the program beside its loop in plain PyTorch. `namespaces` has both directions, compiled: in float64 or
-    not."""
+    """Runs the program beside its loop in plain PyTorch. `namespaces` has both directions, compiled: by whether they
+    compute in float64. `halves` says whether a tensor of the program is a half."""
 
     def __init__(self, lowered: LoweredLoop) -> None:
         self.lowered = lowered
@@ -111,12 +132,14 @@ class Runs:
         self.halves = any(facts.dtype in HALVES for facts in lowered.parts.layout.facts.values())
 
     def agrees(self, call: Call) -> bool | None:
-        """Whether the program gives what its loop gives; None if it does not run."""
+        """Whether the program gives what its loop gives; None if it does not run in its own dtype. An error says
+        nothing else: what cannot be compared in one dtype is compared in the other, and False if it cannot be there
+        either."""
         # halves differ by rounding anyway; of others, a difference that float64 does not show is rounding
         for double in (True,) if self.halves else (False, True):
             try:
                 with torch.random.fork_rng(devices=()), torch.enable_grad():
-                    results = self.results(call, double)
+                    program_run = self.run_program(call, double)
             except Exception:  # in float64 what the program makes itself may be of another dtype
                 if not double:
                     return None
@@ -124,7 +147,7 @@ class Runs:
             try:
                 if all(
                     is_close(loop_result, program_result, double)
-                    for program_result, loop_result in self.compared_pairs(*results, double)
+                    for program_result, loop_result in self.compared_pairs(program_run, double)
                 ):
                     return True
             except Exception:  # the loop is for other shapes
@@ -132,7 +155,8 @@ class Runs:
         return False
 
     def functions(self, double: bool) -> dict[str, Any]:
-        """Return the functions of both directions in PyTorch by name; if `double`, with all numbers in float64."""
+        """Return the functions of both directions in PyTorch by name, from their texts; if `double`, with all numbers
+        in float64."""
         if double not in self.namespaces:
             namespace: dict[str, Any] = {"torch": torch}
             for side in self.lowered.parts.torch_texts:
@@ -141,35 +165,30 @@ class Runs:
                     for name in ("float32", "bfloat16", "float16"):
                         source = source.replace(f"torch.{name}", "torch.float64")
                     source = source.replace(".float()", ".double()")
-                exec(compile(source, f"<{side.name}>", "exec"), namespace)
+                exec(compile(source, f"<{side.name}>", "exec"), namespace)  # a text of this package's own
             self.namespaces[double] = namespace
         return self.namespaces[double]
 
-    def results(self, call: Call, double: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
-        """Return what the program itself gives: its inputs by the file's tensors, outputs and gradients by "output " or
-        "gradient " and their port, and the tangents, one an output."""
+    def run_program(self, call: Call, double: bool) -> ProgramRun:
+        """Run the program itself on a call, and its backward for random tangents; if `double`, in float64."""
         lowered, program = self.lowered, self.program
         args, kwargs = tree_map(detached_copy, (call.args, dict(call.kwargs)))
         if double:
             args, kwargs, program = (to_float64(item) for item in (args, kwargs, program))
         named = named_inputs(lowered, program, args, kwargs)
-        if double:
+        if double:  # what requires grad stays the very tensor that the program uses, to get a gradient
             named = {name: x if x.requires_grad else to_float64(x) for name, x in named.items()}
-        results, tangents = run_eager(lowered, program, args, kwargs, named, None)
+        results, tangents = run_eager(lowered, program, args, kwargs, named, tangents=None)  # None: drawn
         keys = zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
-        return {key: named[port].detach() for key, port in keys}, results, tangents
+        return ProgramRun({key: named[port].detach() for key, port in keys}, results, tangents)
 
-    def compared_pairs(
-        self,
-        values: dict[str, Tensor],
-        results: Mapping[str, Tensor],
-        tangents: Sequence[Tensor | None],
-        double: bool,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield each output and gradient of the program, and what the loop in PyTorch gives for it on the same
-        inputs."""
+    def compared_pairs(self, run: ProgramRun, double: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield each output and gradient of a run of the program, and what the loop in PyTorch gives for it on the same
+        inputs; if `double`, in float64."""
+        values, results, tangents = run
         parts, face = self.lowered.parts, self.lowered.face
         facts, functions = parts.layout.facts, self.functions(double)
+        # values of rows get the last dimension of the state, to broadcast with the others
         broadcast_values = {key: value[..., None] if facts[key].by_row else value for key, value in values.items()}
         steps = next(value.shape[0] for key, value in broadcast_values.items() if facts[key].timed)
         state = torch.broadcast_shapes(*(value.shape[facts[key].timed :] for key, value in broadcast_values.items()))
@@ -181,7 +200,7 @@ class Runs:
             if tangent is not None and key in parts.tangents
         }
         with torch.no_grad():
-            for side in parts.torch_texts:
+            for side in parts.torch_texts:  # the backward takes what the forward returns, too
                 returned = functions[side.name](*(values_by_tensor[key] for key in side.takes), steps, state, device)
                 values_by_tensor |= zip(
                     side.returns, returned if isinstance(returned, tuple) else (returned,), strict=True
@@ -189,7 +208,7 @@ class Runs:
         for key, port in zip(parts.outputs, face.outputs, strict=True):
             yield results[f"output {port}"], values_by_tensor[key]
         for key, port, gradient in zip(parts.inputs, face.inputs, parts.gradients, strict=True):
-            if gradient:
+            if gradient:  # as large as the state, where the input is broadcast to it
                 yield results[f"gradient {port}"], values_by_tensor[gradient].sum_to_size(values[key].shape)
 
 
@@ -200,7 +219,7 @@ def detached_copy(value: Any) -> Any:
 
 def is_close(loop_result: Tensor, program_result: Tensor, double: bool) -> bool:
     """Whether two tensors are the same but for rounding: as far apart as TOLERANCES allows, of the largest number. NaN
-    equals NaN."""
+    equals NaN, and Inf equals Inf. `double` says whether they were computed in float64."""
     if loop_result.shape != program_result.shape:
         return False
     loop_result, program_result = loop_result.detach(), program_result.detach()
@@ -208,7 +227,7 @@ def is_close(loop_result: Tensor, program_result: Tensor, double: bool) -> bool:
     if same.all() or not program_result.is_floating_point():
         return bool(same.all())
     allowed = TOLERANCE_IN_DOUBLE if double else TOLERANCES.get(program_result.dtype, 0.0)
-    largest = program_result.double().nan_to_num(0, 0, 0).abs().max()
+    largest = program_result.double().nan_to_num(nan=0, posinf=0, neginf=0).abs().max()
     return bool((same | ((loop_result.double() - program_result.double()).abs() <= allowed * largest)).all())
 
 
@@ -216,29 +235,35 @@ def is_close(loop_result: Tensor, program_result: Tensor, double: bool) -> bool:
 
 
 def _known_dimensions(lowered: LoweredLoop, runs: Runs, length: int) -> tuple[int, int]:
-    """Return the fewest and the most dimensions of a state at which the program was the loop."""
-    rank = len(lowered.parts.layout.state)
-    ranks = []
-    for more in (False, True):
-        rank_reached, call = rank, call_of(lowered.inputs_of(length))
-        # a state of rows keeps its last dimension, so it has one at least
-        while rank_reached < MAX_DIMENSIONS if more else rank_reached > bool(lowered.parts.layout.columns):
-            try:
-                call = with_rank_changed(lowered, call, rank_reached, more)
-            except Exception as error:  # there is no such call of this program
-                if is_defect(error):
-                    raise
-                break
-            if not runs.agrees(call):
-                break
-            rank_reached += 1 if more else -1
-        ranks.append(rank_reached)
-    return ranks[0], ranks[1]
+    """Return the fewest and the most dimensions of a state at which the program of `length` steps was the loop."""
+    # a state of rows keeps its last dimension, so it has one at least
+    fewest = 1 if lowered.parts.layout.columns else 0
+    return (
+        _rank_reached(lowered, runs, length, more=False, limit=fewest),
+        _rank_reached(lowered, runs, length, more=True, limit=MAX_DIMENSIONS),
+    )
+
+
+def _rank_reached(lowered: LoweredLoop, runs: Runs, length: int, more: bool, limit: int) -> int:
+    """Return the last number of dimensions of the state, up from the captured one if `more` and else down, up to which
+    the program is the loop; a `limit` at most."""
+    rank, call = len(lowered.parts.layout.state), call_of(lowered.inputs_of(length))
+    while rank < limit if more else rank > limit:
+        try:
+            call = with_rank_changed(lowered, call, rank, more)
+        except Exception as error:  # there is no such call of this program
+            if is_defect(error):
+                raise
+            break
+        if not runs.agrees(call):
+            break
+        rank += 1 if more else -1
+    return rank
 
 
 def with_rank_changed(lowered: LoweredLoop, call: Call, rank: int, more: bool) -> Call:
-    """Return a call whose state, of `rank` dimensions, has one more in front, of size 2, or lacks its first, of which
-    index 0 is taken."""
+    """Return a call whose state, of `rank` dimensions, has one more in front, of size 2, if `more`, or else lacks its
+    first, of which index 0 is taken."""
 
     def change_dimension(value: Tensor, facts: TensorFacts) -> Tensor:
         """Return a tensor with that dimension of the state, which is behind time, added or taken away."""
@@ -253,7 +278,7 @@ def replace_state_tensors(
     lowered: LoweredLoop, call: Call, rank: int, make_other: Callable[[Tensor, TensorFacts], Tensor]
 ) -> Call:
     """Return a call with `make_other(tensor, facts)` for each tensor that has all `rank` dimensions of the state; those
-    with fewer are broadcast and stay."""
+    with fewer are broadcast and stay, and so do parameters, which are no arguments of the call."""
     args, kwargs = tree_map(detached_copy, (call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
     facts = {
@@ -299,17 +324,18 @@ def _sizes_of_program(lowered: LoweredLoop, runs: Runs, length: int) -> Mapping[
     try:
         captured, ports = capture_symbolic(lowered, _without_ones(lowered, runs, call_of(lowered.inputs_of(length))))
         fixed = set(_fixed_sizes(lowered, captured, ports))
-    except Exception as error:  # what cannot be traced with symbolic sizes is for these sizes
+    except Exception as error:  # what cannot be traced with symbolic sizes is for the captured sizes
         if is_defect(error):
             raise
         fixed = set(all_sizes)
-    columns = {-1} if lowered.parts.layout.columns else set()  # the file has these by itself
+    columns = {-1} if lowered.parts.layout.columns else set()  # a file of rows checks the last size by itself
     return {place: size for place, size in all_sizes.items() if place in fixed - columns}
 
 
 def capture_symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]:
     """Return a capture of the program with symbolic sizes of all its inputs, parameters too, and the file's tensor of
-    each of its ports. All inputs are passed in one dict, with the names `i0`, `i1`, …"""
+    each of its ports. All inputs are passed in one dict, with the names `i0`, `i1`, …, since sizes of arguments alone
+    become symbols, and those of parameters do not."""
     args, kwargs = tree_map(detached_copy, (call.args, dict(call.kwargs)))
     function: Any = lowered.function
     named = named_inputs(lowered, function, args, kwargs)
@@ -336,6 +362,7 @@ def capture_symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[st
     ports = {}
     for port in captured.pairs[0].forward.inputs:
         if port.role == "input":
+            # a port of an item of the dict ends in its key
             index = next(index for index in range(len(named)) if port.name.endswith(f"i{index}"))
             ports[port.name] = lowered.parts.inputs[index]
     return captured, ports
@@ -418,6 +445,7 @@ def _sizes_as_numbers(graph: Graph, symbols: Mapping[str, int | None]) -> Iterat
             continue
         declared = schema_of(operator).arguments
         types = {argument.name: str(argument.type) for argument in declared}
+        # a call may leave out arguments, or pass them as keywords
         arguments = [*zip((argument.name for argument in declared), step.args, strict=False), *step.kwargs]
         for name, value in arguments:
             spec = specs.get(value.name) if isinstance(value, Ref) else None

@@ -1,4 +1,21 @@
-"""A program that walks time, from captures of a few lengths to a LoweredLoop."""
+"""A program that walks time, from captures of a few lengths to a LoweredLoop: `lower_loop` is the whole way.
+
+Words of this file; those of the package are in `nouns`:
+
+- `make_inputs(length)` returns the program's arguments for a number of steps. A length is captured with these.
+- `elements`, an Elements, makes the elements of all lengths, so that equal ones are one object, and a program and what
+  a loop writes are compared with `==`.
+- Program: what each direction of one length writes, element by element. Loop: one direction of it, rolled up for all
+  lengths. A short program is that of a length of SHORT at which it is not the loop.
+- `timed`: the keys (`port_key`) of ports whose first dimension is time.
+- `edge`: how many iterations at either end may be outside of a loop.
+- History: the values of a forward, which are known when its backward is looked at.
+- `symbolic_steps`: whether a number that is the number of steps is an element `steps`, as the divisor of a mean over
+  time, so that it is the same program at all lengths.
+- kept: of a value, written by the forward to a tensor of its own, because the backward reads it.
+- Layout: the shape, the dtype and the name in the file of each tensor (`layout.facts`, by tensor).
+- `least`, `seen`: the fewest steps at which the loop is the program, and all numbers at which it was compared.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +28,7 @@ from backprint.api import capture
 from backprint.common.names import free_name
 from backprint.errors import BackprintError, RefusedError, UsageError, is_defect
 from backprint.graph.nouns import Capture, Pair, Port
-from backprint.tools.kernels.loops.call import call_of, inputs_by_port
+from backprint.tools.kernels.loops.call import Call, call_of, inputs_by_port
 from backprint.tools.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.tools.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.tools.kernels.loops.keeping import choose_kept
@@ -38,9 +55,10 @@ from backprint.tools.kernels.loops.rolling import (
 )
 from backprint.tools.kernels.loops.torch_text import TorchText, torch_loop
 from backprint.tools.kernels.loops.triton_text import KernelText, Layout, kernel_text
-from backprint.tools.kernels.lowered import Face
+from backprint.tools.kernels.lowered import UNCHECKED_GUARDS, Face
 
 SUMS = ("stages", "atomics")
+"""How gradients of parameters are added up over elements."""
 
 LENGTHS = (6, 7, 8, 256)
 """Numbers of steps at which a program is captured. The loop is looked for at the first three. At the others it must be
@@ -54,7 +72,7 @@ the file has kernels for that length alone (`Short`)."""
 
 def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], lengths: Sequence[int]) -> bool:
     """Whether the captures of two lengths have different numbers of operators: then the program loops over the
-    length."""
+    length. A guard is a step that checks a value, and no operator."""
     counts: list[int] = []
     for length in lengths:
         call = call_of(make_inputs(length))
@@ -79,30 +97,39 @@ def lower_loop(
     if len(set(lengths)) < 3 or min(lengths) < 6:
         raise UsageError(f"lengths={tuple(lengths)}: pass three or more different numbers of steps, each of 6 or more")
     sorted_lengths = sorted(set(lengths))
-    captures = {length: capture_length(function, make_inputs, length) for length in sorted_lengths[:3]}
-    timed = _timed_ports({length: captured.pairs[0] for length, captured in captures.items()})
+    compared_lengths, longer_lengths = sorted_lengths[:3], sorted_lengths[3:]
+    captures = {length: capture_length(function, make_inputs, length) for length in compared_lengths}
     pairs = {length: captured.pairs[0] for length, captured in captures.items()}
+    timed = _timed_ports(pairs)
     elements = Elements()
     try:
-        loops = find_loops(pairs, timed, elements, False)
+        loops = find_loops(pairs, timed, elements, symbolic_steps=False)
     except RefusedError as error:
         try:
-            # then a number that is the number of steps, as in a mean, is the number of steps
-            loops = find_loops(pairs, timed, elements, True)
+            # a number that is not the same at all lengths may be the number of steps, as in a mean
+            loops = find_loops(pairs, timed, elements, symbolic_steps=True)
         except RefusedError:
             raise _changing_number(pairs, timed) or error from None
     least, short_programs = fewest_steps(function, make_inputs, timed, elements, loops, min(lengths))
-    seen_lengths = (*SHORT, *sorted_lengths)
-    title, captured = name or name_of(function), captures[sorted_lengths[0]]
-    result = build_lowered_loop(
-        function, make_inputs, title, captured, loops, elements, least, short_programs, seen_lengths, sums
+    lowered = build_lowered_loop(
+        function,
+        make_inputs,
+        name or name_of(function),
+        captures[compared_lengths[0]],
+        loops,
+        elements,
+        least,
+        short_programs,
+        seen=(*SHORT, *sorted_lengths),
+        sums=sums,
     )
-    for length in sorted_lengths[3:]:  # at the end: all that is done with elements takes longer after so many of them
-        _check_length(function, make_inputs, timed, elements, loops, length, sorted_lengths[:3])
-    return with_limits(
-        result,
-        lambda length: _check_length(function, make_inputs, timed, elements, loops, length, sorted_lengths[:3]),
-    )
+
+    def check_length(length: int) -> None:
+        _check_length(function, make_inputs, timed, elements, loops, length, compared_lengths)
+
+    for length in longer_lengths:  # at the end: all that is done with elements takes longer after so many of them
+        check_length(length)
+    return with_limits(lowered, check_length)
 
 
 def _check_length(
@@ -114,7 +141,8 @@ def _check_length(
     length: int,
     compared_lengths: Sequence[int],
 ) -> None:
-    """Raise RefusedError unless the program of another number of steps is the loop too."""
+    """Raise RefusedError unless the program of another number of steps is the loop too, which was found at
+    `compared_lengths`."""
     advice = (
         f"pass lengths={(*compared_lengths, 'N')}".replace("'", "")
         + " for kernels of at most N steps, if it is up to there"
@@ -138,11 +166,12 @@ def _check_length(
 
 def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
     """Return the error of a number that changes from step to step, as a state that depends on no input does; None if a
-    program is no loop for another reason. With constants folded, such a state is a number."""
+    program is no loop for another reason. Such a state is an operation on numbers, and with constants folded a
+    number."""
     elements = Elements()
     elements.folds_constants = True
     try:
-        find_loops(pairs, timed, elements, False)
+        find_loops(pairs, timed, elements, symbolic_steps=False)
     except NumberChanges as error:
         return error
     except RefusedError:
@@ -153,13 +182,13 @@ def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> Refuse
 def find_loops(
     pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, symbolic_steps: bool
 ) -> _Directions:
-    """Return the loops of a program, found at each length: refuse if they are not the same. With `symbolic_steps`, a
-    number that is the number of steps is an element `steps`, as the divisor of a mean over time."""
+    """Return the loops of a program, found at each length: refuse if they are not the same."""
+    # so that 4 iterations are left of the fewest steps
+    edge = (min(pairs) - 4) // 2
     first: _Directions | None = None
     for length, pair in pairs.items():
         program = _read_program(pair, elements, length, timed, symbolic_steps)
-        # the last argument: iterations that may be outside at each end, so that 4 are left of the fewest steps
-        directions = _Directions.of(program, elements, symbolic_steps, (min(pairs) - 4) // 2)
+        directions = _Directions.of(program, elements, symbolic_steps, edge)
         first = first or directions
         if (directions.forward, directions.backward) != (first.forward, first.backward):
             raise RefusedError(f"the loop of {length} steps is not that of {min(pairs)}: pass other lengths")
@@ -177,15 +206,15 @@ def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[
 
 
 def capture_length(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
-    """Return the capture of a length; refuse several graphs, and guards that kernels could not check."""
+    """Return the capture of a length, which has one Pair; refuse a program of several graphs, and guards on values or
+    memory, which kernels could not check."""
     call = call_of(make_inputs(length))
     captured = capture(function, args=call.args, kwargs=dict(call.kwargs))
     if len(captured.pairs) != 1:
         raise RefusedError(
             f"the program is {len(captured.pairs)} graphs, not one: it reads a value of a tensor in between"
         )
-    # HELD in fused/lower
-    guards = [guard for guard in captured.guards if guard.kind in ("value", "pinned", "memory", "same")]
+    guards = [guard for guard in captured.guards if guard.kind in UNCHECKED_GUARDS]
     if guards:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
     return captured
@@ -249,7 +278,7 @@ def inputs_of(pair: Pair) -> list[Port]:
 
 @dataclass(frozen=True, slots=True)
 class _Directions:
-    """A program of a length, and the loops of its two directions. `symbolic_steps`: as in `find_loops`."""
+    """A program of a length, and the loops of its two directions."""
 
     program: Program
     forward: Loop
@@ -258,24 +287,25 @@ class _Directions:
 
     @staticmethod
     def of(program: Program, elements: Elements, symbolic_steps: bool, edge: int) -> _Directions:
-        """Return the loops of a program; `edge` is how many iterations at either end may be outside of them."""
+        """Return the loops of a program: of its forward, up or down, and of its backward, the other way."""
+        no_history = History(elements, None, program.length, tangents=(), edge=edge)  # a forward uses no other's values
         try:
-            no_history = History(elements, None, program.length, (), edge)
-            forward = find_loop(program.forward, elements, program.length, 1, no_history)
+            forward = find_loop(program.forward, elements, program.length, step=1, history=no_history)
         except RefusedError as error:  # a program may walk from the last step to the first
             try:
-                forward = find_loop(program.forward, elements, program.length, -1, no_history)
+                forward = find_loop(program.forward, elements, program.length, step=-1, history=no_history)
             except RefusedError:
                 raise error from None
         if not program.backward:
             return _Directions(program, forward, None, symbolic_steps)
         history = history_of(forward, program, elements, edge)
-        backward = find_loop(program.backward, elements, program.length, -forward.step, history)
+        backward = find_loop(program.backward, elements, program.length, step=-forward.step, history=history)
         return _Directions(program, forward, backward, symbolic_steps)
 
 
 def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
-    """Return the values of a forward for its backward, in a program of another length too."""
+    """Return the values of a forward, as the backward of `program` uses them; `forward` may have been found in a
+    program of another length."""
     tangents = [name for name, facts in program.tensors.items() if facts.role == "tangent"]
     return History(elements, forward, program.length, tangents, edge)
 
@@ -288,7 +318,8 @@ def fewest_steps(
     loops: _Directions,
     fewest_found: int,
 ) -> tuple[int, tuple[Program, ...]]:
-    """Return the fewest steps at which the loop is the program, and the programs of SHORT at which it is not.
+    """Return the fewest steps at which the loop is the program, and the programs of SHORT at which it is not: kernels
+    of their own are written for these. There are none if lengths between them and the loop were not compared.
     `fewest_found` is the fewest steps at which the loop was found."""
     least = fewest_found
     others: list[Program] = []
@@ -296,37 +327,39 @@ def fewest_steps(
         program = program_of(capture_length(function, make_inputs, length).pairs[0], elements, length, timed)
         if not others and loops_describe(loops, program, elements):
             least = length
-        else:
+        else:  # below a length at which the loop is another program, it is not asked any more
             others.append(program)
     # between 2 and `fewest_found` nothing is compared: if the loop is neither the program of 2 nor found at 3, it is
     # for `fewest_found` on
-    return (least, tuple(others)) if least <= max(SHORT) or fewest_found == max(SHORT) + 1 else (fewest_found, ())
+    is_without_gap = least <= max(SHORT) or fewest_found == max(SHORT) + 1
+    return (least, tuple(others)) if is_without_gap else (fewest_found, ())
 
 
 def loops_describe(loops: _Directions, program: Program, elements: Elements) -> bool:
     """Whether loops write, element for element, what a program of another length writes."""
     length = program.length
     history = history_of(loops.forward, program, elements)
-    history.symbolic_steps = False  # a program of one length has numbers
+    history.symbolic_steps = False  # `program` was read at one length, with numbers in the place of `steps`
     sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
     for loop, writes in sides:
         if loop.peeled > length:
             return False
         try:
             stores = writes_at_length(loop, elements, length, history)
-        except NoMatchError:
+        except NoMatchError:  # the backward uses an iteration that a forward of this length has not
             return False
         actual = {(write.tensor, write.slot): write.element for write in writes}
         # a gradient that is `zero` is written by the loop, and not there in the program
-        absent = {key for key, item in stores.items() if item.op == "zero" and key not in actual}
-        if {key: item for key, item in stores.items() if key not in absent} != actual:
+        written = {key: item for key, item in stores.items() if item.op != "zero" or key in actual}
+        if written != actual:
             return False
     return True
 
 
 def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
     """Return the writes of a short program as a Loop without iterations: all of them are `before`."""
-    edges = Edges(elements, length, History(elements, None, length, (), length))
+    # `edge`: so that every slot may be an Edge
+    edges = Edges(elements, length, History(elements, None, length, tangents=(), edge=length))
     before = tuple(
         Write(
             write.tensor,
@@ -335,7 +368,16 @@ def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> L
         )
         for write in writes
     )
-    return Loop(1, Edge(0), Edge(0, True), (), (), (), before, ())
+    return Loop(
+        step=1,
+        first=Edge(0),
+        last=Edge(0, last=True),
+        start=(),
+        following=(),
+        writes=(),
+        before=before,
+        after=(),
+    )
 
 
 def build_lowered_loop(
@@ -350,7 +392,8 @@ def build_lowered_loop(
     seen: tuple[int, ...],
     sums: str,
 ) -> LoweredLoop:
-    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps; `least` and
+    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps: choose what is kept,
+    write both kernels, and the file around them. `captured` is the Capture of the fewest steps, `least` and
     `short_programs` are those of `fewest_steps`."""
     forward, backward, pair = loops.forward, loops.backward, captured.pairs[0]
     layout = _layout_of(loops.program, short_programs)
@@ -360,8 +403,6 @@ def build_lowered_loop(
         layout.facts = {**layout.facts, **{facts.name: facts for facts in kept.tensors}}
     texts = _kernel_texts(name, forward, backward, layout, sums)
     ports = _tensors_of_ports(pair, layout.facts)
-    example_call = call_of(make_inputs(loops.program.length))
-    example_inputs = inputs_by_port(function, captured, example_call.args, dict(example_call.kwargs))
     source_files = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
     parts = FileParts(
         name=name,
@@ -379,8 +420,8 @@ def build_lowered_loop(
         shorts=tuple(_short_of(short, name, ports.gradients, elements, layout, sums) for short in short_programs),
         without_grad=_inputs_without_grad(ports.inputs, pair, layout.facts),
         torch_texts=texts.in_torch(name, forward, backward, layout),
-        positive=frozenset(
-            tensor for tensor in ports.inputs if bool((example_inputs[layout.facts[tensor].port] >= 0).all())
+        positive=_inputs_without_negatives(
+            function, call_of(make_inputs(loops.program.length)), captured, ports.inputs, layout.facts
         ),
     )
     return LoweredLoop(
@@ -390,10 +431,10 @@ def build_lowered_loop(
         make_inputs=make_inputs,
         capture=captured,
         face=Face(
-            tuple(layout.facts[tensor].port for tensor in ports.inputs),
-            tuple(gradient is not None for gradient in ports.gradients),
-            tuple(layout.facts[tensor].port for tensor in ports.outputs),
-            tuple(tensor in ports.tangents for tensor in ports.outputs),
+            inputs=tuple(layout.facts[tensor].port for tensor in ports.inputs),
+            gradients=tuple(gradient is not None for gradient in ports.gradients),
+            outputs=tuple(layout.facts[tensor].port for tensor in ports.outputs),
+            tangents=tuple(tensor in ports.tangents for tensor in ports.outputs),
         ),
         forward=forward,
         backward=backward,
@@ -403,12 +444,24 @@ def build_lowered_loop(
     )
 
 
+def _inputs_without_negatives(
+    function: Callable[..., Any],
+    call: Call,
+    captured: Capture,
+    inputs: Sequence[str],
+    tensors: Mapping[str, TensorFacts],
+) -> frozenset[str]:
+    """Return those of the `inputs` that have no negative number in a call: the file draws none for its comparison."""
+    values = inputs_by_port(function, captured, call.args, dict(call.kwargs))
+    return frozenset(tensor for tensor in inputs if bool((values[tensors[tensor].port] >= 0).all()))
+
+
 def _layout_of(program: Program, short_programs: Sequence[Program]) -> Layout:
     """Return how the tensors of a program lie in memory, with those that only its short programs have, as a gradient
     that the loop has not. Tensors that hold kept values are not chosen yet."""
     tensors = dict(program.tensors)
     for short in short_programs:
-        tensors = short.tensors | tensors
+        tensors = short.tensors | tensors  # of a tensor that both have, the facts of the loop's program
     layout = Layout(tensors, program.state)
     if _has_rows(layout, program, *short_programs):
         layout.columns = program.state[-1]
@@ -417,14 +470,15 @@ def _layout_of(program: Program, short_programs: Sequence[Program]) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class _KernelTexts:
-    """The kernels of both directions. `read_later` are the tensors that the backward reads."""
+    """The kernels of both directions. `read_later` are the tensors that the backward reads: values of halves are
+    rounded as memory rounds them before the forward uses them, too."""
 
     forward: KernelText
     backward: KernelText | None
     read_later: frozenset[str]
 
     def in_torch(self, name: str, forward: Loop, backward: Loop | None, layout: Layout) -> tuple[TorchText, ...]:
-        """Return the same directions in PyTorch."""
+        """Return the same directions as functions of plain PyTorch, with which the file compares its kernels."""
         forward_text = torch_loop(f"{name}_forward_in_torch", forward, layout, self.read_later)
         if backward is None:
             return (forward_text,)
@@ -436,7 +490,7 @@ def _kernel_texts(name: str, forward: Loop, backward: Loop | None, layout: Layou
 
     Each direction is written twice, because each needs what only the other's text tells. The forward rounds what the
     backward reads as memory does, so the backward comes first. The kept tensors are named after variables of the
-    forward, `h_1` -> `kept_h`, so both are written again with these names.
+    forward, `h_1` -> `kept_h`, so both are written again with these names, which `layout` has by then.
     """
 
     def backward_text() -> KernelText | None:
@@ -454,7 +508,7 @@ def _kernel_texts(name: str, forward: Loop, backward: Loop | None, layout: Layou
 @dataclass(frozen=True, slots=True)
 class _PortTensors:
     """The tensors of a program's ports, by their names in the kernels; the same as in `FileParts`. `tangents` maps an
-    output to the tensor of its gradient."""
+    output to the tensor of its gradient, and `gradients` has the tensor of the gradient of each input, or None."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -478,7 +532,8 @@ def _tensors_of_ports(pair: Pair, tensors: Mapping[str, TensorFacts]) -> _PortTe
 
 
 def _inputs_without_grad(inputs: Sequence[str], pair: Pair, tensors: Mapping[str, TensorFacts]) -> tuple[int, ...]:
-    """Return the places of the inputs of floating point that have no gradient in a Pair."""
+    """Return the places of the inputs of floating point that have no gradient in a Pair: the file refuses calls in
+    which they require grad."""
     backward_outputs = pair.backward.outputs if pair.backward else ()
     differentiable = {port.name for port in backward_outputs if port.role == "gradient"}
     facts_of_inputs = [tensors[name] for name in inputs]
@@ -493,7 +548,8 @@ def _short_of(
     short: Program, name: str, gradients: Sequence[str | None], elements: Elements, layout: Layout, sums: str
 ) -> Short:
     """Return the kernels of a short program, which has no loop. It may write fewer of the `gradients` than the loop:
-    in one step, the weight of a state that starts at zero has none."""
+    in one step, the weight of a state that starts at zero has none. `gradients` has the tensor of the gradient of each
+    input of the program `name`, or None."""
 
     def text_of(side: str, writes: Sequence[Write]) -> KernelText:
         loop = _without_loop(writes, elements, short.length)
@@ -509,11 +565,11 @@ def _short_of(
 
 
 def _has_rows(layout: Layout, *programs: Program) -> bool:
-    """Whether a kernel must have a whole row of the state in one program of the grid: it reduces rows, or reads or
-    writes one value for each."""
+    """Whether the kernels of programs must have a whole row of the state in one program of the grid: one reduces rows,
+    or reads or writes one value for each. `layout` has no rows yet, so its kind "some" includes tensors of rows."""
     writes = [write for program in programs for write in (*program.forward, *program.backward)]
     facts = [layout.facts[write.tensor] for write in writes]
-    # a result that is neither whole nor a sum: one a row
+    # a result that is neither whole nor one number nor a sum: one a row
     of_rows = any(item.by_row or (item.dims is None and layout.kind(item.name) == "some") for item in facts)
     return of_rows or any(
         item.op in ROW_REDUCTIONS for item in in_dependency_order([write.element for write in writes])

@@ -1,4 +1,9 @@
-"""What `bp.lower` returns of a program that walks time: one Triton kernel a direction."""
+"""What `bp.lower` returns of a program that walks time: one Triton kernel a direction.
+
+`parts` is what the file is made of (FileParts), and `parts.layout` has the facts and the name in the file of each
+tensor. A Loop writes `before` its iterations, in them, and `after` them; `start` are the first values of what it
+carries from step to step, in registers; `peeled` is how many steps are outside of it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from backprint.tools.kernels.loops.file_text import FileParts, shapes_text, step
 from backprint.tools.kernels.loops.limits import MAX_STEPS_RUN
 from backprint.tools.kernels.loops.nouns import Loop
 from backprint.tools.kernels.loops.traffic import Traffic, traffic_of
+from backprint.tools.kernels.loops.triton_text import KernelText
 from backprint.tools.kernels.loops.words import functions_text
 from backprint.tools.kernels.lowered import Lowered, counted
 from backprint.tools.kernels.lowered_build import BuiltFunction
@@ -29,7 +35,7 @@ class LoweredLoop(Lowered):
 
     `least` is the fewest steps that it takes, and `seen` are the numbers of steps at which it was captured. More than
     the largest of them are refused: a program may do something else from a later step on. `takes` says of a number
-    whether the kernels take it.
+    whether the kernels take it. `forward` and `backward` are its two directions as Loops.
     """
 
     least: int
@@ -75,34 +81,18 @@ class LoweredLoop(Lowered):
         return {name: traffic_of(loop, layout.facts, layout.state, steps, sums) for name, loop in loops.items()}
 
     def explain(self, steps: int = 64) -> str:
-        """Return in words what is one kernel, what each direction reads and writes, and the bytes that it moves."""
+        """Return in words what is one kernel, what each direction reads and writes, and the bytes that it moves in a
+        program of so many steps."""
         layout = self.parts.layout
-        bytes_of_state = torch.Size(layout.state).numel() * 4
         lines = [
             f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for "
             f"{steps_text(self.parts)} and {shapes_text(self.parts)}",
         ]
         traffic = self.traffic(steps)
-        for name, loop, text in (
-            ("forward", self.forward, self.parts.forward),
-            ("backward", self.backward, self.parts.backward),
-        ):
-            if loop is None or text is None:
-                continue
-            written = {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
-            reads = [layout.name(tensor) for tensor in text.tensors if tensor not in written]
-            writes = [layout.name(tensor) for tensor in text.tensors if tensor in written]
-            moved, ratio = traffic[name].moved, traffic[name].ratio
-            states_a_step = moved / bytes_of_state / steps
-            lines += [
-                f"{name}: one loop over t with {counted(len(loop.start), 'value')} in registers; reads "
-                f"{', '.join(reads)}; writes {', '.join(writes)}",
-                f"  of {steps} steps: {moved:,} bytes, {ratio:.3f} of the least possible "
-                f"({states_a_step:.2f} float32 states a step)",
-            ]
-            if loop.peeled:
-                end = "last" if (loop.step > 0) == bool(loop.last.count) else "first"
-                lines.append(f"  {loop.peeled} step outside of the loop: the {end} is another program")
+        lines += self._direction_lines("forward", self.forward, self.parts.forward, traffic["forward"], steps)
+        if self.backward is not None and self.parts.backward is not None:
+            lines += self._direction_lines("backward", self.backward, self.parts.backward, traffic["backward"], steps)
+        # gradients of what is broadcast
         sums = [layout.name(name) for name, facts in layout.facts.items() if facts.dims is not None]
         if sums:
             ways = {
@@ -131,6 +121,27 @@ class LoweredLoop(Lowered):
         )
         return "\n".join(lines)
 
+    def _direction_lines(self, name: str, loop: Loop, text: KernelText, traffic: Traffic, steps: int) -> list[str]:
+        """Return in words what the kernel `text` of a direction reads and writes, and the bytes that it moves in a
+        program of so many steps (`traffic`)."""
+        layout = self.parts.layout
+        written = {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
+        reads = [layout.name(tensor) for tensor in text.tensors if tensor not in written]
+        writes = [layout.name(tensor) for tensor in text.tensors if tensor in written]
+        bytes_of_state = torch.Size(layout.state).numel() * 4  # in float32
+        states_a_step = traffic.moved / bytes_of_state / steps
+        lines = [
+            f"{name}: one loop over t with {counted(len(loop.start), 'value')} in registers; reads "
+            f"{', '.join(reads)}; writes {', '.join(writes)}",
+            f"  of {steps} steps: {traffic.moved:,} bytes, {traffic.ratio:.3f} of the least possible "
+            f"({states_a_step:.2f} float32 states a step)",
+        ]
+        if loop.peeled:
+            # the end of time: the last iteration of a loop that walks up, and the first of one that walks down
+            end = "last" if (loop.step > 0) == bool(loop.last.count) else "first"
+            lines.append(f"  {loop.peeled} step outside of the loop: the {end} is another program")
+        return lines
+
     def check(self, sizes: Sequence[int] = (), timeout: float = 600.0) -> LoweredCheck:
         """Run the file in a process of its own, and compare outputs and gradients with the program in eager.
 
@@ -140,6 +151,7 @@ class LoweredLoop(Lowered):
         and their error with that of eager.
         """
         if others := [length for length in sizes if length >= self.least and not self.takes(length)]:
+            # at 6, 7 and 8 steps a loop can be found, and 9 is more than these
             raise UsageError(
                 f"{self.name} takes {steps_text(self.parts)}, not {others[0]}: pass lengths=(6, 7, 8, "
                 f"{max(others[0], 9)}) to bp.lower"

@@ -1,4 +1,18 @@
-"""The nouns of this package: elements, tensors of them, what a direction writes, and the loop of it."""
+"""The nouns of this package: elements, tensors of them, what a direction writes, and the loop of it.
+
+Words that all files of the package use:
+
+- time, length, step: a time is an index of the first dimension of a tensor, and a length how many there are. A program
+  that walks time does one step at each. `step` as a number is 1 or -1, the way in which a direction walks.
+- state: the tensor that a program carries from step to step, without time. All inputs broadcast to its shape, and a
+  lane of a kernel has one element of it.
+- slot: where in time an element is read or written (Slot).
+- row: a line of the state along its last dimension, if a kernel reduces along it. A tensor `by_row` has one value for
+  each row, and the shape `state[:-1]`.
+- iteration, body: an iteration is what a direction does at one time; the body is the program of all iterations of a
+  loop. An iteration takes carried values from the one before, and hands new ones on to the next.
+- direction: the forward, or the backward.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +41,8 @@ class Element:
     - `previous(tensor, first)`: a tensor at the step before t; at the first step, the number or the Element `first`.
     - ROW_REDUCTIONS.
 
-    Equal elements of one Elements are one object, so programs are compared by identity.
+    Equal elements of one Elements are one object, so programs are compared by identity. `source` is the line of the
+    program that computes it, and `name` the node of the graph.
     """
 
     op: str
@@ -73,11 +88,11 @@ slot of a `kept` element, it is what the last iteration hands on."""
 
 
 class Elements:
-    """Makes elements: the same for the same operation on the same arguments.
+    """Makes elements: the same object for the same operation on the same arguments, which `cache` has.
 
-    While `steps` is set, a constant of that value is the number of steps, an element `steps`. With
-    `folds_constants`, sums and products of constants are constants: the gradients that autograd makes of zeros are one
-    program then.
+    Whoever reads a graph sets `source` and `name` to those of the node that is read; new elements get them. While
+    `steps` is set, a constant of that value is the number of steps, an element `steps`. With `folds_constants`, sums
+    and products of constants are constants: the gradients that autograd makes of zeros are one program then.
     """
 
     def __init__(self) -> None:
@@ -91,8 +106,8 @@ class Elements:
         """Return the element of an operation; a simpler one of the same value where there is one."""
         arguments = tuple(args)
         if op in ("mul", "truediv") and arguments[0].dtype == dtype and is_one(arguments[1]):
-            return arguments[0]  # exactly the same number
-        if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
+            return arguments[0]  # a product with 1, or a quotient by it, is exactly the same number
+        if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:  # True == 1, and is no count
             op, arguments = "steps", ()
         if self.folds_constants and op in ARITHMETIC and all(_is_constant(item) for item in arguments):
             return self.constant(_folded_number(op, arguments, dtype).item(), dtype)
@@ -103,7 +118,7 @@ class Elements:
         return self.cache[key]
 
     def make_like(self, like: Element, args: Iterable[Any]) -> Element:
-        """Return the element of the same operation on other arguments."""
+        """Return the element of the same operation on other arguments, from the same place of the program."""
         self.source, self.name = like.source, like.name
         return self.make(like.op, args, like.dtype)
 
@@ -170,7 +185,10 @@ def is_one(value: Any) -> bool:
 
 
 def in_dependency_order(elements: Iterable[Element]) -> Iterator[Element]:
-    """Yield these elements and all that they need, each once, and after what it needs."""
+    """Yield these elements and all that they are computed from, each once, and after its inputs.
+
+    With a stack of its own, because an element of the last of many steps is deeper than Python's recursion may be.
+    """
     seen: set[Element] = set()
     stack = [(element, False) for element in reversed(list(elements))]
     while stack:
@@ -248,7 +266,8 @@ class Loop:
     Iterations run from the Edge `first` to the Edge `last`, `step` (1 or -1) apart. `start` has the first value of
     each carried value, `following` what an iteration hands on. `before` and `after` are written outside of the loop;
     there `carried` elements are the values that the last iteration handed on. `peeled` iterations are not in the loop.
-    `absent` are elements of the iteration that the first one does not compute.
+    `absent` are elements of the body that the first iteration does not compute: autograd left them out, as products
+    with a gradient that is not there yet.
     """
 
     step: int
@@ -283,29 +302,34 @@ class TensorFacts:
 
 
 def row_elements(loop: Loop, is_row_tensor: Callable[[str], bool]) -> frozenset[Element]:
-    """Return the elements of a loop that are one number for a whole row of the state.
+    """Return the elements of a loop that are one number for a whole row of the state. `is_row_tensor` says of a tensor,
+    by its name, whether it has one number for each row.
 
-    Takes every carried value for one at first, and drops those that turn out not to be, until none does.
+    A carried value is one number a row if its first value and what is handed on are, and the latter may depend on it.
+    So every carried value is taken for one at first, and those that turn out not to be are dropped, until none does.
     """
     roots = [*loop.start, *loop.following, *loop.absent]
     order = list(in_dependency_order([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
     row_carried = set(range(len(loop.start)))
     while True:
-        row_flags: dict[Element, bool | None] = {}  # None: a number, which does not decide it
+        # None: computed of numbers alone, which are the same for lanes and rows and decide nothing
+        row_flags: dict[Element, bool | None] = {}
         for element in order:
             if element.op == "carried":
                 row_flags[element] = element.args[0] in row_carried
             elif element.op in ("load", "previous"):
                 row_flags[element] = is_row_tensor(element.args[0])
-            elif element.op in ROW_REDUCTIONS or not element.inputs:
-                row_flags[element] = True if element.op in ROW_REDUCTIONS else None
+            elif element.op in ROW_REDUCTIONS:
+                row_flags[element] = True
+            elif not element.inputs:
+                row_flags[element] = None
             else:
                 inputs_are_rows = {row_flags[item] for item in element.inputs} - {None}
                 row_flags[element] = None if not inputs_are_rows else inputs_are_rows == {True}
         confirmed = {
             index
             for index in row_carried
-            if row_flags[loop.following[index]] and row_flags[loop.start[index]] in (True, None)
+            if row_flags[loop.following[index]] is True and row_flags[loop.start[index]] is not False
         }
         if confirmed == row_carried:
             return frozenset(element for element, is_row in row_flags.items() if is_row)

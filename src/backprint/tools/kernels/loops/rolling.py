@@ -8,13 +8,27 @@
    iteration takes are solved for. A sum of which autograd computed one term alone is one whose other term is `zero`.
 4. The body is then run on elements, from its first values to the last iteration, and each of its writes must be the
    very element that the program writes there. Nothing is assumed: what the loop does not write is written outside.
+
+Words of this file; those of the package are in `nouns`:
+
+- `times`: the time of each element, as in 1; None for one that reads no tensor with time, as a parameter or a number.
+- `walk`: the times in the order in which the direction visits them, `step` (1 or -1) apart. An index is a place in it.
+- known: in a backward, an element is known if it is a value of the forward, and not of the backward's own (History).
+- `actual`: what the program itself writes, by tensor and time.
+- `zero`: the element of a gradient that autograd did not compute, because nothing depends on it.
+- `absent`: elements of the body that autograd left out in the first iteration, because a factor is `zero`, and that a
+  kernel may not compute with 0 in its place: 0 * inf is NaN.
+- edge: how many iterations at either end of the walk may be outside of the loop.
+
+Elements of a whole program are walked with a list as a stack, since those of many steps are deeper than Python's
+recursion may be.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,15 +51,16 @@ def find_loop(
     writes: Sequence[Write], elements: Elements, length: int, step: int, history: History | None = None
 ) -> Loop:
     """Return the loop that writes the same as `writes`, one iteration a time in the order of `step`, 1 or -1; of
-    several, the one with the fewest iterations outside of it. Refuse a program that is no loop. A backward takes the
-    values of its forward from a History."""
+    several, the one with the fewest iterations outside of it. Refuse a program that is no loop, with the first problem
+    that was met. A backward takes the values of its forward from a History; without one, a forward is looked at."""
     history = history or History(elements, None, length)
     edge = history.edge
-    walk = list(range(length)) if step > 0 else list(range(length - 1, -1, -1))
+    walk = list(range(length))[::step]
     problem: RefusedError | None = None
     loops: list[Loop] = []
     for times in _candidate_times(writes, step, history):
-        # an iteration in the middle, with two more to compare and the last, which may differ
+        # the body is looked for at each index behind the edge; behind it there must be two more iterations to compare
+        # it with, and the last, which may differ
         for index in range(edge, length - 3):
             try:
                 body = _body_at(writes, elements, times, walk, index, history)
@@ -59,7 +74,8 @@ def find_loop(
 
 
 def _candidate_times(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
-    """Yield the times of elements, in each way in which iterations may be cut apart: `find_loop` tries them in turn."""
+    """Yield the times of elements, in each way in which iterations may be cut apart: `find_loop` tries them in turn.
+    `at_taker` is that of `element_times`, and makes no difference in a forward."""
     for at_taker in (True, False) if history.loop is not None else (True,):
         times = element_times(writes, step, history, at_taker)
         yield move_to_users(writes, times, step, history)
@@ -67,9 +83,9 @@ def _candidate_times(writes: Sequence[Write], step: int, history: History) -> It
 
 
 def element_times(writes: Sequence[Write], step: int, history: History, at_taker: bool) -> dict[Element, int | None]:
-    """Return the time of each element, that of the iteration that computes it: the newest of what it reads; None if it
-    reads no time. `at_taker`: a value that the forward hands on has the time of the iteration that takes it, and else
-    of the one that makes it."""
+    """Return the time of each element, that of the iteration that computes it: the newest, along the walk, of the times
+    of what it reads; None if it reads no time. In a backward, the time of a value of the forward is that of the
+    forward's iteration that makes it; if it is handed on and `at_taker`, of the one that takes it."""
     times: dict[Element, int | None] = {}
     newest = max if step > 0 else min
     for element in in_dependency_order(write.element for write in writes):
@@ -87,46 +103,63 @@ def move_to_users(
 ) -> dict[Element, int | None]:
     """Return the times, where an element that is computed of one varying value alone has the time that uses it. Then
     the value is carried, and not what is made of it: `h` and not `tanh(h)`, if only the next step uses that."""
-    users: dict[Element, list[Element]] = {}
     order = list(in_dependency_order(write.element for write in writes))
-    for element in order:
-        for item in element.inputs:
-            users.setdefault(item, []).append(element)
     # these stay: what is written at a slot, and what is computed as the results without a slot are
     fixed = {write.element for write in writes if write.slot is not None}
     kinds = operation_hashes(writes, times, history)
-    final = {kinds.get(write.element) for write in writes if write.slot is None} - {None}
-    fixed |= {element for element, kind in kinds.items() if kind in final and times[element] is not None}
-    earliest = min if step > 0 else max
-    while True:  # what cannot move is a value by itself, and then others cannot either
-        delayed = dict(times)
-        # the one varying value that an element is computed of, or the element itself
-        origins: dict[Element, Element] = {}
-        for element in order:
-            varying = {origins[item] for item in element.inputs if times[item] is not None}
-            has_one_origin = len(varying) == 1 and not any(map(history.is_known, (element, *varying)))
-            origins[element] = varying.pop() if has_one_origin and element not in fixed else element
-        newly_fixed = set()
-        for element in reversed(order):
-            if times[element] is None or origins[element] is element:
-                continue
-            user_times = [delayed[user] for user in users.get(element, ())]
-            if user_times and None not in user_times:
-                delayed[element] = earliest(user_times)  # type: ignore[type-var]  # no None, as tested
-            if delayed[element] == times[element]:
-                newly_fixed.add(element)
-        if not newly_fixed:
-            return delayed
-        fixed |= newly_fixed
+    kinds_of_results = {kinds.get(write.element) for write in writes if write.slot is None} - {None}
+    fixed |= {element for element, kind in kinds.items() if kind in kinds_of_results and times[element] is not None}
+    while True:
+        origins = _origins(order, times, fixed, history)
+        moved = _times_of_users(order, origins, times, step)
+        # an element that could not move is a varying value by itself; what is computed of it has another origin then
+        unmoved = {element for element in order if origins[element] is not element and moved[element] == times[element]}
+        if not unmoved:
+            return moved
+        fixed |= unmoved
+
+
+def _origins(
+    order: Sequence[Element], times: Mapping[Element, int | None], fixed: Collection[Element], history: History
+) -> dict[Element, Element]:
+    """Return for each element the one varying value that it is computed of; the element itself if it is computed of
+    several or of none, is `fixed`, or has to do with a value of the forward, whose time is the forward's."""
+    origins: dict[Element, Element] = {}
+    for element in order:
+        varying = {origins[item] for item in element.inputs if times[item] is not None}
+        has_one_origin = len(varying) == 1 and not any(map(history.is_known, (element, *varying)))
+        origins[element] = varying.pop() if has_one_origin and element not in fixed else element
+    return origins
+
+
+def _times_of_users(
+    order: Sequence[Element], origins: Mapping[Element, Element], times: Mapping[Element, int | None], step: int
+) -> dict[Element, int | None]:
+    """Return the times, with each element that has an origin other than itself moved to the first time, along the walk,
+    at which it is used. One that nothing uses, or something without a time, stays."""
+    users: dict[Element, list[Element]] = {}
+    for element in order:
+        for item in element.inputs:
+            users.setdefault(item, []).append(element)
+    first = min if step > 0 else max
+    moved = dict(times)
+    for element in reversed(order):  # users before what they use: they may have moved themselves
+        if times[element] is None or origins[element] is element:
+            continue
+        user_times = [moved[user] for user in users.get(element, ())]
+        if user_times and None not in user_times:
+            moved[element] = first(user_times)  # type: ignore[type-var]  # no None, as tested
+    return moved
 
 
 class History:
     """The values of a forward, as its backward uses them: each is an element of an iteration of the forward's Loop.
 
-    In a backward, an element that reads no tangent is a value of the forward. `edge` is how many iterations at either
-    end may be outside of a loop. `values_taken` has the values that the iteration of a time takes, and
-    `carried_indices` the index of each. With `symbolic_steps`, the number of steps is an element `steps`, and else the
-    number. Without a loop (of a forward) nothing is known.
+    In a backward, an element that reads no tangent is a value of the forward. `loop` is the forward's; it is None while
+    the forward itself is looked at, and then nothing is known. `edge` is how many iterations at either end may be
+    outside of a loop. `values_taken` has the values that the iteration of a time takes, and `carried_indices` the index
+    of each. With `symbolic_steps`, the number of steps is an element `steps`, and else the number. `classify` fills
+    `known` and `times`, and `body_element` fills `body_elements`.
     """
 
     def __init__(
@@ -163,24 +196,29 @@ class History:
         return self.known[element] and self.times[element] is not None
 
     def classify(self, root: Element) -> None:
-        """Note in `known` and `times`, for an element and all behind it, whether it is the forward's, and its time
-        there."""
+        """Note in `known` and `times`, for an element and all that it is computed from, whether it is the forward's,
+        and its time there."""
         stack = [root]
         while stack:
             element = stack[-1]
             missing = [item for item in element.inputs if item not in self.known]
-            if element in self.known or not missing:
+            if element in self.known:
                 stack.pop()
-                if element not in self.known:
-                    read_times = [element.args[1]] if element.op == "load" else []
-                    times = [time for time in (*read_times, *map(self.times.get, element.inputs)) if time is not None]
-                    newest = max if self.step > 0 else min
-                    self.times[element] = newest(times) if times else None
-                    # `zero` is a gradient too
-                    is_tangent = element.op == "zero" or (element.op == "load" and element.args[0] in self.tangents)
-                    self.known[element] = not is_tangent and all(self.known[item] for item in element.inputs)
-            else:
+            elif missing:
                 stack += missing
+            else:
+                self._classify_one(element)
+                stack.pop()
+
+    def _classify_one(self, element: Element) -> None:
+        """Note in `known` and `times` what follows for an element from its inputs, which were classified before it."""
+        read_times = [element.args[1]] if element.op == "load" else []
+        times = [time for time in (*read_times, *map(self.times.get, element.inputs)) if time is not None]
+        newest = max if self.step > 0 else min
+        self.times[element] = newest(times) if times else None
+        # `zero` is a gradient too
+        is_tangent = element.op == "zero" or (element.op == "load" and element.args[0] in self.tangents)
+        self.known[element] = not is_tangent and all(self.known[item] for item in element.inputs)
 
     def time(self, element: Element, at_taker: bool) -> int:
         """Return the time of a value of the forward: of the iteration that makes it, or if `at_taker` and it is handed
@@ -193,13 +231,14 @@ class History:
             return time
         try:
             self.body_element(element, time + self.step)
-        except RefusedError:
+        except RefusedError:  # the next iteration neither takes it nor computes it of what it takes
             return time
         return time + self.step
 
     def body_element(self, element: Element, time: int) -> Element:
         """Return a value of the forward as an element of its loop's body, in the iteration of a time. Refuse one that
-        this iteration neither computes nor takes from the one before."""
+        this iteration neither computes nor takes from the one before. For example the `tanh(x_3 + h_2)` of time 3 is
+        `tanh(load(x, Now) + carried(0))`, if the loop carries h."""
         key = (element, time)
         if key not in self.body_elements:
             indices = self.carried_indices.get(time)
@@ -231,8 +270,8 @@ class History:
 
 
 def _carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
-    """Return the values that each iteration takes, by its time, and under the time behind the last, what that hands
-    on."""
+    """Return the values that each iteration of a forward's loop takes, by its time, in the order of `loop.start`; under
+    the time behind the last iteration, what the last one hands on."""
     first, last = loop.first.at(length), loop.last.at(length)
     values = [resolve_at_length(item, elements, length) for item in loop.start]
     values_taken = {}
@@ -252,7 +291,7 @@ def resolve_at_length(
 ) -> Element:
     """Return an element from outside of a loop (its `start`, `before` or `after`) as one of a program of `length`
     steps: with times for Edges, the forward's values for `kept`, and `values`, which the loop handed on, for
-    `carried`."""
+    `carried`. The loop of a forward has no `kept`, and needs a `history` only if it has `steps`."""
     memo: dict[Element, Element] = {}
     for element in in_dependency_order([root]):
         if element.op == "load" and isinstance(element.args[1], Edge):
@@ -265,7 +304,7 @@ def resolve_at_length(
             assert history is not None
             assert history.loop is not None
             slot = element.args[1]
-            at = history.end if slot is None else slot.at(length)
+            at = history.end if slot is None else slot.at(length)  # None: what the forward's last iteration hands on
             memo[element] = history.value_at(element.args[0], at)
         else:
             memo[element] = _fold_zero(replace_inputs(element, memo, elements))
@@ -277,8 +316,9 @@ def resolve_at_length(
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """An iteration as a program. `carried` are the elements that it takes at one place of the walk; `following` and
-    `writes` are in terms of `carried(index)` and Now."""
+    """An iteration as a program. `carried` are the elements of the program that it takes where it was found on the
+    walk. `following`, what it hands on in the place of each, and `writes` have `carried(index)` for these and Now for
+    its time."""
 
     carried: tuple[Element, ...]
     following: tuple[Element, ...]
@@ -287,10 +327,11 @@ class Body:
 
 @dataclass(slots=True)
 class IterationMatch:
-    """A walk along two iterations at once, which are the same program but for `step` between their slots.
+    """A walk along two iterations at once, those of `time` and `time + step`, which must be the same program but for
+    the `step` between their slots.
 
-    `pairs` are elements of both that are carried into them, in the order in which they are met; `same` are those that
-    they compute alike.
+    `pairs` maps each element that is carried into the one iteration to the one that is carried into the next in its
+    place, in the order in which they are met; `same` does so for the elements that both compute alike.
     """
 
     times: Mapping[Element, int | None]
@@ -301,8 +342,8 @@ class IterationMatch:
     history: History
 
     def match(self, left: Element, right: Element) -> None:
-        """Match an element of the one iteration with one of the next, and all behind them; raise if they are different
-        programs."""
+        """Match an element of the one iteration with its counterpart in the next, and all that they are computed from;
+        raise RefusedError if they are different programs."""
         stack = [(left, right)]
         while stack:
             element, counterpart = stack.pop()
@@ -323,13 +364,16 @@ class IterationMatch:
                 continue
             is_computed_here = self.times[element] == self.time and self.times[counterpart] == self.time + self.step
             if element.op == counterpart.op == "load" and element.args[0] == counterpart.args[0] and is_computed_here:
-                self.same[element] = counterpart
+                self.same[element] = (
+                    counterpart  # one tensor, read by each at its own time; `check` would compare the times
+                )
             elif is_computed_here:
                 self.check(element, counterpart)
                 self.same[element] = counterpart
                 stack += list(zip(element.inputs, counterpart.inputs, strict=True))
             else:
-                # carried into one and computed in the other, or a number: must be the same operation to be carried
+                # carried into an iteration, or a number; what this iteration computes itself, and a number, must be
+                # the same operation in the next
                 if self.times[element] == self.time or "constant" in (element.op, counterpart.op):
                     self.check(element, counterpart)
                 self.pairs[element] = counterpart
@@ -373,32 +417,22 @@ def _body_at(
     index_of_body: int,
     history: History,
 ) -> Body:
-    """Return the program of the iteration at a place of the walk; raise unless those behind it, but the last, are the
-    same program. What they hand on is among the roots from which they are compared."""
-    step = walk[1] - walk[0]
+    """Return the program of the iteration at `index_of_body` of the walk; raise RefusedError unless those behind it,
+    but the last, are the same program."""
     writes_by_time: dict[int, list[Write]] = {}
     for write in writes:
         if isinstance(write.slot, int):
             writes_by_time.setdefault(write.slot, []).append(write)
     handed_on = values_handed_on(writes, times, history)
     roots: dict[int, list[tuple[Element, Element]]] = {}
-    for index in range(index_of_body, len(walk) - 2):
+    for index in range(index_of_body, len(walk) - 2):  # each is compared with the next, and the last of all with none
         time, after = walk[index], walk[index + 1]
         roots[index] = [
             *_match_writes(writes_by_time.get(time, []), writes_by_time.get(after, [])),
             *_match_handed_on(handed_on, time, after),
         ]
-    matches: dict[int, IterationMatch] = {}
-    # where 4 rounds are not enough, `extend_body` finds that the body does not write what the program writes
-    for _ in range(4):  # what an iteration hands on is computed in it, and may take more
-        for index, root_pairs in roots.items():
-            match = matches[index] = IterationMatch(times, walk[index], step, {}, {}, history)
-            for left, right in root_pairs:
-                match.match(left, right)
-        if not _add_roots(roots, matches):
-            break
     # the body: what one iteration takes from the one before is `carried(0)`, `carried(1)`, …
-    match, time = matches[index_of_body], walk[index_of_body]
+    match, time = _match_iterations(roots, times, walk, history)[index_of_body], walk[index_of_body]
     carried = tuple(match.pairs)
     replacements = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(carried)}
 
@@ -410,6 +444,28 @@ def _body_at(
     return Body(carried, following_values, tuple(Write(write.tensor, Now(), item) for write, item in written.items()))
 
 
+def _match_iterations(
+    roots: dict[int, list[tuple[Element, Element]]],
+    times: Mapping[Element, int | None],
+    walk: Sequence[int],
+    history: History,
+) -> dict[int, IterationMatch]:
+    """Return the match of each iteration with the next, by its index in the walk. `roots` has the pairs of elements
+    that are matched first; what the iterations turn out to hand on is added to it."""
+    step = walk[1] - walk[0]
+    matches: dict[int, IterationMatch] = {}
+    # What is handed on is computed in its iteration, which may take more for it: so there are rounds. Where 4 are not
+    # enough, `extend_body` finds that the body does not write what the program writes.
+    for _ in range(4):
+        for index, root_pairs in roots.items():
+            match = matches[index] = IterationMatch(times, walk[index], step, pairs={}, same={}, history=history)
+            for left, right in root_pairs:
+                match.match(left, right)
+        if not _add_roots(roots, matches):
+            break
+    return matches
+
+
 def _match_writes(mine: Sequence[Write], other: Sequence[Write]) -> list[tuple[Element, Element]]:
     """Return pairs of what two times write to the same tensors; raise if they write to others."""
     if [write.tensor for write in mine] != [write.tensor for write in other]:
@@ -418,10 +474,10 @@ def _match_writes(mine: Sequence[Write], other: Sequence[Write]) -> list[tuple[E
 
 
 def _add_roots(roots: dict[int, list[tuple[Element, Element]]], matches: Mapping[int, IterationMatch]) -> bool:
-    """Add to the roots of each iteration what the next one takes from it, with what the one after takes there: these
-    must be computed alike. Return whether there was something that had not been compared.
+    """Add to the roots of each iteration what the next one takes from it, paired with what the one after that takes in
+    its place: both must be computed alike. Return whether there was such a pair that had not been compared.
 
-    If `h2` takes `h1`, and `h3` takes `h2`, then the iteration of `h1` and that of `h2` have the root (h1, h2).
+    If `h2` is computed of `h1`, and `h3` of `h2`, then the iterations that compute `h1` and `h2` get the root (h1, h2).
     """
     is_grown = False
     for index in sorted(roots):
@@ -442,11 +498,12 @@ def operation_hashes(
     writes: Sequence[Write], times: Mapping[Element, int | None], history: History
 ) -> dict[Element, int]:
     """Return a hash for each element of what its own iteration computes: equal for the same operations at two times,
-    where all that comes from other times counts as "carried", and what has no time, or is the forward's, as "value"."""
+    where all that comes from other times counts as "carried", and what has no time, or is the forward's, as "value".
+    Values of the forward themselves get no hash."""
     hashes: dict[Element, int] = {}
 
     def counts_as(element: Element, time: int | None) -> Any:
-        """Return what an input at a time counts as, for an element of that `time`."""
+        """Return what an element counts as in the hash of one that is computed of it at `time`."""
         if times.get(element) is None or history.is_known(element):
             return "value"
         return hashes[element] if times[element] == time else "carried"
@@ -454,7 +511,8 @@ def operation_hashes(
     for element in in_dependency_order(write.element for write in writes):
         if not history.is_known(element):
             constants = [arg for arg in element.args if not isinstance(arg, Element)]
-            constants = constants[:1] if element.op == "load" else constants  # the tensor, without the time
+            if element.op == "load":
+                constants = constants[:1]  # the tensor, without the time
             input_hashes = (counts_as(item, times[element]) for item in element.inputs)
             hashes[element] = hash((element.op, element.dtype, repr(constants), *input_hashes))
     return hashes
@@ -463,10 +521,10 @@ def operation_hashes(
 def values_handed_on(
     writes: Sequence[Write], times: Mapping[Element, int | None], history: History
 ) -> dict[int, dict[Any, list[Element]]]:
-    """Return, by time and by kind (`operation_hashes`), what a time computes that another uses, or that is a result
-    without a slot."""
+    """Return, by time and by kind (its hash of `operation_hashes`), the elements that one time computes and another
+    uses, or that are results without a slot."""
     hashes = operation_hashes(writes, times, history)
-    handed_on: dict[int, dict[Element, None]] = {}
+    handed_on: dict[int, dict[Element, None]] = {}  # dicts as sets, which keep the order
     for element in hashes:
         for item in element.inputs:
             if times[item] not in (None, times[element]) and not history.is_known(item):
@@ -545,16 +603,16 @@ def run_body(
     history: History | None = None,
 ) -> list[Element]:
     """Return what the `roots` of a body are in the iteration of a time that takes `values`. Operations on `zero` are
-    left out, as autograd leaves them out; the elements of the body that are, though they may be NaN for a 0, are added
-    to `absent`."""
-    memo: dict[Element, Element] = {}
+    left out, as autograd leaves them out. The elements of the body that are, and that may be NaN where a kernel
+    computes them with 0, are added to `absent`, if it is passed. A body of a forward needs no `history`."""
+    memo: dict[Element, Element] = {}  # what each element of the body is in this iteration
     for element in in_dependency_order(roots):
         if element.op == "carried":
             memo[element] = values[element.args[0]]
         elif element.op == "steps" and history is not None:
             memo[element] = history.steps(element)
         elif element.op == "kept":
-            assert history is not None
+            assert history is not None  # only a backward has `kept`
             memo[element] = history.value_at(element.args[0], time)
         elif element.op == "load" and isinstance(element.args[1], Now):
             memo[element] = elements.load(element.args[0], time + element.args[1].offset, element.dtype)
@@ -568,11 +626,10 @@ def run_body(
 def _fold_zero(element: Element) -> Element:
     """Return what autograd has for an operation on a gradient that it did not compute: the other term of a sum, and
     `zero` for a product. Other elements are returned as they are."""
-    left = element.inputs[0] if element.inputs else element
-    right = element.inputs[-1] if element.inputs else element
     is_zero = [item.op == "zero" for item in element.inputs]
-    if not any(is_zero) or len(element.inputs) != len([arg for arg in element.args if isinstance(arg, Element)]):
+    if not any(is_zero):
         return element
+    left, right = element.inputs[0], element.inputs[-1]  # the same, if there is one input
     match element.op:
         case "add":
             return right if is_zero[0] else left
@@ -584,9 +641,9 @@ def _fold_zero(element: Element) -> Element:
             return left
         case "neg" | "to_dtype" | "row_sum":
             return left
-        case "where" if is_zero[1] and is_zero[2]:
+        case "where" if is_zero[1] and is_zero[2]:  # the inputs of `where`: the condition, and two values
             return right
-        # a choice between `zero` and the number 0
+        # a choice between `zero` and the number 0 is `zero`
         case "where" if all(
             item.op in ("zero", "constant") and not (item.args and item.args[0]) for item in element.inputs[1:]
         ):
@@ -596,17 +653,18 @@ def _fold_zero(element: Element) -> Element:
 
 def _may_be_infinite(element: Element, memo: Mapping[Element, Element]) -> bool:
     """Whether an operation that autograd left out may be NaN where a kernel computes it with 0: a product with what may
-    be infinite, or a division by what may be 0."""
+    be infinite, or a division by what may be 0. `memo` has what the inputs are in this iteration."""
     if element.op == "mul":
         return not all(memo[item].op == "zero" or is_finite(memo[item]) for item in element.inputs)
-    if element.op == "truediv":
+    if element.op == "truediv":  # it was left out because its dividend is `zero`
         divisor = element.inputs[1]
         return not (divisor.op == "constant" and divisor.args[0] != 0)
     return False
 
 
 def is_finite(element: Element) -> bool:
-    """Whether an element is finite whatever the program reads."""
+    """Whether an element is finite whatever the program reads: computed of numbers and of bools by operations that are
+    finite on these."""
     if element.op == "constant":
         return math.isfinite(element.args[0])
     if element.op == "to_dtype":
@@ -624,8 +682,9 @@ class NoMatchError(Exception):
 def solve_values(
     wanted: Sequence[tuple[Element, Element]], dtypes: Sequence[Any], time: int, elements: Elements, history: History
 ) -> list[Element]:
-    """Return the values that an iteration must take so that each element of the body becomes the one beside it in
-    `wanted`; `zero` where nothing depends on a value. Raise RefusedError if there are none."""
+    """Return the values that the iteration of a time must take so that each element of the body becomes the one beside
+    it in `wanted`, in the order of `dtypes`, which are theirs; `zero` where nothing depends on a value. Raise
+    RefusedError if there are no such values."""
     values: dict[int, Element] = {}
     for body, actual in wanted:
         try:
@@ -638,8 +697,9 @@ def solve_values(
 def _unify(
     body: Element, actual: Element, values: dict[int, Element], time: int, elements: Elements, history: History
 ) -> dict[int, Element]:
-    """Return `values`, by index, with those that make an element of the body the actual one; raise NoMatchError if none
-    do. For example `add(carried(0), load(x, Now))` and `add(h, load(x, 3))` at time 3 -> {0: h}."""
+    """Return `values`, by index, with those that make an element of the body the actual one of the program; raise
+    NoMatchError if none do. For example, `add(carried(0), load(x, Now))` and `add(h, load(x, 3))` at time 3 ->
+    {0: h}."""
     if body is actual:
         return values
     if body.op == "carried":
@@ -653,8 +713,11 @@ def _unify(
         read = elements.load(body.args[0], time + slot.offset, body.dtype) if isinstance(slot, Now) else body
         if read is actual:
             return values
-    plain = [[arg for arg in item.args if not isinstance(arg, Element)] for item in (body, actual)]
-    if body.op == actual.op and body.dtype == actual.dtype and plain[0] == plain[1] and body.inputs:
+    # the same operation: solve for its inputs
+    body_numbers, actual_numbers = (
+        [arg for arg in item.args if not isinstance(arg, Element)] for item in (body, actual)
+    )
+    if body.op == actual.op and body.dtype == actual.dtype and body_numbers == actual_numbers and body.inputs:
         try:
             attempt = values
             for mine, other in zip(body.inputs, actual.inputs, strict=True):
@@ -663,7 +726,7 @@ def _unify(
         except (NoMatchError, ValueError):  # ValueError: another number of inputs
             pass
     if body.op == "add":
-        # autograd computed one term alone: the other is `zero`
+        # autograd computed one term alone, either of the two: the other is `zero`
         for term, rest in (body.inputs, body.inputs[::-1]):
             try:
                 return solve_zero(rest, _unify(term, actual, values, time, elements, history), time, elements)
@@ -682,16 +745,16 @@ def bind_value(index: int, actual: Element, values: dict[int, Element]) -> dict[
 
 def solve_zero(body: Element, values: dict[int, Element], time: int, elements: Elements) -> dict[int, Element]:
     """Return `values` with those that make an element of the body `zero`, a gradient that was not computed; raise
-    NoMatchError if none do."""
+    NoMatchError if none do. The inverse of `_fold_zero`."""
     if body.op == "carried":
         return bind_value(body.args[0], elements.zero(body.dtype), values)
     if body.op in ("neg", "to_dtype", "truediv", "row_sum"):
         return solve_zero(body.inputs[0], values, time, elements)
-    if body.op in ("add", "sub"):
+    if body.op in ("add", "sub"):  # both terms
         return solve_zero(body.inputs[1], solve_zero(body.inputs[0], values, time, elements), time, elements)
     if body.op == "where":
-        for item in body.inputs[1:]:
-            if item.op != "constant":
+        for item in body.inputs[1:]:  # both choices, and not the condition
+            if item.op != "constant":  # nothing to solve for; `_fold_zero` folds a choice beside the number 0
                 values = solve_zero(item, values, time, elements)
         return values
     # one factor that is `zero` is enough
@@ -722,7 +785,7 @@ def extend_body(
     actual = {(write.tensor, write.slot): write.element for write in writes}
     # backwards: solve for what the iteration before took; step 3 of this module's docstring
     values, first = tuple(body.carried), index_of_body
-    refusal: RefusedError | None = None
+    refusal: RefusedError | None = None  # of the iteration that is not the body, if it says why
     while first > 0:
         try:
             values = _taken_before(body, values, actual, walk[first - 1], elements, history)
@@ -732,18 +795,19 @@ def extend_body(
         first -= 1
     if first > history.edge:
         raise refusal or RefusedError("the first iterations are other programs")
-    start, last = values, first - 1
+    start, last = values, first - 1  # no iteration is known to be right yet
     # forwards: run the body from its first values; step 4
     roots = [*body.following, *(write.element for write in body.writes)]
     absent: set[Element] = set()
     covered_slots: set[tuple[str, Slot]] = set()
     for index in range(first, length):
         time = walk[index]
-        results = run_body(roots, values, time, elements, absent if index == first else None, history)
+        absent_here = absent if index == first else None  # what is absent is asked of the first iteration
+        results = run_body(roots, values, time, elements, absent_here, history)
         following, written = results[: len(start)], results[len(start) :]
         stores = {(write.tensor, time): item for write, item in zip(body.writes, written, strict=True)}
         if any(actual.get(key) is not item for key, item in stores.items()):
-            break
+            break  # this iteration and those behind it are written outside of the loop
         covered_slots |= set(stores)
         values, last = tuple(following), index
     if length - 1 - last > history.edge:
@@ -762,12 +826,14 @@ def _taken_before(
     history: History,
 ) -> tuple[Element, ...]:
     """Return what the iteration at `time` takes, if it is the body, hands on `values`, and writes what the program
-    writes there (`actual`). Raise RefusedError, KeyError or NoMatchError if it is another program."""
+    writes there (`actual`). If it is another program, raise RefusedError or NoMatchError; KeyError if the program does
+    not write there at all."""
     wanted = list(zip(body.following, values, strict=True))
     wanted += [(write.element, actual[write.tensor, time]) for write in body.writes]
     dtypes = [item.dtype for item in body.carried]
     taken = solve_values(wanted, dtypes, time, elements, history)
     computed = run_body([element for element, _ in wanted], taken, time, elements, None, history)
+    # where `zero` is wanted, nothing is compared yet: step 4 compares what the iterations write
     if any(item is not value for item, (_, value) in zip(computed, wanted, strict=True) if value.op != "zero"):
         raise RefusedError("the first iterations are other programs")
     return tuple(taken)
@@ -787,12 +853,16 @@ def _build_loop(
     history: History,
 ) -> Loop:
     """Return the Loop with the writes that its iterations do not cover: `after` it if they use what it hands on, and
-    else `before` it. `start` and `values_at_end` are the values that its first iteration takes and its last hands
-    on."""
-    replacements = {item: elements.make("carried", (index,), item.dtype) for index, item in enumerate(values_at_end)}
-    for item in list(replacements):
-        if item.op in ("constant", "zero") or not any(part.op == "load" for part in in_dependency_order([item])):
-            del replacements[item]  # it reads nothing, so it is the same without the loop
+    else `before` it. `start` and `values_at_end` are the values that its first iteration takes and its last hands on,
+    `first_and_last` the indices of these two in the walk, and `covered_slots` the tensors and times that the iterations
+    write."""
+    # outside of the loop, `carried` stands for what the last iteration hands on; not for a value that reads nothing,
+    # as a number: where that is used, it is the same without the loop
+    replacements = {
+        item: elements.make("carried", (index,), item.dtype)
+        for index, item in enumerate(values_at_end)
+        if any(part.op == "load" for part in in_dependency_order([item]))
+    }
     outside = Edges(elements, length, history)
     before: list[Write] = []
     after: list[Write] = []
@@ -806,18 +876,16 @@ def _build_loop(
     first, last = first_and_last
     step = walk[1] - walk[0]
     # places are counted along the walk, which begins at the last time if the step is -1
-    of_first, of_last = Edge(first, step < 0), Edge(length - 1 - last, step > 0)
-    beginnings = tuple(outside.with_edges(item, {}) for item in start)
     loop = Loop(
-        step,
-        of_first,
-        of_last,
-        beginnings,
-        body.following,
-        body.writes,
-        tuple(before),
-        tuple(after),
-        tuple(absent),
+        step=step,
+        first=Edge(first, last=step < 0),
+        last=Edge(length - 1 - last, last=step > 0),
+        start=tuple(outside.with_edges(item, {}) for item in start),
+        following=body.following,
+        writes=body.writes,
+        before=tuple(before),
+        after=tuple(after),
+        absent=tuple(absent),
     )
     return canonical_loop(loop, elements)
 
@@ -836,12 +904,12 @@ class Edges:
         if slot <= self.history.edge:
             return Edge(slot)
         if self.length - 1 - slot <= self.history.edge:
-            return Edge(self.length - 1 - slot, True)
+            return Edge(self.length - 1 - slot, last=True)
         raise RefusedError("a value of the middle of the loop is used outside of it")
 
     def kept_element(self, element: Element) -> Element | None:
-        """Return a value of the forward as `kept` of the iteration that makes it, or takes it; None if it is of no
-        iteration of the loop."""
+        """Return a value of the forward as `kept` of the iteration that makes it, or of the next one, which takes it;
+        None if it is of no iteration of the loop."""
         time, loop = self.history.times[element], self.history.loop
         if time is None or loop is None:
             return None
@@ -853,7 +921,7 @@ class Edges:
 
     def with_edges(self, root: Element, replacements: Mapping[Element, Element]) -> Element:
         """Return an element with an Edge for each time, `replacements` for what the loop hands on, and `kept` for
-        values of the forward."""
+        values of the forward. A value that is of no iteration of the forward's loop is computed again."""
         memo: dict[Element, Element] = dict(replacements)
         stack = [root]
         while stack:
@@ -892,18 +960,11 @@ def writes_at_length(loop: Loop, elements: Elements, length: int, history: Histo
 def canonical_loop(loop: Loop, elements: Elements) -> Loop:
     """Return a loop without the carried values that nothing needs, and with the others in the order in which the body
     needs them: then the same loop of two lengths is equal."""
-    indices_used: list[int] = []
-    roots = [write.element for write in (*loop.writes, *loop.after)]
-    pending = _carried_of(roots)
-    while pending:
-        index = pending.pop(0)
-        if index not in indices_used:
-            indices_used.append(index)
-            pending += _carried_of([loop.following[index]])
+    indices_used = _carried_indices_used(loop)
     new_indices = {old: new for new, old in enumerate(indices_used)}
 
     def renumber(root: Element) -> Element:
-        """Return an element with the new numbers of carried values."""
+        """Return an element with the new indices of carried values."""
         memo: dict[Element, Element] = {}
         for element in in_dependency_order([root]):
             if element.op == "carried":
@@ -918,26 +979,34 @@ def canonical_loop(loop: Loop, elements: Elements) -> Loop:
     following = tuple(renumber(loop.following[index]) for index in indices_used)
     body = renumber_writes(loop.writes)
     live = set(in_dependency_order([*following, *(write.element for write in body)]))
-    # an absent element of a carried value that nothing needs is not in the loop any more
-    needs_used_only = [
-        all(part.op != "carried" or part.args[0] in new_indices for part in in_dependency_order([item]))
-        for item in loop.absent
-    ]
-    absent_renumbered = [renumber(item) for item, keep in zip(loop.absent, needs_used_only, strict=True) if keep]
-    absent = tuple(item for item in absent_renumbered if item in live)
-    return Loop(
-        loop.step,
-        loop.first,
-        loop.last,
-        tuple(loop.start[index] for index in indices_used),
-        following,
-        body,
-        loop.before,
-        renumber_writes(loop.after),
-        tuple(sorted(set(absent), key=lambda item: len(list(in_dependency_order([item]))))),
+    # an absent element that is computed of a carried value that nothing needs is not in the loop any more
+    absent = [renumber(item) for item in loop.absent if set(_carried_of([item])) <= set(new_indices)]
+    return replace(
+        loop,
+        start=tuple(loop.start[index] for index in indices_used),
+        following=following,
+        writes=body,
+        after=renumber_writes(loop.after),  # `before` has no carried values
+        # in one order for all lengths, by how many elements each is computed from: they come from a set
+        absent=tuple(
+            sorted({item for item in absent if item in live}, key=lambda item: len(list(in_dependency_order([item]))))
+        ),
     )
 
 
+def _carried_indices_used(loop: Loop) -> list[int]:
+    """Return the indices of the carried values that the writes of a loop need, of one iteration or through later ones,
+    in the order in which they are met."""
+    indices_used: list[int] = []
+    pending = _carried_of(write.element for write in (*loop.writes, *loop.after))
+    while pending:
+        index = pending.pop(0)
+        if index not in indices_used:
+            indices_used.append(index)
+            pending += _carried_of([loop.following[index]])
+    return indices_used
+
+
 def _carried_of(roots: Iterable[Element]) -> list[int]:
-    """Return the numbers of the carried values that elements need, in order."""
+    """Return the indices of the carried values that elements are computed from, in the order in which they are met."""
     return [item.args[0] for item in in_dependency_order(roots) if item.op == "carried"]

@@ -1,8 +1,14 @@
-"""One direction as a loop of plain PyTorch: what a file compares its kernels with.
+"""One direction as a loop of plain PyTorch: what a lowered file compares its kernels with.
 
 The loop is that of the kernel, with its names, its numbers in float32 for halves, and its roundings. Only the words are
 PyTorch's, and a tensor of a step is `x[t]`. So the comparison is of the kernels with operators of PyTorch; that the
 loop is the program was proven when the file was written.
+
+Words of this file, which are those of `triton_text`: a tensor is a key of `layout.facts`, and `layout.name` its name in
+the file; `facts.dims` are the dimensions over which a gradient of what is broadcast is summed, None of other tensors;
+`facts.by_row` says that it has one value for each row of the state, without the last dimension; a text has a level, how
+tightly it binds; halves are float16 and bfloat16. A slot is Now (time t), an Edge, near the first or the last step, or
+None for a tensor without time.
 """
 
 from __future__ import annotations
@@ -56,7 +62,8 @@ class TorchText:
 
 
 def torch_loop(name: str, loop: Loop, layout: Layout, read_later: frozenset[str] = frozenset()) -> TorchText:
-    """Return one direction in PyTorch."""
+    """Return one direction in PyTorch; `read_later` as in `kernel_text`. Its sums are left to the caller in any
+    case."""
     writer = _TorchWriter(name, loop, layout, "stages", read_later)
     writer.write()
     return writer.torch_text()
@@ -86,7 +93,7 @@ class _TorchWriter(Writer):
     is_triton = False
 
     def torch_text(self) -> TorchText:
-        """Return the function, after `write` has written its lines."""
+        """Return the function, after `write` has written its lines: allocations, these lines, and the return."""
         loop = self.loop
         written = tuple(dict.fromkeys(write.tensor for write in (*loop.before, *loop.writes, *loop.after)))
         takes = tuple(name for name in self.tensors if name not in written)
@@ -94,7 +101,7 @@ class _TorchWriter(Writer):
         allocations = []
         for name in written:
             facts = self.layout.facts[name]
-            if facts.dims is None:
+            if facts.dims is None:  # a sum is assigned as a whole, and needs no memory before
                 call = f"torch.empty({self.shape_text(name)}, dtype={facts.dtype}, device=device)"
                 allocations.append(f"    {shown(name)} = {call}")
         head = f"def {self.name}({wrap_arguments([*map(shown, takes), 'T', 'state', 'device'])}):"
@@ -141,7 +148,8 @@ class _TorchWriter(Writer):
         return f"({self.read_text(tensor, Now(), ' - 1')} if t > 0 else {first})"
 
     def write_store(self, write: Write, depth: int) -> None:
-        """Write a store; a sum over elements is left to the caller, which adds up what is returned for all of them."""
+        """Write a store. Of a gradient of what is broadcast, the terms are stored, one for each element of the state:
+        whoever calls the function sums them."""
         pad = "    " * depth
         tensor, facts = write.tensor, self.layout.facts[write.tensor]
         self.tensors[tensor] = None
@@ -150,9 +158,14 @@ class _TorchWriter(Writer):
         if facts.dims is not None:
             self.lines.append(f"{pad}{name} = torch.zeros(state, device=device) + {bracket(value, level, SUM)}")
             return
-        at = [] if write.slot is None else ["t"] if isinstance(write.slot, Now) else [_edge_text(write.slot)]
-        # values of rows lose the last dimension again: `x[t, ..., None] = value`
-        at += ["..."] * (facts.by_row or not at) + ["None"] * facts.by_row
+        if write.slot is None:
+            at = []
+        else:
+            at = ["t"] if isinstance(write.slot, Now) else [_edge_text(write.slot)]
+        if facts.by_row:  # the value has a last dimension of one, which the tensor has not: `x[t, ..., None] = value`
+            at += ["...", "None"]
+        elif not at:
+            at = ["..."]
         self.lines.append(f"{pad}{name}[{', '.join(at)}] = {value}")
 
     # ---- Expressions
@@ -173,7 +186,7 @@ class _TorchWriter(Writer):
         return f".to({self.rounded[element]}).float()"
 
     def cast_text(self, element: Element, text: str, level: int) -> tuple[str, int]:
-        """Return a value in another dtype, as Writer.cast_text; a number becomes a tensor first."""
+        """Return a value in another dtype, as Writer.cast_text; a number becomes a tensor first, to have a `to`."""
         source_dtype, dtype = element.inputs[0].dtype, element.dtype
         if folded_text(element.inputs[0]) is not None:
             text, level = self.number_text(element.inputs[0]), NAME_OR_CALL
@@ -184,8 +197,8 @@ class _TorchWriter(Writer):
         return f"{bracket(text, level, NAME_OR_CALL)}.to({type_text(dtype)})", NAME_OR_CALL
 
     def call_text(self, element: Element, texts: list[str]) -> tuple[str, int]:
-        """Return the call of a function of torch: by TORCH_CALLS, or of Inductor's name. `torch.where` alone takes
-        numbers."""
+        """Return the call of a function of torch, and its level: by TORCH_CALLS, or of Inductor's name. `torch.where`
+        alone takes numbers. Refuse an operation that torch has not."""
         if element.op != "where":
             pairs = zip(texts, element.inputs, strict=True)
             texts = [text if folded_text(item) is None else self.number_text(item) for text, item in pairs]

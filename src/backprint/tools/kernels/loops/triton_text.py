@@ -2,14 +2,26 @@
 
 The variables of a kernel: `e` is the place of a lane's element in the state, and `mask` whether there is one; `n` is
 the number of elements, `T` of steps, `t` the step. `at` is the offset of element e at t in a tensor of the whole state,
-`at_row` of a row, and `at_<tensor>` in one that is broadcast (`Layout.kind`). `last` is the offset of the last step.
+`at_row` of a row, and `at_<tensor>` in one that is broadcast (`Layout.kind`). `last` is the offset of the last step. Of
+a constexpr SAVE it depends whether values are kept for a backward, and BLOCK is the number of lanes.
+
+Words of this file; those of the package are in `nouns`:
+
+- tensor: here its key in `layout.facts`; `layout.name(tensor)` is its name in the file.
+- text and level: the text of an expression, and how tightly it binds (a number of `words`, from COMPARISON to
+  NAME_OR_CALL), by which its user knows whether it needs brackets.
+- to change: to differ between iterations. What does not is written once, before the loop: it is hoisted.
+- inlined: written inside of the expression that uses it, without a variable.
+- `counts`: how often each element is used in the block of statements that is written.
+- halves: float16 and bfloat16, which a kernel computes in float32.
+- depth: how many levels a statement is indented: 1 outside of the loop, 2 in it.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -78,8 +90,8 @@ DEFAULT_NAMES = {
 }
 """Names of values that the program does not name."""
 
-# the variable that a line of Python assigns to: `h = ...`, `h += ...`, and not `h == ...`
 ASSIGNMENT = re.compile(r"^([A-Za-z_]\w*)\s*(?:[-+*/]|\*\*|//)?=(?!=)")
+"""The variable that a line of Python assigns to: `h = ...`, `h += ...`, and not `h == ...`."""
 
 MAX_EXPRESSION_WIDTH = 88
 """How long an expression may be before a part of it has a line of its own."""
@@ -113,7 +125,8 @@ class Layout:
     """The length of a row, if a kernel works on rows: a program of the grid is one row then."""
 
     def kind(self, tensor: str) -> str:
-        """Return whether a tensor has the `whole` state, `one` number, one a `row`, or is broadcast from `some`."""
+        """Return "whole" of a tensor that has all elements of the state, "one" of a single number, "row" of one number
+        for each row, if a kernel works on rows, and "some" of any other, which is broadcast to the state."""
         facts = self.facts[tensor]
         if tuple(facts.shape) == self.state and not facts.by_row:
             return "whole"
@@ -128,8 +141,10 @@ class Layout:
     def row_shape(self, tensor: str) -> str:
         """Return the shape of a tensor of rows, as text of Python: `(T, *state[:-1], 1)`, `(*state[:-1],)`, …"""
         facts = self.facts[tensor]
-        lead, last = "T, " * facts.timed, "" if facts.by_row else ", 1"
-        return f"({lead}*state[:-1]{last or ',' * (not lead)})"
+        time = "T, " if facts.timed else ""
+        if not facts.by_row:
+            return f"({time}*state[:-1], 1)"
+        return f"({time}*state[:-1])" if time else "(*state[:-1],)"  # a tuple of one item needs a comma
 
     def input_of(self, gradient: str) -> str:
         """Return the tensor of the input of which a tensor is the gradient: they have the same port."""
@@ -144,8 +159,9 @@ class Layout:
 def kernel_text(
     name: str, loop: Loop, layout: Layout, sums: str, read_later: frozenset[str] = frozenset()
 ) -> KernelText:
-    """Return the text of one direction. `sums` is how gradients of parameters are added up over elements, and
-    `read_later` the tensors that the backward reads: halves are rounded there before they are used."""
+    """Return the text of one direction. `sums` is how gradients of parameters are added up over elements, "stages" or
+    "atomics", and `read_later` are the tensors that the backward reads: what a forward writes there is rounded as
+    memory rounds it before it is used, if it is a half, so that both directions compute with the same number."""
     return Writer(name, loop, layout, sums, read_later).write()
 
 
@@ -155,6 +171,29 @@ def _count_uses(elements: Iterable[Element], roots: Iterable[Element]) -> dict[E
     for item in itertools.chain((item for element in elements for item in element.inputs), roots):
         counts[item] = counts.get(item, 0) + 1
     return counts
+
+
+def _users_by_element(order: Iterable[Element]) -> dict[Element, list[Element]]:
+    """Return the elements that are computed of each element, among those in `order`."""
+    users: dict[Element, list[Element]] = {}
+    for element in order:
+        for item in element.inputs:
+            users.setdefault(item, []).append(element)
+    return users
+
+
+def _changes_by_element(order: Iterable[Element], absent: Collection[Element]) -> dict[Element, bool]:
+    """Return whether each element differs between iterations: because it is carried, is read at t, or is 0 in the first
+    iteration (`absent`), or because something that it is computed of does. In `order`, inputs come first."""
+    changes: dict[Element, bool] = {}
+    for element in order:
+        by_itself = (
+            element.op in ("carried", "previous")
+            or (element.op == "load" and isinstance(element.args[1], Now))
+            or element in absent
+        )
+        changes[element] = by_itself or any(changes[item] for item in element.inputs)
+    return changes
 
 
 def _writes_by_element(writes: Iterable[Write]) -> dict[Element, list[Write]]:
@@ -168,10 +207,15 @@ def _writes_by_element(writes: Iterable[Write]) -> dict[Element, list[Write]]:
 class Writer:
     """Writes a kernel, once. _TorchWriter, in torch_text, writes the same lines in PyTorch.
 
-    `names` has the variable of each element that has one, `taken` all names that are in use. `changes` says whether an
-    element differs between iterations, and `rows` has those that are one number a row. `rounded` are halves that the
-    backward reads: rounded as memory does before they are used. `absent` are elements that are 0 in the first
-    iteration.
+    `lines` are those of the kernel's body so far. `names` has the variable of each element that has one, `taken` all
+    names that are in use. `tensors` and `sizes` are the arguments that the lines need, in order (dicts as sets), and
+    `formulas` and `library` what they call. `order` has all elements, each after its inputs, and `users` those that are
+    computed of each. `changes` says whether an element differs between iterations, `rows` has those that are one number
+    a row, `row_carried` the indices of carried values that are, and `blocks` whether an element is a block
+    (`is_block`). `rounded` are halves that the backward reads: rounded as memory does before they are used. `absent`
+    are elements that are 0 in the first iteration. `source` is the line of the last comment, `widths` has the lengths
+    of texts (`width`). `is_inside` is set while the body of the loop is written, `uses_last` once the kernel needs
+    `last`.
     """
 
     is_triton = True
@@ -203,14 +247,8 @@ class Writer:
         self.blocks: dict[Element, bool] = {}
         self.row_carried = {item.args[0] for item in self.rows if item.op == "carried"}
         self.order = list(in_dependency_order([*roots, *loop.start, *loop.following]))
-        self.users: dict[Element, list[Element]] = {}
-        for element in self.order:
-            for item in element.inputs:
-                self.users.setdefault(item, []).append(element)
-        self.changes: dict[Element, bool] = {}
-        for element in self.order:
-            own = element.op in ("carried", "previous") or (element.op == "load" and isinstance(element.args[1], Now))
-            self.changes[element] = own or element in self.absent or any(self.changes[item] for item in element.inputs)
+        self.users = _users_by_element(self.order)
+        self.changes = _changes_by_element(self.order, self.absent)
 
     def is_kept(self, write: Write) -> bool:
         """Whether a write keeps a value for the backward: only done if SAVE."""
@@ -223,20 +261,17 @@ class Writer:
         what is after."""
         loop = self.loop
         body_roots = [*(write.element for write in loop.writes), *loop.following]
-        self.write_section(loop.before, [], 1)
-        if not body_roots:
+        self.write_section(loop.before, [], depth=1)
+        if not body_roots:  # a program of so few steps that it has no loop
             self.kept_names: dict[str, str] = {}
             return self.assemble()
         self.write_hoisted(body_roots)
         carried = self.write_first_values()
         moving = self.moving_tensors(body_roots)
         # the body is written first: its names and sizes decide what stands before it
-        head = self.lines
-        self.lines = []
-        self.is_inside = True
+        before_loop, self.lines, self.is_inside = self.lines, [], True
         self.write_body(carried)
-        self.is_inside = False
-        body, self.lines = self.lines, head
+        body, self.lines, self.is_inside = self.lines, before_loop, False
         for tensor in moving:
             self.lines.append(f"    {self.offset_name(tensor)} = {self.edge_offset(tensor, loop.first)}")
         self.lines.append(f"    for t in range({self.range_arguments()}):")
@@ -249,10 +284,12 @@ class Writer:
             for write in loop.writes
             if self.is_kept(write) and write.element in self.names
         }
-        outside = {element: name for element, name in self.names.items() if not self.changes[element]}
-        self.names = outside | {item: carried[item.args[0]] for item in self.order if item.op == "carried"}
+        # behind the loop, the variables of its body are those of the last iteration: of these only what it hands on has
+        # a meaning there
+        unchanging = {element: name for element, name in self.names.items() if not self.changes[element]}
+        self.names = unchanging | {item: carried[item.args[0]] for item in self.order if item.op == "carried"}
         self.source = None
-        self.write_section(loop.after, [], 1)
+        self.write_section(loop.after, [], depth=1)
         return self.assemble()
 
     def assemble(self) -> KernelText:
@@ -263,32 +300,33 @@ class Writer:
         flags = ["SAVE: tl.constexpr", "BLOCK: tl.constexpr"] if self.saves else ["BLOCK: tl.constexpr"]
         arguments = wrap_arguments([*pointers, *numbers, *flags])
         columns = self.layout.columns
-        lanes = [
-            "    row = tl.program_id(0).to(tl.int64)",
-            f"    e = row * {columns} + tl.arange(0, BLOCK)",
-            f"    mask = tl.arange(0, BLOCK) < {columns}",
-        ]
-        if not columns:
+        if columns:  # a program of the grid is one row
+            lanes = [
+                "    row = tl.program_id(0).to(tl.int64)",
+                f"    e = row * {columns} + tl.arange(0, BLOCK)",
+                f"    mask = tl.arange(0, BLOCK) < {columns}",
+            ]
+        else:
             lanes = [
                 "    e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
                 "    mask = e < n",
             ]
         # do_not_specialize: one binary for every number of steps
         head = ['@triton.jit(do_not_specialize=["T"])', f"def {self.name}({arguments}):", *lanes]
-        text = "\n".join([*head, *self.lines]) + "\n"
         return KernelText(
-            self.name,
-            text,
-            tuple(tensors),
-            tuple(numbers),
-            frozenset(self.formulas),
-            self.saves,
-            self.kept_names,
-            frozenset(self.library),
+            name=self.name,
+            source="\n".join([*head, *self.lines]) + "\n",
+            tensors=tuple(tensors),
+            sizes=tuple(numbers),
+            formulas=frozenset(self.formulas),
+            saves=self.saves,
+            named=self.kept_names,
+            library=frozenset(self.library),
         )
 
     def range_arguments(self) -> str:
-        """Return the arguments of `range` for the times of the loop."""
+        """Return the arguments of `range` for the times of the loop: up from a count after the first step, or down from
+        a count before the last."""
         first, last = self.loop.first, self.loop.last
         if self.loop.step > 0:
             stop = f"T - {last.count}" if last.count else "T"
@@ -299,41 +337,42 @@ class Writer:
         """Write the first values of what is carried; return the names of the carried variables."""
         carried_names = []
         for index, (start, following) in enumerate(zip(self.loop.start, self.loop.following, strict=True)):
-            # the next iteration's x[t], which this one reads as `previous`: `_read_once` in keeping
-            is_before = following.op == "previous"
-            name = (
-                f"{self.layout.name(following.args[0])}_t"
-                if is_before
-                else self.preferred_name(following, f"carried_{index}")
-            )
-            name = self.take_name(name)
-            carried_names.append(name)
-            dtype = TYPES[following.dtype]
-            is_row = index in self.row_carried
-            if start.op in ("constant", "zero") and not self.is_triton:
-                self.lines.append(f"    {name} = {self.number_text(start)}")
-                continue
-            if start.op in ("constant", "zero"):
-                number = literal(start.args[0], start.dtype) if start.op == "constant" else "0.0"
-                text = (
-                    f"tl.full([], {number}, {dtype})"
-                    if is_row
-                    else f"tl.zeros([BLOCK], {dtype})"
-                    if number in ("0.0", "0")
-                    else f"tl.full([BLOCK], {number}, {dtype})"
-                )
+            if following.op == "previous":  # the next iteration's x[t]: `_read_once` in keeping
+                name = self.take_name(f"{self.layout.name(following.args[0])}_t")
             else:
-                if start.op != "load":
-                    self.write_section([], [start], 1)
-                text = self.expression(start)[0]
-                # Triton wants one type of a variable in all iterations: a number is spread over the lanes
-                is_plain = is_row or self.is_block(start) or not self.is_triton
-                text = text if is_plain else f"tl.zeros([BLOCK], {dtype}) + {text}"
+                name = self.take_name(self.preferred_name(following, f"carried_{index}"))
+            carried_names.append(name)
+            is_row = index in self.row_carried
+            if start.op in ("constant", "zero"):
+                text = self.first_number_text(start, TYPES[following.dtype], is_row)
+            else:
+                text = self.first_value_text(start, TYPES[following.dtype], is_row)
             self.lines.append(f"    {name} = {text}")
         for item in self.order:
             if item.op == "carried":
                 self.names[item] = carried_names[item.args[0]]
         return carried_names
+
+    def first_number_text(self, start: Element, dtype: str, is_row: bool) -> str:
+        """Return the first value of a carried variable that is a number: one for each lane, as Triton wants one type of
+        a variable in all iterations; one for all if the variable `is_row`. `dtype` is Triton's."""
+        if not self.is_triton:
+            return self.number_text(start)
+        number = literal(start.args[0], start.dtype) if start.op == "constant" else "0.0"
+        if is_row:
+            return f"tl.full([], {number}, {dtype})"
+        if number in ("0.0", "0"):
+            return f"tl.zeros([BLOCK], {dtype})"
+        return f"tl.full([BLOCK], {number}, {dtype})"
+
+    def first_value_text(self, start: Element, dtype: str, is_row: bool) -> str:
+        """Return the first value of a carried variable that is no number, and write what it is computed of. One that is
+        the same for all lanes is spread over them, as in `first_number_text`."""
+        if start.op != "load":
+            self.write_section([], [start], depth=1)
+        text = self.expression(start)[0]
+        is_plain = is_row or self.is_block(start) or not self.is_triton
+        return text if is_plain else f"tl.zeros([BLOCK], {dtype}) + {text}"
 
     def is_block(self, element: Element) -> bool:
         """Whether an element is a block of Triton, a number for each lane, and not one number for all."""
@@ -349,30 +388,29 @@ class Writer:
         return self.blocks[element]
 
     def write_hoisted(self, roots: Sequence[Element]) -> None:
-        """Write before the loop what is the same in every iteration: what its iterations use of it, each in a
-        variable."""
-        hoisted: dict[Element, None] = {}
+        """Write before the loop what does not change: the values that its iterations use, each in a variable. `roots`
+        are what an iteration writes and hands on."""
+
+        def is_hoisted(element: Element) -> bool:
+            return not self.changes[element] and element.op not in ("constant", "zero", "steps")
+
+        hoisted: dict[Element, None] = {}  # a set that keeps the order
         for element in in_dependency_order(roots):
-            for item in [element] if element in roots else []:
-                if not self.changes[item] and item.op not in ("constant", "zero", "steps"):
-                    hoisted[item] = None
+            if element in roots and is_hoisted(element):
+                hoisted[element] = None
             if self.changes[element]:
                 for item in element.inputs:
-                    if (
-                        not self.changes[item]
-                        and item.op not in ("constant", "zero", "steps")
-                        and folded_text(item) is None
-                    ):
+                    if is_hoisted(item) and folded_text(item) is None:
                         hoisted[item] = None
-        self.write_section([], list(hoisted), 1, named=True)
+        self.write_section([], list(hoisted), depth=1, named=True)
 
     # ---- Statements
 
     def write_section(
         self, writes: Sequence[Write], values: Sequence[Element], depth: int, named: bool = False
     ) -> None:
-        """Write the statements outside of the loop for stores, and for `values` that later statements need; if `named`,
-        each has a variable."""
+        """Write the statements outside of the loop for stores, and for `values` that later statements need. If `named`,
+        each of the values has a variable, and else one that is inlined or a number has none."""
         roots = [*(write.element for write in writes), *values]
         order = list(in_dependency_order(roots))
         counts = _count_uses(order, roots)
@@ -397,20 +435,20 @@ class Writer:
         order = [item for item in in_dependency_order(roots) if self.changes[item]]
         counts = _count_uses(order, roots)
         stores = _writes_by_element(loop.writes)
-        for element in roots:
+        for element in roots:  # what is hoisted has its variable; it is stored in each iteration
             if not self.changes[element]:
                 for write in stores.get(element, ()):
-                    self.write_store(write, 2)
-        for element in self.rounded:
+                    self.write_store(write, depth=2)
+        for element in self.rounded:  # others are rounded by the statement that computes them
             if element.op == "carried":
                 name = carried[element.args[0]]
                 self.lines.append(f"        {name} = {name}{self.rounding_text(element)}")
         assigned_at_once = self.carried_at_once(order, counts)
         for element in order:
             name = carried[assigned_at_once[element]] if element in assigned_at_once else None
-            self.write_statement(element, counts, 2, element in loop.following, name)
+            self.write_statement(element, counts, depth=2, keep=element in loop.following, name=name)
             for write in stores.get(element, ()):
-                self.write_store(write, 2)
+                self.write_store(write, depth=2)
         self.write_assignments(
             [
                 (carried[index], self.value_name(following))
@@ -421,10 +459,11 @@ class Writer:
 
     def carried_at_once(self, order: Sequence[Element], counts: Mapping[Element, int]) -> dict[Element, int]:
         """Return the values of an iteration that are assigned to a carried variable by the statement that computes
-        them, each with the place of that variable: no later statement reads the variable's old value."""
+        them, each with the index of that variable: no later statement reads the variable's old value. `order` has what
+        changes in an iteration, in the order of statements."""
         following = self.loop.following
         position = {element: index for index, element in enumerate(order)}
-        last_reads: dict[int, int] = {}  # the place of the last statement that reads each carried variable
+        last_reads: dict[int, int] = {}  # the position of the last statement that reads each carried variable
         for element in order:
             for item in element.inputs:
                 if item.op == "carried":
@@ -435,16 +474,16 @@ class Writer:
         return {
             value: index
             for index, value in enumerate(following)
-            if value.op not in ("carried", "load")
-            and value in position
+            if value.op not in ("carried", "load")  # a carried value has no statement, and a load keeps its own name
+            and value in position  # it changes
             and position[value] >= last_reads.get(index, -1)
-            and following.index(value) == index
+            and following.index(value) == index  # a value that several variables get is assigned to the first
             and index not in handed_over
         }
 
     def write_assignments(self, assignments: Sequence[tuple[str, str]]) -> None:
-        """Write assignments, each a variable and its value, at the end of an iteration: one of them all, `a, b = b, c`,
-        where one would overwrite what another reads."""
+        """Write assignments, each a variable and its value, at the end of an iteration: each in a line, or as one
+        statement, `a, b = b, c`, where one would overwrite what another reads."""
         changing = [(variable, value) for variable, value in assignments if variable != value]
         variables, values = [variable for variable, _ in changing], [value for _, value in changing]
         if len(changing) == 1 or not set(variables) & set(values):
@@ -453,15 +492,16 @@ class Writer:
             self.lines.append(f"        {', '.join(variables)} = {', '.join(values)}")
 
     def written_at(self, element: Element, position: Mapping[Element, int], counts: Mapping[Element, int]) -> int:
-        """Return the place in `position` of the statement that an element is written in: its own, or that of what it is
-        inlined into."""
+        """Return the `position` of the statement that an element is written in: its own, or that of what it is inlined
+        into. `position` has the place of each element in the order of statements."""
         while self.is_inlined(element, counts):
             element = next(user for user in self.users[element] if user in position)
         return position[element]
 
     def is_inlined(self, element: Element, counts: Mapping[Element, int]) -> bool:
         """Whether an element is written inside of the expression that uses it, without a variable: used once, on the
-        same line, and short."""
+        same line of the program, and short. What is stored or handed on has a variable, as have loads, and what is 0 in
+        the first iteration."""
         if counts.get(element, 0) > 1 or element.op in ("load", "previous", "carried") or element in self.absent:
             return False
         users = self.users.get(element, ())
@@ -480,8 +520,8 @@ class Writer:
     def write_statement(
         self, element: Element, counts: Mapping[Element, int], depth: int, keep: bool, name: str | None = None
     ) -> None:
-        """Write the statement of an element, if it has one of its own; `name` is the carried variable that it is
-        assigned to."""
+        """Write the statement of an element, if it has one of its own: it has none if it has a variable, is a number,
+        or is inlined, unless `keep`. `name` is the carried variable that it is assigned to, None for a new variable."""
         if (
             element in self.names
             or element.op in ("constant", "zero", "carried", "steps")
@@ -497,6 +537,7 @@ class Writer:
             text = self.zero_at(first, text)
         if element in self.rounded and self.is_inside:
             text = f"({text}){self.rounding_text(element)}"
+        # a number that becomes a carried variable is spread over the lanes, as in `first_number_text`
         if name is not None and self.is_triton and not self.is_block(element) and element not in self.rows:
             text = f"tl.zeros([BLOCK], {TYPES[element.dtype]}) + {text}"
         name = name or self.take_name(self.preferred_name(element, DEFAULT_NAMES.get(element.op, element.op)))
@@ -526,8 +567,8 @@ class Writer:
         self.lines.append(f"{'    ' * depth}# {source.at} in {source.function}: {code}")
 
     def write_store(self, write: Write, depth: int) -> None:
-        """Write a store: of the sum over elements, of a gradient of what is broadcast; under `if SAVE:`, of what is
-        kept."""
+        """Write a store: if the tensor is a gradient of what is broadcast, of the sum over elements; if it is kept for
+        the backward, under `if SAVE:`."""
         facts = self.layout.facts[write.tensor]
         pad = "    " * depth
         value, _ = self.expression(write.element)
@@ -537,23 +578,20 @@ class Writer:
         if self.is_kept(write):
             self.lines.append(f"{pad}if SAVE:")
             pad += "    "
-        value = (
-            f"{value if value.isidentifier() else f'({value})'}.to(tl.int8)"
-            if facts.dtype == torch.bool and write.element.op != "constant"
-            else value
-        )
+        if facts.dtype == torch.bool and write.element.op != "constant":  # a bool is a byte in memory
+            value = f"{value if value.isidentifier() else f'({value})'}.to(tl.int8)"
         # one address a program of the grid, so none is out of bounds
         mask = "" if self.layout.is_row(write.tensor) else ", mask"
         self.lines.append(f"{pad}tl.store({self.address_text(write.tensor, write.slot)}, {value}{mask})")
 
     def write_sum(self, write: Write, value: str, depth: int) -> None:
-        """Write the sum over elements of a gradient of what is broadcast. In stages, torch adds up what the kernel
-        stores: a number for each program of the grid, or for each element."""
+        """Write the sum over elements of a gradient of what is broadcast; `value` is the text of a term. In stages,
+        torch adds up what the kernel stores: a number for each program of the grid, or for each element. A sum for each
+        row is whole in any case, since a program of the grid is a row."""
         tensor, pad = write.tensor, "    " * depth
         self.tensors[tensor] = None
         pointer = f"{self.layout.name(tensor)}_ptr"
-        is_one = self.layout.kind(tensor) == "one"
-        if is_one:
+        if self.layout.kind(tensor) == "one":
             total = f"tl.sum(tl.where(mask, {value}, 0.0), 0)"
             if self.sums == "atomics":
                 self.lines.append(f"{pad}tl.atomic_add({pointer}, {total})")
@@ -570,7 +608,8 @@ class Writer:
 
     def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
         """Return the tensors whose offset moves with t: one for each variable (`offset_name`), since tensors of one
-        layout share it."""
+        layout share it. `roots` are what an iteration writes and hands on. A tensor of one number a step has no offset:
+        its address is `t` itself."""
         tensors = [
             item.args[0]
             for item in in_dependency_order(roots)
@@ -585,11 +624,16 @@ class Writer:
 
     def offset_name(self, tensor: str) -> str:
         """Return the variable with a tensor's offset at t: `at`, `at_row`, or `at_` and its name."""
-        kind = self.layout.kind(tensor)
-        return {"whole": "at", "row": "at_row"}.get(kind, f"at_{self.layout.name(tensor)}")
+        match self.layout.kind(tensor):
+            case "whole":
+                return "at"
+            case "row":
+                return "at_row"
+        return f"at_{self.layout.name(tensor)}"
 
     def stride_name(self, tensor: str) -> str:
-        """Return the argument that says how far apart two steps of a tensor are, and take it as an argument."""
+        """Return the argument of the kernel that says how far apart two steps of a tensor are in memory, and note it in
+        `sizes`."""
         if self.layout.kind(tensor) == "whole":
             return "n"
         if self.layout.is_row(tensor):
@@ -600,37 +644,44 @@ class Writer:
         return size
 
     def broadcast_offset(self, tensor: str) -> str:
-        """Return the offset of element e in a tensor that is broadcast; its two sizes are what `spread` in the file
-        returns."""
+        """Return the offset of element e in a tensor that is broadcast, and note its two sizes, which `spread` in the
+        file computes: `x_size` is how many numbers it has, and `x_inner` how many neighbouring elements share one."""
         name = self.layout.name(tensor)
         if self.layout.facts[tensor].role == "gradient":
             name = self.layout.name(self.layout.input_of(tensor))
         self.sizes[f"{name}_size"] = self.sizes[f"{name}_inner"] = None
         return f"e // {name}_inner % {name}_size"
 
+    def offset_in_step(self, tensor: str) -> str:
+        """Return the offset of element e in one step of a tensor, or in a tensor without time."""
+        match self.layout.kind(tensor):
+            case "whole":
+                return "e"
+            case "row":
+                return "row"
+        return self.broadcast_offset(tensor)
+
     def edge_offset(self, tensor: str, edge: Edge) -> str:
-        """Return the offset of element e at an end's slot of a tensor."""
+        """Return the offset of element e at the slot of an Edge, counted from the first or the last step."""
         kind = self.layout.kind(tensor)
         if kind == "one":
             return f"T - {edge.count + 1}" if edge.last else str(edge.count)
-        base = {"whole": "e", "row": "row"}.get(kind) or self.broadcast_offset(tensor)
+        base = self.offset_in_step(tensor)
         step = self.stride_name(tensor)
         if not edge.last:
             return base + f" + {step}" * edge.count
         if kind == "whole":
             self.uses_last = True  # the launch passes last = (T - 1) * n, which may need 64 bits
             return f"e + last{' - n' * edge.count}"
-        return f"{base} + tl.cast(T - {edge.count + 1}, tl.int64) * {step}"
+        return f"{base} + tl.cast(T - {edge.count + 1}, tl.int64) * {step}"  # a product that may need 64 bits
 
     def address_text(self, tensor: str, slot: Slot) -> str:
-        """Return the pointer to element e at a slot, and take the tensor as an argument."""
+        """Return the pointer to element e at a slot, and note the tensor as an argument of the kernel."""
         self.tensors[tensor] = None
         pointer = f"{self.layout.name(tensor)}_ptr"
         kind = self.layout.kind(tensor)
         if slot is None:
-            if kind == "one":
-                return pointer
-            return f"{pointer} + { {'whole': 'e', 'row': 'row'}.get(kind) or self.broadcast_offset(tensor) }"
+            return pointer if kind == "one" else f"{pointer} + {self.offset_in_step(tensor)}"
         if isinstance(slot, Now):
             return f"{pointer} + {'t' if kind == 'one' else self.offset_name(tensor)}"
         assert isinstance(slot, Edge)
@@ -643,8 +694,8 @@ class Writer:
         return self.expression(element)[0]
 
     def expression(self, element: Element) -> tuple[str, int]:
-        """Return the text of an element, and how tightly it binds, the numbers of `words`: of a sum, `a + b` and SUM,
-        so that its user writes `(a + b) * c`."""
+        """Return the text of an element and its level: of a sum, `a + b` and SUM, so that its user writes
+        `(a + b) * c`. A sign binds less tightly than a name, so a negative number has SIGN."""
         if element in self.names:
             return self.names[element], NAME_OR_CALL
         number = folded_text(element)
@@ -667,32 +718,35 @@ class Writer:
             return f"-{bracket(*parts[0], SIGN)}", SIGN
         if element.op == "to_dtype":
             return self.cast_text(element, *parts[0])
+        # tl.div_rn, which rounds as IEEE 754 does, is for float32; elsewhere `/` rounds so
         if element.op == "div_rn" and (element.dtype == torch.float64 or not self.is_triton):
             return f"{bracket(*parts[0], PRODUCT)} / {bracket(*parts[1], SIGN)}", PRODUCT
         return self.call_text(element, [text for text, _ in parts])
 
     def infix_text(self, element: Element, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
-        """Return the text of an operator between its two inputs, `a + b`, with brackets where they are needed. The
-        inputs are texts with how tightly they bind, as `expression` returns them."""
+        """Return the text of an operator between its two inputs, `a + b`, with brackets where they are needed, and its
+        level. `left` and `right` are the inputs, each as `expression` returns it."""
         word, level = INFIX[element.op]
         second = element.inputs[1]
         if element.op == "add" and second.op == "neg" and second not in self.names:
             word, level, right = "-", SUM, self.expression(second.inputs[0])  # a + -b is a - b, exactly
-        # Python would chain a < b < c, so a comparison's left side binds tighter than a comparison
+        # Python would chain a < b < c, so a comparison's left side binds tighter than a comparison. The right side of
+        # any operator binds tighter than it: a - (b - c), and a + (b + c), which rounds otherwise than a + b + c
         left_text, right_text = bracket(*left, max(level, SUM)), bracket(*right, level + 1)
         return f"{left_text} {word} {right_text}", level
 
     def call_text(self, element: Element, texts: list[str]) -> tuple[str, int]:
-        """Return the text of an operation that is a function, and note the FORMULAS and the functions of libdevice that
-        it needs."""
-        # `log` makes it NaN for a negative base, as it should
+        """Return the text of an operation that is a function, of the `texts` of its inputs, and its level; note the
+        FORMULAS and the functions of libdevice that it needs. Refuse an operation that has neither."""
+        # exp(b * log(a)) is NaN for a negative base, as a power that is not whole should be
         if element.op == "pow" and _is_fraction(element.inputs[1]):
             return f"tl.exp({texts[1]} * tl.log({texts[0]}))", NAME_OR_CALL
-        if element.op in TAKES_TENSORS:  # functions of this file that look at a dtype
+        if element.op in TAKES_TENSORS:  # functions that look at the dtype of their arguments
             texts = [
                 text if folded_text(item) is None else self.number_text(item)
                 for text, item in zip(texts, element.inputs, strict=True)
             ]
+        # of float64, libdevice has what FORMULAS compute in float32 alone
         library = LIBDEVICE | FLOAT32_ONLY if element.inputs[0].dtype == torch.float64 else LIBDEVICE
         if element.op in library:
             self.library.add(element.op)
@@ -705,14 +759,12 @@ class Writer:
         )
 
     def cast_text(self, element: Element, text: str, level: int) -> tuple[str, int]:
-        """Return a value in another dtype, as the kernel computes: a cast to a half is a rounding in float32."""
+        """Return a value in another dtype, as the kernel computes: a cast to a half is a rounding in float32. `text`
+        and `level` are those of the value."""
         source_type, type_ = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
         if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
             half = str(element.dtype).replace("torch", "tl")
-            return (
-                f"{bracket(text, level, NAME_OR_CALL)}.to({half}).to(tl.float32)",
-                NAME_OR_CALL,
-            )  # the program rounds here
+            return f"{bracket(text, level, NAME_OR_CALL)}.to({half}).to(tl.float32)", NAME_OR_CALL
         if source_type == type_:
             return text, level
         if element.dtype == torch.bool:
@@ -720,32 +772,35 @@ class Writer:
         return f"{bracket(text, level, NAME_OR_CALL)}.to({type_})", NAME_OR_CALL
 
     def load_text(self, element: Element) -> str:
-        """Return the load of an element, as a kernel computes with it: tests of bools, halves in float32."""
+        """Return the load of an element, as a kernel computes with it: a bool, a byte in memory, is compared with 0,
+        and a half is cast to float32."""
         tensor, slot = element.args
         facts = self.layout.facts[tensor]
         address = self.address_text(tensor, slot)
-        is_one_address = self.layout.kind(tensor) in ("one", "row")  # of a program's row, so none is out of bounds
+        is_one_address = self.layout.kind(tensor) in ("one", "row")  # for all lanes, so none is out of bounds
         load = f"tl.load({address})" if is_one_address else f"tl.load({address}, mask)"
         if facts.dtype == torch.bool:
             return f"({load} != 0)"
         return f"{load}.to(tl.float32)" if facts.dtype in HALVES else load
 
     def previous_text(self, element: Element) -> str:
-        """Return the load of `previous(tensor, first)`: of the step before t, or `first` at step 0."""
-        tensor, start = element.args
+        """Return the load of `previous(tensor, first)`: of the step before t, or `first` at step 0, where the load is
+        masked, since it would be in front of the tensor. A masked load is the number `first`, or 0 if it is none."""
+        tensor, first = element.args
         facts = self.layout.facts[tensor]
-        is_number = not isinstance(start, Element)
-        fill = literal(start if is_number else 0, facts.dtype)
+        is_number = not isinstance(first, Element)
+        masked = literal(first if is_number else 0, facts.dtype)
         mask = "t > 0" if self.layout.is_row(tensor) else "mask & (t > 0)"
-        load = f"tl.load({self.address_text(tensor, Now())} - {self.stride_name(tensor)}, {mask}, {fill})"
+        load = f"tl.load({self.address_text(tensor, Now())} - {self.stride_name(tensor)}, {mask}, {masked})"
         load = f"{load}.to(tl.float32)" if facts.dtype in HALVES else load
-        return load if is_number else f"tl.where(t > 0, {load}, {self.expression(start)[0]})"
+        return load if is_number else f"tl.where(t > 0, {load}, {self.expression(first)[0]})"
 
     # ---- Names
 
     def preferred_name(self, element: Element, other: str) -> str:
-        """Return the name that an element should have: of its tensor, of the variable that the program assigns it to,
-        of the output that it is; `other` if it has none of these."""
+        """Return the name that an element should have: of its tensor, of the variable that the program assigns it to
+        (with `grad_` in front if the loop walks down, as a backward does), of the output that it is; `other` if it has
+        none of these."""
         if element.op == "load":
             tensor, slot = element.args
             name = self.layout.name(tensor)
@@ -762,6 +817,7 @@ class Writer:
             return f"{self.layout.name(element.args[0])}_before"
         source = element.source
         match = ASSIGNMENT.match(source.code) if source is not None else None
+        # the variable is what a line computes last: what the line itself goes on to use is a part of it
         if match and not any(_same_line(user.source, source) for user in self.users.get(element, ())):
             return match[1] if self.loop.step > 0 else f"grad_{match[1]}"
         for write in (*self.loop.writes, *self.loop.before, *self.loop.after):
@@ -796,7 +852,8 @@ def bracket(text: str, level: int, wanted: int) -> str:
 
 
 def folded_text(element: Element) -> str | None:
-    """Return the text of an element that is computed of numbers alone; None of others."""
+    """Return the text of an element that is computed of numbers alone, as one number; None of others, and of one that
+    `folded_number` does not compute."""
     if element.op == "constant":
         return literal(element.args[0], element.dtype)
     if not element.inputs or any(item.op != "constant" for item in in_dependency_order([element]) if not item.inputs):
@@ -813,15 +870,15 @@ def folded_number(element: Element) -> torch.Tensor | None:
         return torch.tensor(element.args[0], dtype=dtype)
     inputs = [folded_number(item) for item in element.inputs]
     function = ARITHMETIC.get(element.op)
+    if function is None and element.op in ("exp", "log", "sqrt", "sigmoid", "tanh"):
+        function = getattr(torch, element.op)
     if function is None or any(part is None for part in inputs):
-        function = getattr(torch, element.op, None) if element.op in ("exp", "log", "sqrt", "sigmoid", "tanh") else None
-        if function is None or any(part is None for part in inputs):
-            return None
+        return None
     return function(*inputs).to(dtype)
 
 
 def literal(value: object, dtype: torch.dtype) -> str:
-    """Return a number as Triton's text."""
+    """Return a number as Triton's text; Inf and NaN have no literal in Python."""
     if dtype == torch.bool:
         return str(bool(value))
     if dtype.is_floating_point:
