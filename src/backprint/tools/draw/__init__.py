@@ -91,12 +91,12 @@ def html_of_pair(pair: Pair, title: str = "", modules: Iterable[tuple[str, str]]
 
 
 def html_of_capture(capture: Capture) -> str:
-    """Return what a notebook shows of a Capture: what it is, and the picture of each Pair."""
-    alone = len(capture.pairs) == 1
+    """Return what a notebook shows of a Capture: what it is, and the picture of each Pair, under the Capture's name if
+    there is only one."""
+    is_single = len(capture.pairs) == 1
     verdict = known_verdict(capture)
     facts = f"engine {capture.engine}, {verdict_text(verdict) if verdict else 'not verified'}"
-    named = ((pair, capture.name if alone else pair.name) for pair in capture.pairs)
-    pictures = (html_of_pair(pair, name, capture.modules) for pair, name in named)
+    pictures = (html_of_pair(pair, capture.name if is_single else pair.name, capture.modules) for pair in capture.pairs)
     return f"<div><p><b>{text(capture.name)}</b>, {text(facts)}</p>{''.join(pictures)}</div>"
 
 
@@ -107,7 +107,8 @@ def html_of_graph(graph: Graph) -> str:
 
 
 def _figure(pair: Pair, name: str, caption: str, modules: Mapping[str, str] = {}) -> str:
-    """Return a picture under its caption, which is HTML."""
+    """Return, as HTML, a picture of a Pair under its `caption`, which is HTML already. `modules` are the classes of its
+    modules, by path."""
     from backprint.tools.draw.layout import drawn_pair
     from backprint.tools.draw.svg import as_image
     from backprint.tools.draw.write import as_svg

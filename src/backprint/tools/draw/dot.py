@@ -1,4 +1,10 @@
-"""A picture in Graphviz's language: frames as clusters, what is saved as dashed edges."""
+"""A picture in Graphviz's language: frames as clusters, what is saved as dashed edges.
+
+The *units* of a frame are steps, by their numbers from 0 on, and frames within it, by negative numbers (`frame_unit`
+turns such a number into the frame's, and back). The *place* of a unit is its index among the frame's units. Frame 0 is
+the whole program. A frame is *open*, or folded to one node; `units_shown` of an open loop is one turn of it. `opened`
+are the numbers of the open frames, and the DOT name of a step is `n3`, of a folded frame `f3`.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +39,7 @@ FRAME, REGION = 'color="#c9d1da"', 'color="#1b1f24"; style=dashed'
 NEIGHBOR = 'fillcolor="#fff1b8", penwidth=2'
 """How a neighbor of a region differs from what is inside."""
 
+# How steps of each side, and folded frames, look.
 LOOK = {
     "forward": 'color="#0072b2", fillcolor="#e3f0f9"',
     "backward": 'color="#b35000", fillcolor="#fcebdd"',
@@ -56,10 +63,12 @@ def quoted(text: str) -> str:
 
 
 def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) -> Iterator[str]:
-    """Yield the lines of DOT for an open frame, with what is in it. A step is the node `n3`, a folded frame `f3`."""
+    """Yield the lines of DOT for the open frame `number`, with what is in it; `depth` frames are around it, for the
+    indent."""
     indent = "  " * depth
     yield f"{indent}subgraph cluster_{number} {{"
     legend = "" if drawn.scene.neighbors is None else ": the region is dashed, its neighbors are yellow"
+    # The whole program's title says what the picture shows, too.
     title = frame_title(drawn, number) + ("" if number else f" ({contents_of(drawn)}{legend})")
     look = REGION if drawn.frames[number].kind == "region" else FRAME
     yield f"{indent}  label={quoted(title)}; {look}; labeljust=l;"
@@ -73,14 +82,14 @@ def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) 
     yield f"{indent}}}"
 
 
-def _node_line(drawn: DrawnPair, place: int) -> str:
+def _node_line(drawn: DrawnPair, number: int) -> str:
     """Return the statement that declares a step."""
-    node = drawn.scene.nodes[place]
+    node = drawn.scene.nodes[number]
     spec = show_spec(node.spec) if node.spec is not None else ""
     side = "forward" if node.side == FORWARD else "backward"
     look = LOOK[side] + (f", {NEIGHBOR}" if node.is_neighbor else "")
     tip = quoted(f"{node.name}: {node.target} {spec}")
-    return f"n{place} [label={quoted(op_name(node.target))}, tooltip={tip}, {look}];"
+    return f"n{number} [label={quoted(op_name(node.target))}, tooltip={tip}, {look}];"
 
 
 def _folded_line(drawn: DrawnPair, number: int) -> str:
@@ -98,19 +107,21 @@ def edge_statements(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
     What goes to or from a turn of a loop that is not shown is drawn at the same step of the turn that is.
     """
     places = places_in(drawn.scene, drawn.frames)
+    # By kind of flow, and the DOT names of its two ends; dicts, as they keep their order.
     values_of_edge: dict[tuple[int, str, str], dict[int, None]] = {}
     marks_of_edge: dict[tuple[int, str, str], dict[str, None]] = {}
     for kind, value, taker in flows_kinds(drawn.scene):
         source, target = _shown_name(drawn, opened, places, value), _shown_name(drawn, opened, places, taker)
-        if source != target:
+        if source != target:  # equal where both are in one folded frame
             values_of_edge.setdefault((kind, source, target), {})[value] = None
-            mark = drawn.marks_of_flows.get((value, taker))
-            marks_of_edge.setdefault((kind, source, target), {}).update({mark.short: None} if mark else {})
+            marks = marks_of_edge.setdefault((kind, source, target), {})
+            if (mark := drawn.marks_of_flows.get((value, taker))) is not None:
+                marks[mark.short] = None
     for (kind, source, target), values in values_of_edge.items():
         spec = drawn.scene.nodes[next(iter(values))].spec
         text = show_spec(spec) if len(values) == 1 and spec is not None else f"{len(values)} values"
         text = ", ".join(marks_of_edge[kind, source, target]) or text
-        ends = f"{target} -> {source}" if kind == BACKWARD else f"{source} -> {target}"
+        ends = f"{target} -> {source}" if kind == BACKWARD else f"{source} -> {target}"  # turned round: see EDGES
         yield f"  {ends} [label={quoted(text)}, {EDGES[kind]}];"
 
 
@@ -124,12 +135,15 @@ EDGES = {
 
 def _shown_name(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
     """Return the DOT name of a step as it is seen: its own, that of the folded frame that hides it, or that of the same
-    step in the turn of a loop that is shown."""
-    path = [places.of_node[node]]
-    while path[-1][0] > 0:
-        path.append(places.of_frame[path[-1][0]])
+    step in the turn of a loop that is shown. `places` has the frame of each step and of each frame, and its place
+    there."""
+    frame, place = places.of_node[node]
+    path = [place]  # the places from the step outwards
+    while frame > 0:
+        frame, place = places.of_frame[frame]
+        path.append(place)
     number = 0
-    for _, place in reversed(path):  # from the whole program inwards
+    for place in reversed(path):  # from the whole program inwards
         shown = units_shown(drawn, number)
         # The one turn that is shown stands for all; a turn with fewer units ends with the nearest that it has.
         unit = shown[place] if place < len(shown) else shown[-1]
@@ -154,7 +168,7 @@ def _first_shown_name(drawn: DrawnPair, opened: Collection[int], number: int) ->
 
 
 def _shown_nodes(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterator[int]:
-    """Yield the steps that are seen in an open frame."""
+    """Yield the numbers of the steps that are seen in the open frame `number`."""
     for unit in units_shown(drawn, number):
         if unit >= 0:
             yield unit
@@ -163,12 +177,12 @@ def _shown_nodes(drawn: DrawnPair, opened: Collection[int], number: int) -> Iter
 
 
 def _dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:
-    """Yield a node `p3_0` and an edge for each port at the steps that are seen."""
-    for place, ports in ports_beside(drawn).items():
-        for count, port in enumerate(ports if place in seen else ()):
-            name, role = f"p{place}_{count}", port.port.role
+    """Yield a node and an edge for each port at the steps that are seen: `p3_0` is the first port at the step `n3`."""
+    for number, ports in ports_beside(drawn).items():
+        for index, port in enumerate(ports if number in seen else ()):
+            name, role = f"p{number}_{index}", port.port.role
             # Above the step, which is where an edge begins: an input of the forward, an output of the backward.
-            up = port.enters != (port.side == BACKWARD)
-            ends = f"{name} -> n{place}" if up else f"n{place} -> {name}"
+            is_above = port.enters != (port.side == BACKWARD)
+            ends = f"{name} -> n{number}" if is_above else f"n{number} -> {name}"
             yield f"  {name} [label={quoted(pill_text(port))}, tooltip={quoted(f'{role} {port.port.name}')}, {PORT}];"
             yield f'  {ends} [color="#8a939e", arrowhead=none];'

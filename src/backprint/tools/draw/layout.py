@@ -4,6 +4,16 @@ A row has steps of the forward at the left, frames in the middle, and steps of t
 forward flow down, those of the backward up. A flow that passes other units runs in a channel at the side of the frame.
 `drawn_pair` lays out all frames of a Pair. A unit is named by its *place*: its position in `Frame.units`; there a step
 is a number from 0 on, a frame a negative one (`frame_unit`).
+
+Words of this file:
+
+- A `Scene` has the steps of both directions as *nodes*, by number, those of the forward first (`scene.forward` of
+  them). A *value* is the number of the node that makes it, or, behind all nodes, of an input. The *side* of a node is
+  FORWARD or BACKWARD, 0 or 1.
+- `Flows`: the flows of one kind (FORWARD, BACKWARD, SAVED) in a frame: by the places from which and to which they go,
+  the values that go there. OUTSIDE, -1, stands for what is not in the frame.
+- The *gutter* is the space between the two halves of a frame; a *bridge* is what is saved, which crosses it.
+- Of a step of the backward, a *taker* is a step that takes its result, and stands above it.
 """
 
 from __future__ import annotations
@@ -60,19 +70,22 @@ class FrameRow:
 
 @dataclass(frozen=True, slots=True)
 class FlowLine:
-    """A line from one unit to another, or to the outside; `slot` is its place in the channel, -1 if it needs none."""
+    """A line from one unit to another, by their places, or from or to the OUTSIDE; `slot` is its place in the channel,
+    -1 if it needs none."""
 
     source: int
     target: int
     slot: int
     spec: str
+    """The shape of its one value; '' of several."""
     count: int
     """How many values go along it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeLine:
-    """What is saved from one unit to another, or to the outside."""
+    """What is saved from one unit to another, by their places, or from or to the OUTSIDE: how many tensors, and their
+    bytes."""
 
     source: int
     target: int
@@ -102,27 +115,30 @@ def _layout_of(
     """Return the layout of a frame that is no loop; `spec_text` and `bytes_of_value` say what stands at the lines of a
     value."""
     blocks = _blocks_of(frame, flows[BACKWARD], scene)
-    # Blocks, the row in which each begins, rows, the order in each row.
-    rows = order_rows(_frame_rows(blocks, _starts_of(blocks, flows, frame), frame), flows)
+    starts = _starts_of(blocks, flows, frame)
+    rows = order_rows(_frame_rows(blocks, starts, frame), flows)
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
-    lines, slots = [], []
-    for side in (FORWARD, BACKWARD):
+
+    def lines_of(side: int) -> tuple[tuple[FlowLine, ...], int]:
+        """Return the lines of one side's flows, and how many slots their channel takes."""
         # The rows that a flow of this side cannot pass in the middle of its lane.
-        blocked = {number for number, row in enumerate(rows) if row.frames or (row.right if side else row.left)}
+        blocked = {
+            number for number, row in enumerate(rows) if row.frames or (row.left if side == FORWARD else row.right)
+        }
         slot_of_flow = slots_of(flows[side], row_of, blocked, len(rows), side)
-        slots.append(max(slot_of_flow.values(), default=-1) + 1)
-        lines.append(
-            tuple(
-                FlowLine(
-                    *ends, slot_of_flow[ends], spec_text(next(iter(values))) if len(values) == 1 else "", len(values)
-                )
-                for ends, values in flows[side].items()
-            )
-        )
+        lines = []
+        for (source, target), values in flows[side].items():
+            spec = spec_text(next(iter(values))) if len(values) == 1 else ""
+            lines.append(FlowLine(source, target, slot_of_flow[source, target], spec, len(values)))
+        return tuple(lines), max(slot_of_flow.values(), default=-1) + 1
+
+    left, left_slots = lines_of(FORWARD)
+    right, right_slots = lines_of(BACKWARD)
     bridges = tuple(
-        BridgeLine(*ends, sum(map(bytes_of_value, values)), len(values)) for ends, values in flows[SAVED].items()
+        BridgeLine(source, target, sum(map(bytes_of_value, values)), len(values))
+        for (source, target), values in flows[SAVED].items()
     )
-    return Layout(rows, lines[0], lines[1], (slots[0], slots[1]), bridges)
+    return Layout(rows, left, right, (left_slots, right_slots), bridges)
 
 
 # ---- Blocks
@@ -146,7 +162,8 @@ class _LaneBlock:
         return max(1, len(self.levels))
 
     def needs(self, at: int, units: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, column, number of units) for all that it takes if it begins in row `at`."""
+        """Yield (row, column, number of units) for all that it takes if it begins in row `at`; `units` are the
+        frame's."""
         for place in self.ahead:
             yield at, MIDDLE if units[place] < 0 else LEFT, 1
         for offset, level in enumerate(self.levels):
@@ -155,8 +172,8 @@ class _LaneBlock:
 
 @dataclass(frozen=True, slots=True)
 class _RowOccupancy:
-    """Counts the units in each row and column. Steps do not stand beside frames: they would be far from the
-    gutter."""
+    """Counts the units in each row and column (`counts`); `units` are the frame's. Steps do not stand beside frames:
+    they would be far from the gutter."""
 
     units: Sequence[int]
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -165,10 +182,11 @@ class _RowOccupancy:
         """Whether a block can begin in row `row`. What is wider than WIDE itself may have a row that is empty."""
         for needed_row, column, count in block.needs(row, self.units):
             count_here = self.counts[needed_row, column]
+            most = 1 if column == MIDDLE else WIDE
+            if count_here and count_here + count > most:
+                return False
             other_columns = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
-            if (count_here and count_here + count > (1 if column == MIDDLE else WIDE)) or any(
-                self.counts[needed_row, other] for other in other_columns
-            ):
+            if any(self.counts[needed_row, other] for other in other_columns):
                 return False
         return True
 
@@ -179,25 +197,27 @@ class _RowOccupancy:
 
 
 def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
-    """Return the units of a frame as blocks, in the order of their keys: the place of the forward among the units, and
-    half a place after the last that takes its result for a step of the backward that stands alone."""
+    """Return the units of a frame as blocks, in the order of their keys. The key of a frame or a step of the forward is
+    its order among these; that of a step of the backward that stands alone is half more than the largest key of what
+    takes its result. `backward` are the flows of the backward in the frame."""
     place_of_unit = {unit: place for place, unit in enumerate(frame.units)}
+    # Steps of the forward, and frames, are smaller numbers than steps of the backward.
     forward_places = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
-    forward_order = {place: count for count, place in enumerate(forward_places)}
-    forwards = {unit for unit in frame.units if 0 <= unit < scene.forward}
+    forward_steps = {unit for unit in frame.units if 0 <= unit < scene.forward}
+    # The places of the backward's steps, by the place of the step of the forward that they stand beside.
     backward_places: dict[int, list[int]] = {}
     without_partner: list[int] = []
     for place, unit in enumerate(frame.units):
-        if unit >= scene.forward:  # a step of the backward; steps of the forward, and frames, are smaller numbers
-            partner = partner_in(unit, forwards, scene.nodes)
+        if unit >= scene.forward:
+            partner = partner_in(unit, forward_steps, scene.nodes)
             if partner is None:
                 without_partner.append(place)
             else:
                 backward_places.setdefault(place_of_unit[partner], []).append(place)
     takers = _takers_of(backward)
     blocks = [
-        _LaneBlock(forward_order[place], (place,), _levels_of(backward_places.get(place, ()), takers))
-        for place in forward_places
+        _LaneBlock(order, (place,), _levels_of(backward_places.get(place, ()), takers))
+        for order, place in enumerate(forward_places)
     ]
     keys = {place: block.key for block in blocks for place in (*block.ahead, *sum(block.levels, ()))}
     # From the last step on, so that those that take a step's result have their keys before it. What nothing here takes
@@ -219,29 +239,31 @@ def _takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 def _levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the steps of the backward of one block in levels, one for a row: each step below those that take its
-    result, and at most WIDE in a level. `places` are in the order of computation."""
-    level: dict[int, int] = {}
+    result, and at most WIDE in a level. `places` are in the order of computation; the first level is the highest."""
+    level_of: dict[int, int] = {}
     levels: list[list[int]] = []
-    for place in reversed(places):
-        at = max((level[taker] + 1 for taker in takers.get(place, ()) if taker in level), default=0)
-        while at < len(levels) and len(levels[at]) >= WIDE:
-            at += 1
-        levels += [[] for _ in range(at + 1 - len(levels))]
-        levels[at].insert(0, place)
-        level[place] = at
+    for place in reversed(places):  # takers come first
+        level = max((level_of[taker] + 1 for taker in takers.get(place, ()) if taker in level_of), default=0)
+        while level < len(levels) and len(levels[level]) >= WIDE:
+            level += 1
+        levels += [[] for _ in range(level + 1 - len(levels))]
+        levels[level].insert(0, place)
+        level_of[place] = level
     return tuple(map(tuple, levels))
 
 
 def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
     """Return the row in which each block begins: the first with room below the blocks from which its forward takes, and
-    below those to which its backward gives."""
-    block_of_unit = {
+    below those to which its backward gives. A block that takes no value begins as low as it can."""
+    block_of_place = {
         place: number for number, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))
     }
     blocks_above: list[set[int]] = [set() for _ in blocks]
     for side in (FORWARD, BACKWARD):
-        for ends in flows[side]:
-            upper, lower = (block_of_unit.get(place, OUTSIDE) for place in (ends if side == FORWARD else ends[::-1]))
+        for source, target in flows[side]:
+            # Values of the forward flow down, those of the backward up.
+            upper_place, lower_place = (source, target) if side == FORWARD else (target, source)
+            upper, lower = block_of_place.get(upper_place, OUTSIDE), block_of_place.get(lower_place, OUTSIDE)
             # A flow against the order of the blocks is left out: it would be a cycle. It runs in the channel.
             if OUTSIDE < upper < lower:
                 blocks_above[lower].add(upper)
@@ -253,9 +275,8 @@ def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], 
             row += 1
         occupancy.put(block, row)
         starts.append(row)
-    return move_down_constants(
-        blocks, starts, blocks_above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, occupancy
-    )
+    takers = {target for side in (FORWARD, BACKWARD) for _, target in flows[side]}
+    return move_down_constants(blocks, starts, blocks_above, takers, occupancy)
 
 
 def move_down_constants(
@@ -266,7 +287,11 @@ def move_down_constants(
     occupancy: _RowOccupancy,
 ) -> list[int]:
     """Move blocks that take no value, such as a constant, down to just above the first that takes their result, so that
-    the lines are short. Change `starts` and `occupancy`, and return `starts`."""
+    the lines are short. Change `starts` (the first row of each block) and `occupancy`, and return `starts`.
+
+    `blocks_above` has for each block the numbers of those that must stand above it; `takers` are the places of the
+    units that take a value, from outside too.
+    """
     blocks_below: list[list[int]] = [[] for _ in blocks]
     for lower, uppers in enumerate(blocks_above):
         for upper in uppers:
@@ -274,7 +299,7 @@ def move_down_constants(
     for number in range(len(blocks) - 1, -1, -1):
         block = blocks[number]
         if not blocks_above[number] and blocks_below[number] and takers.isdisjoint(block.ahead):
-            occupancy.put(block, starts[number], -1)
+            occupancy.put(block, starts[number], by=-1)
             row = max(starts[number], min(starts[lower] for lower in blocks_below[number]) - block.height)
             while row > starts[number] and not occupancy.has_room(block, row):
                 row -= 1
@@ -305,7 +330,7 @@ def order_rows(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> t
     # How far from the gutter each unit stands, to the right: 0 is next to it, steps of the forward are 0, -1, -2, …
     seat = {OUTSIDE: 0.0}
     ordered = []
-    for row in rows:
+    for row in rows:  # from the top down, so that the seats above are known
         columns = []
         # `first_seat` is the seat of the first unit of a column, `direction` the direction in which the next ones
         # stand: steps from the gutter outwards, frames from the left to the right with their middle at the gutter.
@@ -320,11 +345,13 @@ def order_rows(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> t
                 # The median of the seats above, the lower one of two; without one the unit keeps its own.
                 seats = sorted(direction * seat[upper] for upper in uppers.get(place, ()) if upper in seat)
                 wanted_seat = seats[(len(seats) - 1) // 2] if seats else initial_seats[place]
+                # What no flow reaches last; then by the seat; of equals first what is below another unit.
                 sort_keys[place] = place not in with_flows, wanted_seat, not seats
             columns.append(tuple(sorted(column, key=sort_keys.__getitem__)))
+            # In their new order they take the seats of the column, from the gutter outwards.
             seat |= {
-                place: direction * wanted_seat
-                for place, wanted_seat in zip(columns[-1], initial_seats.values(), strict=True)
+                place: direction * seat_in_column
+                for place, seat_in_column in zip(columns[-1], initial_seats.values(), strict=True)
             }
         ordered.append(FrameRow(*columns))
     return tuple(ordered)
@@ -336,8 +363,9 @@ def order_rows(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> t
 def slots_of(
     flows: Flows, row_of: Mapping[int, int], blocked: set[int], count: int, side: int
 ) -> dict[tuple[int, int], int]:
-    """Return the slot of the channel in which each flow runs; -1 if nothing stands between its ends. `row_of` is by
-    unit, `blocked` are the rows that no flow of this side can pass, `count` is the number of rows.
+    """Return the slot of the channel in which each flow of a side runs; -1 if nothing stands between its ends. `row_of`
+    has the row of each unit, by its place, `blocked` are the rows that no flow of this side can pass, `count` is the
+    number of rows.
 
     Flows from one unit share a slot: its span is from the highest row to the lowest that one of them reaches. Spans are
     put into the first slot that is free, from the top down.
@@ -345,24 +373,26 @@ def slots_of(
     # The rows before and after all others stand for the border where flows enter, and where they leave.
     entry_row, exit_row = (-1, count) if side == FORWARD else (count, -1)
     direction = 1 if side == FORWARD else -1
-    slots: dict[tuple[int, int], int] = {}
-    spans: dict[int, tuple[int, int]] = {}
+    without_slot: set[tuple[int, int]] = set()
+    spans: dict[int, tuple[int, int]] = {}  # by the place of the unit from which the flows go
     for source, target in flows:
         start = entry_row if source == OUTSIDE else row_of[source]
         end = exit_row if target == OUTSIDE else row_of[target]
         top, bottom = min(start, end), max(start, end)
         if (end - start) * direction > 0 and blocked.isdisjoint(range(top + 1, bottom)):
-            slots[source, target] = -1
+            without_slot.add((source, target))
         else:
-            span = spans.get(source, (top, bottom))
-            spans[source] = (min(top, span[0]), max(bottom, span[1]))
+            span_top, span_bottom = spans.get(source, (top, bottom))
+            spans[source] = (min(top, span_top), max(bottom, span_bottom))
     slot_ends: list[int] = []  # the row in which the last span of each slot ends
-    slot: dict[int, int] = {}
-    for source, (top, bottom) in sorted(spans.items(), key=lambda item: item[1]):
-        free_slot = next((column for column, end in enumerate(slot_ends) if end <= top), len(slot_ends))
-        slot_ends[free_slot : free_slot + 1] = [bottom]
-        slot[source] = free_slot
-    return {flow: slots.get(flow, slot.get(flow[0], -1)) for flow in flows}
+    slot_of_source: dict[int, int] = {}
+    for source, (top, bottom) in sorted(spans.items(), key=lambda source_and_span: source_and_span[1]):
+        slot = next((slot for slot, end in enumerate(slot_ends) if end <= top), len(slot_ends))
+        slot_ends[slot : slot + 1] = [bottom]  # a new slot is appended
+        slot_of_source[source] = slot
+    return {
+        (source, target): -1 if (source, target) in without_slot else slot_of_source[source] for source, target in flows
+    }
 
 
 # ---- A Pair as it is drawn: its scene, its frames, their layouts and their costs
@@ -373,7 +403,7 @@ Ends = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FlowMark:
-    """What was measured on a flow: in a few letters, in full, and whether it has NaN or Inf."""
+    """What was measured on a flow of a region that ran: in a few letters, in full, and whether it has NaN or Inf."""
 
     short: str
     text: str
@@ -413,6 +443,7 @@ class DrawnPair:
     layout_of_frame: tuple[int, ...]
     """The number of each frame's layout; -1 of a loop, which shows one of its turns."""
     costs: tuple[StepCost, ...]
+    """The FLOPs of each node, and the bytes that it reads and writes."""
     frame_costs: tuple[_FrameCost, ...]
     saved: tuple[_SavedBytes, ...]
     marks: Mapping[Ends, FlowMark] = field(default_factory=dict)
@@ -434,10 +465,10 @@ def drawn_scene(
     saved: tuple[_SavedBytes, ...] = (),
     marks: Mapping[tuple[int, int], FlowMark] | None = None,
 ) -> DrawnPair:
-    """Return a scene as it is drawn, of a Pair or of a pass of a region. `costs` are by node; `marks` are by the step
-    that makes a value and the step that takes it."""
+    """Return a scene as it is drawn, of a Pair or of a pass of a region. `costs` are by node; `saved` are the sizes of
+    the saved tensors; `marks` are by the step that makes a value and the step that takes it."""
     frames = frames_of(scene)
-    saved_bytes = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
+    saved_bytes = {tensor.bridge.made: tensor.own for tensor in saved if tensor.own}
     places = places_in(scene, frames)
     flows = flows_in(scene, frames, places)
     marks_of_lines = _marks_in_frames(scene, places, marks) if marks else {}
@@ -479,7 +510,8 @@ def _layouts_of(
     marks: Mapping[Ends, FlowMark],
 ) -> tuple[tuple[Layout, ...], tuple[int, ...]]:
     """Return the layouts of frames, each different one once, and for each frame the number of its layout, -1 of a loop.
-    Where something was measured on a flow, it replaces the shape at its line."""
+    `flows` are those of each frame by kind. Where something was measured on a flow (`marks`), it replaces the shape at
+    its line."""
 
     @cache
     def spec_text(value: int) -> str:
@@ -515,16 +547,15 @@ def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
     """Yield the bytes of each saved tensor; memory that several share counts for the first, and that of inputs and
     constants, which lives anyway, for none."""
     graph = at_example_sizes(forward)
-    storages, sizes = storages_of(graph)
-    for key in held_storages(graph, storages):
-        sizes.pop(key, None)
+    storages, uncounted = storages_of(graph)  # the storages of each value, and the bytes of each storage
+    for storage in held_storages(graph, storages):
+        uncounted.pop(storage, None)
     names = [step.name for step in forward.steps]
     for bridge in scene.bridges:
         if bridge.made >= len(scene.nodes):  # an input of the forward
-            yield _SavedBytes(bridge, bytes_of(bridge.spec), 0)
+            yield _SavedBytes(bridge, bytes_of(bridge.spec), own=0)
         else:
-            keys = list(each_storage(storages[names[bridge.made]]))
-            own = sum(sizes.pop(key, 0) for key in keys)
+            own = sum(uncounted.pop(storage, 0) for storage in list(each_storage(storages[names[bridge.made]])))
             yield _SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
 
 
@@ -532,17 +563,30 @@ def frame_costs(
     scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], own: dict[int, int]
 ) -> tuple[_FrameCost, ...]:
     """Return what is in each frame, with all that is in frames of it; `own` are the saved bytes by node."""
-    totals = [[0, 0, 0, 0, 0] for _ in frames]  # the fields of _FrameCost
-    # Inner frames have higher numbers (`numbered`), so they are complete when the one around them adds them.
-    for number in range(len(frames) - 1, -1, -1):
-        total = totals[number]
+    steps = [[0, 0] for _ in frames]  # of the forward, and of the backward
+    flops = [[0, 0] for _ in frames]
+    saved_bytes = [0 for _ in frames]
+    # Inner frames have higher numbers (`number_boxes`), so they are complete when the one around them adds them.
+    for number in reversed(range(len(frames))):
         for unit in frames[number].units:
             if unit < 0:
-                for place, count in enumerate(totals[frame_unit(unit)]):
-                    total[place] += count
+                inner = frame_unit(unit)
+                for side in (FORWARD, BACKWARD):
+                    steps[number][side] += steps[inner][side]
+                    flops[number][side] += flops[inner][side]
+                saved_bytes[number] += saved_bytes[inner]
             else:
                 side = scene.nodes[unit].side
-                total[side] += 1
-                total[2] += own.get(unit, 0)
-                total[3 + side] += costs[unit].flops
-    return tuple(_FrameCost(*total) for total in totals)
+                steps[number][side] += 1
+                flops[number][side] += costs[unit].flops
+                saved_bytes[number] += own.get(unit, 0)
+    return tuple(
+        _FrameCost(
+            forward_steps=steps[number][FORWARD],
+            backward_steps=steps[number][BACKWARD],
+            saved_bytes=saved_bytes[number],
+            forward_flops=flops[number][FORWARD],
+            backward_flops=flops[number][BACKWARD],
+        )
+        for number in range(len(frames))
+    )

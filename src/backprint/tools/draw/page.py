@@ -4,6 +4,16 @@ Names and source lines may be a stranger's. They are in a block of JSON without 
 shows them as text. A content security policy allows the page's own script and style, by digest, and nothing else.
 `page.js` and `page.css` are built from `page/` by `make page`; `page/README.md` says what each field of the data means,
 and the page checks them when it opens.
+
+Words of this file:
+
+- A `Scene` has the steps of both directions as *nodes*, by number, those of the forward first (`scene.forward` of
+  them). A *value* is the number of the node that makes it, or, behind all nodes, of an input. The *side* is 0 of the
+  forward and 1 of the backward.
+- A `DrawnPair` has a Scene, its frames, the Layouts of these, and their costs. The *units* of a frame are nodes, and
+  frames in it as negative numbers.
+- Texts are in the data as numbers (`Strings`).
+- A *stored* verdict is the JSON object that a Capture keeps of its last verification; None if there was none.
 """
 
 from __future__ import annotations
@@ -11,6 +21,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -35,7 +46,7 @@ from backprint.tools.cost.costs import LiveSpan, is_view, memory_line, storages_
 from backprint.tools.cost.fits import needs_of
 from backprint.tools.cost.traffic import traffic_texts
 from backprint.tools.draw.layout import DrawnPair, FlowLine, Layout, drawn_pair
-from backprint.tools.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
+from backprint.tools.draw.scene import BACKWARD, FORWARD, NO_VALUE, Scene, bytes_of, scene_of
 
 if TYPE_CHECKING:
     from backprint.values.statistics import Stats
@@ -45,6 +56,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
+"""The version of the data; `page.js` checks it."""
 
 VIEW, GUARD, SAVES, NEIGHBOR = 1, 2, 4, 8
 """Flags of a step: its result is a view, it is a guard, the backward keeps its result, it is a neighbor of a region."""
@@ -67,8 +79,9 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the page shows beside a DrawnPair: for each step whether its result is a view and the bytes that it takes,
-    the memory over time (`_memory_data`), and the code around the steps (`_code_data`)."""
+    """What the page shows beside a DrawnPair: for each step whether its result is a view (`views`) and the bytes that
+    it takes (`memory`), the memory over time (`line`, by `_memory_data`), and the code around the steps (`code`, by
+    `_code_data`)."""
 
     views: Sequence[bool]
     memory: Sequence[int]
@@ -79,7 +92,7 @@ class Measured:
 def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[str, Any]:
     """Return the data of a scene: a *Pair* of `page/README.md`, which says what each field means."""
     sources: dict[Source, int] = {}
-    nodes = _node_columns(drawn, measured, strings, sources)
+    nodes = _node_columns(drawn, measured, strings, sources)  # fills `sources` too
     frames = [_frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
     layouts = [_layout_data(layout, strings) for layout in drawn.layouts]
     return {
@@ -106,6 +119,7 @@ def _node_columns(
     frame_of_node = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
     saved_nodes = {saved.bridge.made for saved in drawn.saved}
     views = measured.views
+    # Each flag times whether the step has it.
     flags = [
         VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in saved_nodes) | NEIGHBOR * node.is_neighbor
         for place, node in enumerate(scene.nodes)
@@ -126,12 +140,13 @@ def _node_columns(
         "flags": flags,
         "inputs": [node.inputs for node in scene.nodes],
         "echo": [number(node.echo) for node in scene.nodes],
-        "partners": [[saved for saved in node.partners if saved < scene.forward] for node in scene.nodes],
+        # Without inputs, which are no steps.
+        "partners": [[partner for partner in node.partners if partner < scene.forward] for node in scene.nodes],
     }
 
 
 def _ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
-    """Yield the ports; those on the way in come first."""
+    """Yield the ports of both graphs in the order of the scene: those on the way in come first."""
     for scene_port in scene.ports:
         port = scene_port.port
         yield {
@@ -186,7 +201,8 @@ def _layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
 
 
 def page_data(capture: Capture) -> dict[str, Any]:
-    """Return the data of a Capture's page, the *Page* of `page/README.md`."""
+    """Return the data of a Capture's page, the *Page* of `page/README.md`: of its Pairs, then of the subgraphs in
+    them."""
     return {
         "format": FORMAT,
         "title": capture.name,
@@ -212,13 +228,15 @@ NOT_COMPARED = "not compared"
 
 
 def verdict_row(word: str, meaning: str, tone: str = "none") -> dict[str, str]:
-    """Return what a page says above its picture, as its field `verdict`."""
+    """Return what a page says above its picture, as its field `verdict`. The `tone` is `good`, `bad` or `none`, for the
+    color."""
     return {"word": printable(word), "meaning": printable(meaning), "tone": tone}
 
 
 def _verdict_data(stored: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the verdict of a Capture with what it means. Results that cannot move are named: nothing is known of
-    them. So is a backward that is not the derivative."""
+    """Return the verdict of a Capture with what it means; *not compared* if there is none. It is neither good nor bad
+    if results do not move when inputs are redrawn (`powerless`), as nothing is known of them, and bad if the backward
+    is not the derivative."""
     word, power, powerless = proof_arguments(stored)
     if stored is None or word not in MEANINGS:
         return verdict_row(NOT_COMPARED, "verify was not run")
@@ -244,16 +262,18 @@ def _bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
-"""Statistics by Pair, direction and name of a value: count, min, max, mean, std, norm, NaN, Inf, zeros."""
+"""Statistics by Pair, side and local name of a value: count, min, max, mean, std, norm, NaN, Inf, zeros."""
 
 
 def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> dict[str, Any]:
     """Return the data of a page with statistics of values added to its pairs; `data` itself is changed, too."""
     pairs = list(data["pairs"])
     for index, pair in enumerate(capture.pairs):
-        ids = _values_by_name(scene_of(pair))
-        row_of_node = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
-        pairs[index] |= {"stats": {"value": list(row_of_node), "rows": list(row_of_node.values())}}
+        values = _values_by_name(scene_of(pair))
+        row_of_value = {
+            values[side][name]: row for (pair_index, side, name), row in rows.items() if pair_index == index
+        }
+        pairs[index] |= {"stats": {"value": list(row_of_value), "rows": list(row_of_value.values())}}
     return data | {"pairs": pairs}
 
 
@@ -264,7 +284,7 @@ def stats_row(stats: Stats) -> list[float | None]:
 
 
 def _values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the values of each direction by their names in its graph."""
+    """Return the values of each side by their local names in its graph: steps, and inputs."""
     values: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for place, node in enumerate(scene.nodes):
         values[node.side][node.name] = place
@@ -331,23 +351,26 @@ def _memory_of_steps(pair: Pair) -> list[int]:
     """Return for each step the bytes of the storages that it allocates: 0 of a view."""
     bytes_at_step = []
     for graph in graphs_of(pair):
-        step_of_name: dict[str, int] = {}
-        for storage, size in storages_of(graph)[1].items():
-            name = storage.partition("[")[0]  # `split[1]` is the storage of an item of `split`
-            step_of_name[name] = step_of_name.get(name, 0) + size
-        bytes_at_step += [step_of_name.get(step.name, 0) for step in graph.steps]
+        bytes_by_name: Counter[str] = Counter()
+        _, bytes_by_storage = storages_of(graph)
+        for storage, size in bytes_by_storage.items():
+            name, _, _ = storage.partition("[")  # `split[1]` is the storage of an item of `split`
+            bytes_by_name[name] += size
+        bytes_at_step += [bytes_by_name[step.name] for step in graph.steps]
     return bytes_at_step
 
 
 def _memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
     """Return the memory over the steps of both directions in eager mode, and the span of steps in which each value
-    lives."""
+    lives; *held* are the spans of what the caller holds throughout."""
     line = memory_line(pair, eager=True)
     values = _values_by_name(scene)
 
     def row(span: LiveSpan) -> list[int]:
-        value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
-        return [value, span.first, span.last, span.bytes, strings.number(span.role)]
+        """Return a span as the data has it; NO_VALUE stands for one that is made for no value of the scene."""
+        name, _, _ = span.value.partition("[")  # `split[1]` is an item of `split`
+        side = BACKWARD if span.direction == "backward" else FORWARD
+        return [values[side].get(name, NO_VALUE), span.first, span.last, span.bytes, strings.number(span.role)]
 
     return {
         "before": line.held_bytes,
@@ -359,16 +382,19 @@ def _memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
 
 
 def _code_data(pair: Pair) -> Mapping[str, Any]:
-    """Return the lines of each graph's text before its steps, and after them."""
+    """Return the lines of each graph's text before its steps, and after them; none without a backward."""
     graphs = [pair.forward, pair.backward]
-    heads = [list(map(printable, _head_of(graph))) if graph is not None else [] for graph in graphs]
+    forward_head, backward_head = (
+        list(map(printable, _head_of(graph))) if graph is not None else [] for graph in graphs
+    )
     ends = [list(map(printable, end_of(graph))) if graph is not None else [] for graph in graphs]
-    return {"forward": heads[0], "backward": heads[1], "ends": ends}
+    return {"forward": forward_head, "backward": backward_head, "ends": ends}
 
 
 def _head_of(graph: Graph) -> list[str]:
-    """Return the lines of a graph's class before its steps; above the first stands the first comment."""
-    lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
+    """Return the lines of a graph's class before its steps: up to the comment above the first step."""
+    class_lines = emit_class(graph, "GraphModule", indent="")
+    lines = list(takewhile(lambda line: not line.startswith("        # "), class_lines))
     return lines if graph.steps else lines[:-1]  # without steps no comment ends it, and the `return` is the last line
 
 
@@ -381,7 +407,8 @@ def end_of(graph: Graph) -> list[str]:
 
 
 def page_html(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a page in pieces. `data` is what `page_data` returns."""
+    """Yield a page in pieces. `data` is what `page_data` returns. The policy allows the page's script and style alone,
+    by their digests; `<` is escaped in the data, so that no text in them ends the block of JSON."""
     script, style = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
     allowed = f"style-src {policy_digest(style)}; script-src {policy_digest(script)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"

@@ -11,6 +11,21 @@ those of the backward up, and saved values cross the gutter:
     │ ║      └───────┘      │  BOTTOM
     └───────────────────────┘
       ║ the channel of the forward: slots, SLOT wide, for flows that pass other units. The backward has one at the right
+
+Words of this file:
+
+- A *unit* of a frame is a step, by its number from 0 on, or a frame within it, by a negative number (`frame_unit` turns
+  that into the frame's number, and back). The *place* of a unit is its index among the frame's units; OUTSIDE, -1,
+  stands for what is not in the frame. Frame 0 is the whole program.
+- A `DrawnPair` has the steps (`scene.nodes`), the `frames`, their costs, and of each frame that is no loop a `Layout`:
+  its rows, and its lines by the places between which they run. `layout_of_frame` is -1 of a loop, which shows one of
+  its *turns* (iterations).
+- A *side* is `forward` or `backward`. A *bridge* is what is saved, from the one to the other.
+- A *pill* is the name of a port beside a step.
+- A *lane* is the column of steps of one side beside the gutter.
+- Sizes are in capitals: GUTTER is the width of a gutter, ACROSS the space between units side by side, PAD that beside
+  a frame's content, NODE, THIN, FOLDED and PILL are the heights of a step, a view, a folded frame and a pill, and
+  LETTER, SMALL and BOLD the widths of letters. BUS is how far from a row a bridge runs that passes units of the row.
 """
 
 from __future__ import annotations
@@ -25,7 +40,7 @@ from backprint.common.text import amount
 from backprint.graph.keys import number_of
 from backprint.tools.cost.costs import view_operators
 from backprint.tools.draw.layout import BridgeLine, DrawnPair, FlowLine, FlowMark, FrameRow, Layout
-from backprint.tools.draw.scene import FORWARD, OUTSIDE, ScenePort, frame_unit
+from backprint.tools.draw.scene import BACKWARD, FORWARD, OUTSIDE, ScenePort, frame_unit
 
 # ---- Sizes of shapes, and the texts on them
 
@@ -50,11 +65,13 @@ LETTERS = 26
 """The most letters of a name; what is cut off is in the title of its shape."""
 
 Point = tuple[float, float]
+"""x and y."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PortPill:
-    """The name of a port beside a step."""
+    """The name of a port beside a step: what is drawn (`text`), and the whole name. `x` and `y` are its left end and
+    its top."""
 
     role: str
     text: str
@@ -66,7 +83,7 @@ class _PortPill:
 
 @dataclass(frozen=True, slots=True)
 class DrawnBox:
-    """A step, or a frame."""
+    """A step, or a frame with `depth` frames around it. `x` and `y` are its left end and its top."""
 
     unit: int
     x: float
@@ -92,7 +109,8 @@ class DrawnBox:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLine:
-    """A line, as the points between which it runs; `kind` is `forward`, `backward` or `saved` (a bridge)."""
+    """A line, as the points between which it runs; `kind` is `forward`, `backward` or `saved` (a bridge). `text` is
+    what stands beside it, `count` how many values go along it, and `bytes` the size of what is saved."""
 
     kind: str
     points: tuple[Point, ...]
@@ -102,6 +120,7 @@ class DrawnLine:
     ends: bool = True
     """Whether it ends here: a flow into an open frame goes on in it."""
     mark: FlowMark | None = None
+    """What was measured on it."""
 
     @property
     def is_bad(self) -> bool:
@@ -121,7 +140,7 @@ def shortened(text: str, letters: int = LETTERS) -> str:
 
 
 def step_text(target: str) -> str:
-    """Return what stands on a step. A long name keeps its end, which often says `backward`."""
+    """Return what stands on a step of this operator. A long name keeps its end, which often says `backward`."""
     name = op_name(target)
     # LETTERS in all: the beginning, `…`, and the last 11, which have room for `_backward`.
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 12]}…{name[-11:]}"
@@ -165,11 +184,11 @@ def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
     entering = {port.value: port for port in scene.ports if port.enters}
     made_by = scene.made_by()  # from a saved input of the backward to the value of the forward
     ports: dict[int, list[ScenePort]] = {}
-    for place, node in enumerate(scene.nodes):
-        for value in dict.fromkeys(node.inputs):
+    for number, node in enumerate(scene.nodes):
+        for value in dict.fromkeys(node.inputs):  # each once
             port = entering.get(made_by.get(value, value))
             if port is not None:
-                ports.setdefault(place, []).append(port)
+                ports.setdefault(number, []).append(port)
     for port in scene.ports:
         # An output that is a constant (-1), or an input as it is, is made by no step.
         if not port.enters and port.port.role != "saved" and 0 <= port.value < len(scene.nodes):
@@ -178,7 +197,7 @@ def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
 
 
 def pill_text(port: ScenePort) -> str:
-    """Return what stands beside a step for a port."""
+    """Return what stands beside a step for a port: `∂w` for the gradient or the tangent of `w`."""
     name = short_name(port.port.name)
     return f"∂{name}" if port.port.role in ("gradient", "tangent") else name
 
@@ -191,8 +210,9 @@ def _pill_width(port: ScenePort) -> float:
 def folded_texts(drawn: DrawnPair, number: int) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the texts of a frame that is not open: two lines of its forward half, two of its backward half."""
     cost = drawn.frame_costs[number]
-    first = (shortened(frame_title(drawn, number), 34), steps_text(cost.forward_steps))
-    return first, ("backward" if cost.backward_steps else "", steps_text(cost.backward_steps))
+    forward = (shortened(frame_title(drawn, number), 34), steps_text(cost.forward_steps))
+    backward = ("backward" if cost.backward_steps else "", steps_text(cost.backward_steps))
+    return forward, backward
 
 
 def steps_text(count: int) -> str:
@@ -201,7 +221,8 @@ def steps_text(count: int) -> str:
 
 
 def contents_of(drawn: DrawnPair) -> str:
-    """Return what a picture shows, in numbers, such as `12 steps forward, 20 steps backward, …`."""
+    """Return what a picture shows, in numbers, such as `12 steps forward, 20 steps backward, …`; of a region, how many
+    nodes are in it, and how many neighbors it has."""
     if (neighbors := drawn.scene.neighbors) is not None:
         return f"{number_of(drawn.scene.forward - neighbors, 'node')} inside, {number_of(neighbors, 'neighbor')}"
     cost = drawn.frame_costs[0]
@@ -241,22 +262,25 @@ Curve = tuple[Point, Point, Point, Point]
 
 def curves_of(line: DrawnLine) -> Iterator[Curve]:
     """Yield the pieces of a line as cubic curves: a piece between points with one x or one y is straight, one that runs
-    aslant is an S that leaves and arrives in the direction of its neighbors. Where an aslant piece has no neighbor, a
+    aslant is an S that leaves and arrives in the direction of the pieces before and after it. Where there is none, a
     bridge runs across there, a flow up or down."""
     pieces = list(pairwise(line.points))
-    for count, (start, end) in enumerate(pieces):
+
+    def is_upright(index: int) -> bool:
+        """Whether the piece at this index runs up or down; for the piece that is not there, whether a flow does."""
+        return _is_upright(*pieces[index]) if 0 <= index < len(pieces) else line.kind != "saved"
+
+    for index, (start, end) in enumerate(pieces):
         if _is_straight(start, end):
             yield start, start, end, end
         else:
-            middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-            # Whether it is upright at its start, and at its end. A control point straight above or below an end makes
-            # it so; one beside it makes it run across.
-            upright = [
-                _is_upright(*pieces[neighbor]) if 0 <= neighbor < len(pieces) else line.kind != "saved"
-                for neighbor in (count - 1, count + 1)
-            ]
-            first = (start[0], middle[1]) if upright[0] else (middle[0], start[1])
-            yield start, first, (end[0], middle[1]) if upright[1] else (middle[0], end[1]), end
+            (start_x, start_y), (end_x, end_y) = start, end
+            middle_x, middle_y = (start_x + end_x) / 2, (start_y + end_y) / 2
+            # A control point straight above or below an end makes the curve upright there; one beside it makes it run
+            # across.
+            first = (start_x, middle_y) if is_upright(index - 1) else (middle_x, start_y)
+            second = (end_x, middle_y) if is_upright(index + 1) else (middle_x, end_y)
+            yield start, first, second, end
 
 
 def _is_straight(start: Point, end: Point) -> bool:
@@ -276,22 +300,24 @@ def turns(start: Point, corner: Point, end: Point) -> bool:
 
 def point_on(curve: Curve, t: float) -> Point:
     """Return the point of a curve at a share of its way, from 0 at its begin to 1 at its end."""
-    one_minus_t = 1 - t
-    weights = one_minus_t**3, 3 * one_minus_t * one_minus_t * t, 3 * one_minus_t * t * t, t**3
+    rest = 1 - t
+    weights = rest**3, 3 * rest * rest * t, 3 * rest * t * t, t**3  # of a Bézier curve's four points
     x, y = (sum(weight * point[axis] for weight, point in zip(weights, curve, strict=True)) for axis in (0, 1))
     return x, y
 
 
 def path_of(line: DrawnLine) -> str:
-    """Return a line as a path of SVG, with round corners between straight pieces."""
+    """Return a line as a path of SVG, with round corners between straight pieces. In a path `M` moves to a point, `L`
+    is a straight line, `C` a cubic curve and `Q` a quadratic one, which rounds a corner."""
     curves = list(curves_of(line))
-    path = f"M{_point_text(curves[0][0])}"
-    for count, (start, first, second, end) in enumerate(curves):
-        after = curves[count + 1] if count + 1 < len(curves) else None
+    path = f"M{_point_text(line.points[0])}"
+    for index, (start, first, second, end) in enumerate(curves):
+        # The end of the next piece; that of this one where it is the last.
+        *_, next_end = curves[min(index + 1, len(curves) - 1)]
         if not _is_straight(start, end):
             path += f"C{_point_text(first)} {_point_text(second)} {_point_text(end)}"
-        elif after is not None and turns(start, end, after[3]):
-            path += f"L{towards(end, start)}Q{_point_text(end)} {towards(end, after[3])}"
+        elif index + 1 < len(curves) and turns(start, end, next_end):
+            path += f"L{towards(end, start)}Q{_point_text(end)} {towards(end, next_end)}"
         else:
             path += f"L{_point_text(end)}"
     return path
@@ -328,7 +354,7 @@ def _port_x(box: DrawnBox, side: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _LineEnd:
-    """Where a flow begins or ends, the y of its row's edge there, and whether the flow is below that edge."""
+    """Where a flow begins or ends (`at`), the y of its row's edge there, and whether the flow is below that edge."""
 
     at: Point
     edge: float
@@ -343,8 +369,8 @@ class _LineEnd:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Makes the lines in the open frame `box`. `placed` has the box of each unit, by its place in the frame, and
-    `bands` the top and the bottom of its row."""
+    """Makes the lines in the open frame `box`, whose rows and lines are in `layout`. `placed` has the box of each unit,
+    by its place in the frame, and `bands` the top and the bottom of the unit's row."""
 
     drawn: DrawnPair
     box: DrawnBox
@@ -357,29 +383,29 @@ class Lines:
 
         down from `start` to `out`, across to `x` of the channel, down to `back`, across, and down to `end`.
         """
-        down = side == "forward"
-        start = self.end_of(line.source, side, leaves_below=down, leaves=True)
-        end = self.end_of(line.target, side, leaves_below=down, leaves=False)
-        inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
+        is_forward = side == "forward"
+        start = self.end_of(line.source, side, leaves_below=is_forward, leaves=True)
+        end = self.end_of(line.target, side, leaves_below=is_forward, leaves=False)
+        is_inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
         number = frame_unit(self.box.unit)
-        mark = self.drawn.marks.get((number, int(not down), line.source, line.target))
+        mark = self.drawn.marks.get((number, FORWARD if is_forward else BACKWARD, line.source, line.target))
         # The mark of a line to the border stands in the frame around this one, where the line goes on. Lines that meet
         # at the border of a region may be one line there, so each of them has its own mark inside, too.
-        border = (
-            mark.short if mark and self.drawn.frames[number].kind == "region" and self.is_shared(side, line) else ""
-        )
+        is_border_marked = self.drawn.frames[number].kind == "region" and self.is_shared(side, line)
+        marked_text = mark.short if mark and (is_inner or is_border_marked) else ""
         if line.slot < 0:
             straight = _without_repeats((start.at, *self.bend(side, start, end), end.at))
-            text = (mark.short if mark else line.spec) if inner else border
+            # Only a line that runs outside of the channel shows the shape of its value.
+            text = line.spec if is_inner and mark is None else marked_text
             return DrawnLine(side, straight, text, line.count, ends=ends, mark=mark)
-        text = mark.short if mark and inner else border
         out, back = start.turn(line.slot), end.turn(line.slot)
         x = self.channel(side, min(out, back), max(out, back), line.slot)
         points = (start.at, (start.at[0], out), (x, out), (x, back), (end.at[0], back), end.at)
-        return DrawnLine(side, points, text, line.count, ends=ends, mark=mark)
+        return DrawnLine(side, points, marked_text, line.count, ends=ends, mark=mark)
 
     def is_shared(self, side: str, line: FlowLine) -> bool:
-        """Whether other lines also enter the frame, or leave it, where this one does: at the one point for a side."""
+        """Whether other lines also enter the frame, or leave it, where this one does: all of a side enter at one point
+        of the border, and leave at another."""
         lines = self.layout.left if side == "forward" else self.layout.right
         ends = [(other.source == OUTSIDE, other.target == OUTSIDE) for other in lines]
         return ends.count((line.source == OUTSIDE, line.target == OUTSIDE)) > 1
@@ -388,22 +414,24 @@ class Lines:
         """Return the ends of the part of a flow without a slot that may run aslant. The rows between have no units on
         this side, so it may go straight through them in the lane beside the gutter, and is aslant only in the GAP next
         to the end that is not in that lane."""
-        (x, first), (to, last) = (start.at[0], start.edge), (end.at[0], end.edge)
-        down = GAP if last > first else -GAP
-        if abs(last - first) <= GAP or x == to:
-            return (x, first), (to, last)
-        if to == _port_x(self.box, side):  # it ends in the lane: aslant at its start
-            return (x, first), (to, first + down)
-        return (x, last - down), (to, last)
+        (start_x, _), (end_x, _) = start.at, end.at
+        gap = GAP if end.edge > start.edge else -GAP
+        if abs(end.edge - start.edge) <= GAP or start_x == end_x:
+            return (start_x, start.edge), (end_x, end.edge)
+        if end_x == _port_x(self.box, side):  # it ends in the lane: aslant at its start
+            return (start_x, start.edge), (end_x, start.edge + gap)
+        return (start_x, end.edge - gap), (end_x, end.edge)
 
     def ends(self, place: int) -> bool:
         """Whether a flow to a unit ends with an arrow there. It goes on at the border and in an open frame."""
         return place != OUTSIDE and not self.placed[place].is_open
 
     def channel(self, side: str, top: float, bottom: float, slot: int) -> float:
-        """Return the x of a slot of the channel between two heights: outside of all units, with the names of their
-        ports, in the rows that it passes."""
-        places_in_rows = (place for place, (first, last) in self.bands.items() if first < bottom and last > top)
+        """Return the x of a slot of the channel between the heights `top` and `bottom`: outside of all units, with the
+        names of their ports, in the rows that it passes."""
+        places_in_rows = (
+            place for place, (row_top, row_bottom) in self.bands.items() if row_top < bottom and row_bottom > top
+        )
         boxes = [self.placed[place] for place in places_in_rows]
         if side == "forward":
             left_edge = min((min([box.x, *(pill.x for pill in box.pills)]) for box in boxes), default=self.box.gutter)
@@ -426,17 +454,19 @@ class Lines:
     def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
         """Yield the bridges. The bytes of a step's value stand once, at the first bridge from it. One from outside,
         or from an open frame, has no text: its bytes stand at the step that makes the value."""
-        labeled: set[int] = set()
+        labeled: set[int] = set()  # the places of steps with a bridge that has a text
         for line in lines:
-            begins = line.source != OUTSIDE and line.source not in labeled and not self.placed[line.source].is_open
-            if begins and self.placed[line.source].unit >= 0:
+            has_text = line.source != OUTSIDE and line.source not in labeled and not self.placed[line.source].is_open
+            # A folded frame saves several values, so each bridge from it has its own bytes.
+            if has_text and self.placed[line.source].unit >= 0:
                 labeled.add(line.source)
-            yield self.bridge(line, amount(line.bytes) if line.bytes and begins else "")
+            yield self.bridge(line, amount(line.bytes) if line.bytes and has_text else "")
 
     def bridge(self, line: BridgeLine, text: str) -> DrawnLine:
-        """Return a bridge between two units, or from or to the outside."""
+        """Return a bridge between two units, or from or to the outside, with this text."""
         before = self.leaving(line.source)
-        after = self.arriving(line.target, before[-1][1])
+        _, height = before[-1]  # the y at which it crosses the gutter
+        after = self.arriving(line.target, height)
         return DrawnLine("saved", _without_repeats((*before, *after)), text, line.count, line.bytes)
 
     def leaving(self, place: int) -> tuple[Point, ...]:
@@ -445,12 +475,12 @@ class Lines:
         gutter = self.box.gutter
         if place == OUTSIDE:
             return (gutter, self.box.y), (gutter, self.box.y + HEAD)
-        box, bottom = self.placed[place], self.bands[place][1]
+        box, (_, row_bottom) = self.placed[place], self.bands[place]
         if box.unit < 0:
-            return self.around(box.gutter, box.bottom, bottom + BUS, gutter)
+            return self.around(box.gutter, box.bottom, row_bottom + BUS, gutter)
         if self.is_clear(place):
             return ((box.x + box.width, box.middle),)
-        return self.around(box.x + box.width - CORNER, box.bottom, bottom + BUS, gutter - GUTTER / 2)
+        return self.around(box.x + box.width - CORNER, box.bottom, row_bottom + BUS, gutter - GUTTER / 2)
 
     def arriving(self, place: int, height: float) -> tuple[Point, ...]:
         """Return the points of a bridge from the gutter to a unit, the mirror of `leaving`; one that comes from a
@@ -458,12 +488,13 @@ class Lines:
         gutter = self.box.gutter
         if place == OUTSIDE:
             return (gutter, self.box.bottom - BOTTOM), (gutter, self.box.bottom)
-        box, (top, bottom) = self.placed[place], self.bands[place]
+        box, (row_top, row_bottom) = self.placed[place], self.bands[place]
+        # `around` runs from the unit to the gutter: here it is turned round.
         if box.unit < 0:
-            return self.around(box.gutter, box.y, top - BUS, gutter)[::-1]
+            return self.around(box.gutter, box.y, row_top - BUS, gutter)[::-1]
         if self.is_clear(place):
             return ((box.x, box.middle),)
-        end, run = (box.y, top - BUS) if height <= top else (box.bottom, bottom + BUS)
+        end, run = (box.y, row_top - BUS) if height <= row_top else (box.bottom, row_bottom + BUS)
         return self.around(box.x + CORNER, end, run, gutter + GUTTER / 2)[::-1]
 
     def around(self, x: float, y: float, run: float, to: float) -> tuple[Point, ...]:
@@ -475,10 +506,12 @@ class Lines:
         """Whether nothing of its row stands between a step and the gutter."""
         box, gutter = self.placed[place], self.box.gutter
         left, right = sorted((box.x + box.width / 2, gutter))
-        boxes_of_row = (
-            other for unit, other in self.placed.items() if self.bands[unit] == self.bands[place] and unit != place
+        others_of_row = (
+            other
+            for other_place, other in self.placed.items()
+            if self.bands[other_place] == self.bands[place] and other_place != place
         )
-        return not any(left < other.x + other.width / 2 < right for other in boxes_of_row)
+        return not any(left < other.x + other.width / 2 < right for other in others_of_row)
 
 
 def _without_repeats(points: Sequence[Point]) -> tuple[Point, ...]:
@@ -487,16 +520,17 @@ def _without_repeats(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def _folded_bridge(drawn: DrawnPair, number: int, box: DrawnBox) -> Iterator[DrawnLine]:
-    """Yield the bridge of a frame that is not open, if it saves something."""
+    """Yield the bridge between the two halves of a frame that is not open, if it saves something."""
     saved = drawn.frame_costs[number].saved_bytes
     if saved:
         start, end = (box.gutter - GUTTER / 2, box.middle), (box.gutter + GUTTER / 2, box.middle)
-        yield DrawnLine("saved", (start, end), amount(saved), 1, saved)
+        yield DrawnLine("saved", (start, end), amount(saved), count=1, bytes=saved)
 
 
 def _through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) -> Iterator[DrawnLine]:
-    """Yield the lines between the border of a loop (`box`) and the turn of it that is shown (`inner`): where flows go
-    on in the turn. A loop has no Layout of its own that would have them."""
+    """Yield the lines between the border of a loop (`box`, frame `number`) and the turn of it that is shown (`inner`):
+    where flows go on in the turn. A loop has no Layout of its own that would have them; none for a turn that is a
+    step."""
     if inner.unit >= 0 or drawn.layout_of_frame[frame_unit(inner.unit)] < 0:
         return  # a turn that is itself a loop has no Layout to read them from
     layout = drawn.layouts[drawn.layout_of_frame[frame_unit(inner.unit)]]
@@ -504,6 +538,7 @@ def _through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox)
         x = box.gutter if kind == "saved" else _port_x(inner, kind)
         top_line, bottom_line = ((x, box.y), (x, inner.y)), ((x, inner.bottom), (x, box.bottom))
         entering, leaving = (bottom_line[::-1], top_line[::-1]) if kind == "backward" else (top_line, bottom_line)
+        # As wide as the widest of the bridges that it stands for.
         size = max((line.bytes for line in layout.bridges), default=0) if kind == "saved" else 0
         if any(line.source == OUTSIDE for line in lines):
             yield DrawnLine(kind, entering, bytes=size, ends=not inner.is_open)
@@ -538,7 +573,8 @@ class LineLabel:
 
 @dataclass(frozen=True, slots=True)
 class _TakenPlaces:
-    """What labels must not cover. Only areas in the same BAND are compared, as a picture has thousands."""
+    """What labels must not cover: the taken areas by the number of the BAND (from the top) that they touch. Only areas
+    in the same BAND are compared, as a picture has thousands."""
 
     bands: dict[int, list[Area]] = field(default_factory=dict)
 
@@ -550,15 +586,16 @@ class _TakenPlaces:
     def has(self, area: Area) -> bool:
         """Whether a part of an area is taken; touching is not."""
         left, top, right, bottom = area
-        near = (area_in_band for band in self.bands_of(area) for area_in_band in self.bands.get(band, ()))
         return any(
-            area_in_band[0] < right and left < area_in_band[2] and area_in_band[1] < bottom and top < area_in_band[3]
-            for area_in_band in near
+            taken_left < right and left < taken_right and taken_top < bottom and top < taken_bottom
+            for band in self.bands_of(area)
+            for taken_left, taken_top, taken_right, taken_bottom in self.bands.get(band, ())
         )
 
     def bands_of(self, area: Area) -> range:
         """Return the numbers of the BANDs that an area touches."""
-        return range(int(area[1] // BAND), int(area[3] // BAND) + 1)
+        _, top, _, bottom = area
+        return range(int(top // BAND), int(bottom // BAND) + 1)
 
 
 def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
@@ -568,8 +605,8 @@ def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
         taken_places.add(area)
     for line in sorted(picture.lines, key=lambda line: (not line.is_bad, line.kind != "saved")):
         for label in _places_for(line) if line.text else ():
-            area = area_of(label)
-            if area[0] >= PAD and area[2] <= picture.width - PAD and not taken_places.has(area):
+            left, _, right, _ = area = area_of(label)
+            if left >= PAD and right <= picture.width - PAD and not taken_places.has(area):
                 taken_places.add(area)
                 yield label
                 break
@@ -600,15 +637,20 @@ def area_of(label: LineLabel) -> Area:
 def _places_for(line: DrawnLine) -> Iterator[LineLabel]:
     """Yield the places for the text of a line, the best first: centered on a bridge, and at either side of a flow,
     along the longest piece."""
-    wide = TINY * len(line.text)
-    longest = max(curves_of(line), key=lambda curve: abs(curve[3][0] - curve[0][0]) + abs(curve[3][1] - curve[0][1]))
+
+    def length_of(curve: Curve) -> float:
+        (start_x, start_y), _, _, (end_x, end_y) = curve
+        return abs(end_x - start_x) + abs(end_y - start_y)
+
+    width = TINY * len(line.text)
+    longest = max(curves_of(line), key=length_of)
     for share in SHARES:
         x, y = point_on(longest, share)
         if line.kind == "saved":
-            yield LineLabel(line, x - wide / 2, y)
+            yield LineLabel(line, x - width / 2, y)
         else:
             yield LineLabel(line, x + BESIDE, y)
-            yield LineLabel(line, x - BESIDE - wide, y)
+            yield LineLabel(line, x - BESIDE - width, y)
 
 
 # ---- Frames that a picture opens: all of a small graph, and of a large one as many as can be read
@@ -621,8 +663,8 @@ WIDEST = 1400.0
 
 
 def frames_to_open(drawn: DrawnPair, most: int = READABLE, widest: float = math.inf) -> frozenset[int]:
-    """Return the frames to open: the whole program always, and inside it outer frames first, each unless more than
-    `most` units would be seen or the picture would be wider than `widest`."""
+    """Return the numbers of the frames to open: the whole program always, and inside it outer frames first, each unless
+    more than `most` units would be seen or the picture would be wider than `widest`."""
     opened: set[int] = set()
     shown_count = 1  # units that are seen; a frame that opens is no longer one of them: `- 1` below
     queue = deque([0])
@@ -649,7 +691,7 @@ def units_shown(drawn: DrawnPair, number: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PairPicture:
-    """A picture of a Pair."""
+    """A picture of a Pair: its size, its boxes and its lines."""
 
     drawn: DrawnPair
     width: float
@@ -682,23 +724,24 @@ class _Extent:
 
 
 def _extents_around_gutter(frames: Sequence[_Extent]) -> tuple[float, float]:
-    """Return how far frames side by side reach to the left and to the right of the gutter around them. That one runs
-    where bridges can pass: in line with the gutter of a frame, or between two frames, and of these places at the one
-    nearest to the middle."""
+    """Return how far frames side by side reach to the left and to the right of the gutter of the frame around them.
+    That gutter runs where bridges can pass: in line with the gutter of an inner frame, or between two frames, and of
+    these places at the one nearest to the middle."""
     total = sum(frame.width + ACROSS for frame in frames) - ACROSS
-    gutter_places, x = [], 0.0
+    gutter_xs, x = [], 0.0
     for frame in frames:
-        gutter_places += [x + frame.left, x + frame.width + ACROSS / 2]
+        gutter_xs += [x + frame.left, x + frame.width + ACROSS / 2]
         x += frame.width + ACROSS
-    # The last place is behind the last frame, not between two.
-    left = min(gutter_places[:-1], key=lambda place: abs(place - total / 2))
+    gutter_xs.pop()  # the last one is behind the last frame, not between two
+    left = min(gutter_xs, key=lambda gutter_x: abs(gutter_x - total / 2))
     return left, total - left
 
 
 @dataclass(slots=True)
 class _PictureBuilder:
-    """Places the boxes and lines of a picture, which `place` appends to `boxes` and `lines`. `extents` is a cache of
-    `extent_of`, by unit."""
+    """Places the boxes and lines of a picture, which `place` appends to `boxes` and `lines`. `opened` are the numbers
+    of the frames that are open, and `title` stands above the outermost. `extents` is a cache of `extent_of`, by unit,
+    and `ports` has the ports whose names stand beside each step."""
 
     drawn: DrawnPair
     opened: frozenset[int]
@@ -740,13 +783,14 @@ class _PictureBuilder:
         content widens both sides."""
         half = GUTTER / 2
         if number not in self.opened:
-            names = folded_texts(self.drawn, number)
-            left, right = (half + max(48.0, 16 + LETTER * max(map(len, side))) for side in names)
+            # Each half is as wide as the longer of its two lines of text, with a margin, and no less than 48.
+            texts_of_halves = folded_texts(self.drawn, number)
+            left, right = (half + max(48.0, 16 + LETTER * max(map(len, texts))) for texts in texts_of_halves)
             return _Extent(left, right, FOLDED)
         title = TITLE_MARGIN + BOLD * len(title_text(self.drawn, number, self.title))
         # Beside the title of the outermost frame stands what the picture shows.
         title += 0 if number else PAD + SMALL * (len(contents_of(self.drawn)) + 1)
-        if self.drawn.layout_of_frame[number] < 0:
+        if self.drawn.layout_of_frame[number] < 0:  # a loop, which shows one turn
             inner = self.extent_of(units_shown(self.drawn, number)[0])
             left, right, height = inner.left + PAD, inner.right + PAD, inner.height + PAD
         else:
@@ -755,27 +799,33 @@ class _PictureBuilder:
         return _Extent(left + wide / 2, right + wide / 2, height + HEAD)
 
     def extent_of_rows(self, number: int) -> tuple[float, float, float]:
-        """Return how far the rows of a frame reach to the left and to the right, with their channels, and their
-        height."""
+        """Return how far the rows of a frame reach to the left and to the right of its gutter, with their channels, and
+        how high they are together."""
         layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
         left = right = GUTTER / 2
         height = TOP + BOTTOM - GAP  # one GAP less than there are rows
         for row in layout.rows:
-            ours = self.extent_of_row(row, units)
-            left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
-        return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, max(height, TOP)
+            extent = self.extent_of_row(row, units)
+            left, right, height = max(left, extent.left), max(right, extent.right), height + extent.height + GAP
+        left_slots, right_slots = layout.slots
+        return left + PAD + left_slots * SLOT, right + PAD + right_slots * SLOT, max(height, TOP)
 
     def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> _Extent:
-        """Return the extent of a row, which has frames or steps, as `place_row` puts them. Each step's extent begins at
-        the middle of the gutter, so half of the gutter is taken off it."""
+        """Return the extent of a row, which has frames or steps, as `place_row` puts them; `units` are the frame's.
+        Each step's extent begins at the middle of the gutter, so half of the gutter is taken off it."""
         frames = [self.extent_of(units[place]) for place in row.frames]
         left, right = _extents_around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
-        nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
+        left_steps = [self.extent_of(units[place]) for place in row.left]
+        right_steps = [self.extent_of(units[place]) for place in row.right]
         # One ACROSS for each step is between it and what is nearer to the gutter: nothing is for the first of a row
         # without frames.
-        left += sum(box.left - GUTTER / 2 + ACROSS for box in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
-        right += sum(box.right - GUTTER / 2 + ACROSS for box in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
-        heights = [box.height for box in (*frames, *nodes[0], *nodes[1])]
+        left += sum(step.left - GUTTER / 2 + ACROSS for step in left_steps) - (
+            ACROSS if left_steps and not frames else 0
+        )
+        right += sum(step.right - GUTTER / 2 + ACROSS for step in right_steps) - (
+            ACROSS if right_steps and not frames else 0
+        )
+        heights = [extent.height for extent in (*frames, *left_steps, *right_steps)]
         return _Extent(left, right, max(heights, default=0.0))
 
     # ---- Places
@@ -801,7 +851,8 @@ class _PictureBuilder:
         return box
 
     def place_node(self, node: int, gutter: float, top: float) -> DrawnBox:
-        """Add the box of a step, centered in its lane, with the names of its ports away from the gutter."""
+        """Add the box of a step, centered in its lane, with the names of its ports (pills) on the side away from the
+        gutter, 4 from the box and 2 from one another."""
         width, height = _node_width(self.drawn, node), _node_height(self.drawn, node)
         is_forward = self.drawn.scene.nodes[node].side == FORWARD
         offset = GUTTER / 2 + (_cell_width(self.drawn, node) - width) / 2
@@ -818,7 +869,8 @@ class _PictureBuilder:
         return box
 
     def place_rows(self, number: int, box: DrawnBox) -> None:
-        """Add the boxes of an open frame's rows, from the top down, and then its lines."""
+        """Add the boxes of an open frame's rows, from the top down, and then its lines, whose ends are known then.
+        `box` is the frame's."""
         layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
         placed: dict[int, DrawnBox] = {}
         bands: dict[int, tuple[float, float]] = {}
@@ -837,15 +889,18 @@ class _PictureBuilder:
         self, row: FrameRow, units: Sequence[int], gutter: float, top: float, depth: int
     ) -> dict[int, DrawnBox]:
         """Add the boxes of a row: frames side by side, and steps from the gutter outwards. Return them by their places
-        in the frame."""
+        in the frame. `units` are the frame's, `gutter` is the x of its gutter's middle, `top` the y of the row, and
+        `depth` how many frames are around what is in it."""
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]
-        left_x, right_x = gutter - GUTTER / 2, gutter + GUTTER / 2
-        x = gutter - _extents_around_gutter(frames)[0] if frames else gutter
         # A row has frames or steps, never both (`_RowOccupancy.has_room`), so steps begin at the gutter.
-        for place, extent in zip(row.frames, frames, strict=True):
-            placed[place] = self.place(units[place], x + extent.left, top, depth)
-            x += extent.width + ACROSS
+        if frames:
+            frames_to_the_left, _ = _extents_around_gutter(frames)
+            x = gutter - frames_to_the_left
+            for place, extent in zip(row.frames, frames, strict=True):
+                placed[place] = self.place(units[place], x + extent.left, top, depth)
+                x += extent.width + ACROSS
+        left_x, right_x = gutter - GUTTER / 2, gutter + GUTTER / 2
         for place in row.left:
             # A step stands half a gutter away from the gutter that it is given.
             placed[place] = self.place(units[place], left_x + GUTTER / 2, top)

@@ -1,7 +1,17 @@
 """A scene: the plain values that a drawing shows. The steps of both directions are its nodes, in frames of modules and
 loops, with flows between them.
 
-A value is a number: that of the node that makes it, or, from `len(nodes)` on, that of an input port.
+Words of this file:
+
+- A *node* is a step of a graph, known by its number: the steps of the forward come first, then those of the backward. A
+  *value* is a number too: that of the node that makes it, or, from `len(nodes)` on, that of an input port.
+- The *side* of a node or a port is FORWARD or BACKWARD, 0 or 1.
+- The *echo* of a step of the backward says of which values of the forward it is the gradient; their nodes are its
+  *partners*.
+- A `Box` is a frame while it is made: a module's call, a loop, one of its *turns* (iterations), a line of the program.
+  Its *units* are nodes (numbers), and boxes within it. At the end boxes become `Frame`s with numbers, in whose units a
+  frame is a negative number (`frame_unit`). The *place* of a unit is its index among the frame's units.
+- A *token* is equal for nodes that may be the same node of two turns of a loop.
 """
 
 from __future__ import annotations
@@ -24,6 +34,7 @@ from backprint.tools.cost.costs import each_storage, storages_of, updates_first
 
 
 FORWARD, BACKWARD = 0, 1
+"""The sides, which are indices too."""
 
 NO_VALUE = -1
 """In place of a value: of an output that is a constant."""
@@ -56,7 +67,7 @@ class SceneNode:
 
 @dataclass(frozen=True, slots=True)
 class ScenePort:
-    """A port as it is drawn: at the node that makes or takes its value."""
+    """A port as it is drawn: at the node that makes or takes its value. An input `enters` its graph."""
 
     side: int
     enters: bool
@@ -66,7 +77,7 @@ class ScenePort:
 
 @dataclass(frozen=True, slots=True)
 class SceneBridge:
-    """A tensor that the forward saves: its value there, and the backward's port that has it."""
+    """A tensor that the forward saves: its value there (`made`), and the value of the backward's port (`taken`)."""
 
     made: int
     taken: int
@@ -75,7 +86,7 @@ class SceneBridge:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Two directions, node by node."""
+    """Two directions, node by node, with their ports and what the forward saves for the backward."""
 
     name: str
     nodes: tuple[SceneNode, ...]
@@ -93,7 +104,7 @@ class Scene:
         return sum(node.is_neighbor for node in self.nodes[: self.forward]) if shows_region else None
 
     def made_by(self) -> dict[int, int]:
-        """Return for each port on the way into the backward that is saved the value of the forward."""
+        """Return, for each value that is an input of the backward and saved, the value of the forward that it is."""
         return {bridge.taken: bridge.made for bridge in self.bridges}
 
 
@@ -102,34 +113,32 @@ def scene_of(pair: Pair, classes: Mapping[str, str] | None = None) -> Scene:
 
     Graphs name values by text; here they become numbers. A step in place is the maker of all values in the memory that
     it writes: those that read them later take from it. Such changes are in `writers`, while `makers` keeps who made a
-    value first, which is what an echo means.
+    value first, which is what an echo means. Both are by name, for each side.
     """
     graphs = [pair.forward] if pair.backward is None else [pair.forward, pair.backward]
-    total = sum(len(graph.steps) for graph in graphs)
     ports: list[ScenePort] = []
     nodes: list[SceneNode] = []
     makers: list[dict[str, int]] = []
-    writers_by_graph: list[dict[str, int]] = []
-    next_value = total
+    writers: list[dict[str, int]] = []
+    next_value = sum(len(graph.steps) for graph in graphs)  # inputs are numbered behind all nodes
     for side, graph in enumerate(graphs):
-        values = {port.local: next_value + place for place, port in enumerate(graph.inputs)}
-        ports += [ScenePort(side, True, port, next_value + place) for place, port in enumerate(graph.inputs)]
+        value_of_input = {port.local: next_value + index for index, port in enumerate(graph.inputs)}
+        ports += [ScenePort(side, True, port, value_of_input[port.local]) for port in graph.inputs]
         next_value += len(graph.inputs)
-        writers = dict(values)  # who wrote each value last
-        makers.append(values)
-        writers_by_graph.append(writers)
+        makers.append(dict(value_of_input))
+        writers.append(dict(value_of_input))
         memory = shared_memory(graph)
         for step in graph.steps:
-            place = len(nodes)
-            nodes.append(node_of(step, side, writers, makers[0]))
+            number = len(nodes)
+            nodes.append(node_of(step, side, writers[side], makers[FORWARD]))
             if not step.is_guard:
-                values[step.name] = writers[step.name] = place
+                makers[side][step.name] = writers[side][step.name] = number
             for name in _updated_names(step):
                 # Only of values that exist already: a view that is made later is its own step's.
-                writers |= {other: place for other in memory[name] if other in writers}
+                writers[side] |= {other: number for other in memory[name] if other in writers[side]}
     for side, graph in enumerate(graphs):
-        ports += _ports_out(side, graph, writers_by_graph[side])
-    bridges = tuple(_bridges_of(pair, writers_by_graph)) if len(graphs) == 2 else ()
+        ports += _ports_out(side, graph, writers[side])
+    bridges = tuple(_bridges_of(pair, writers)) if pair.backward is not None else ()
     return Scene(pair.name, tuple(nodes), len(pair.forward.steps), tuple(ports), bridges, classes or {})
 
 
@@ -145,16 +154,19 @@ def _refs_in(value: Value) -> list[str]:
 
 
 def shared_memory(graph: Graph) -> dict[str, list[str]]:
-    """Return for each value that a step writes into the values that share its memory."""
+    """Return, for each value that a step writes into, the names of all values that share its memory, its own too."""
     written = {name for step in graph.steps for name in _updated_names(step)}
     if not written:
         return {}
-    storages, _ = storages_of(at_example_sizes(graph))
-    names_in: dict[str, list[str]] = {}
-    for name, of_value in storages.items():
-        for key in each_storage(of_value):
-            names_in.setdefault(key, []).append(name)
-    return {name: [other for key in each_storage(storages[name]) for other in names_in[key]] for name in written}
+    storages, _ = storages_of(at_example_sizes(graph))  # by value: its storage, or those of a tuple's tensors
+    names_by_storage: dict[str, list[str]] = {}
+    for name, storages_of_value in storages.items():
+        for storage in each_storage(storages_of_value):
+            names_by_storage.setdefault(storage, []).append(name)
+    return {
+        name: [other for storage in each_storage(storages[name]) for other in names_by_storage[storage]]
+        for name in written
+    }
 
 
 def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[str, int]) -> SceneNode:
@@ -170,18 +182,19 @@ def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[s
         step.name,
         step.target,
         step.spec,
-        tuple(taken_values),
-        arguments,
-        step.source,
-        echo.kind if echo is not None else "",
-        partners,
-        token_of(step),
-        step.is_guard,
+        inputs=tuple(taken_values),
+        arguments=arguments,
+        source=step.source,
+        echo=echo.kind if echo is not None else "",
+        partners=partners,
+        token=token_of(step),
+        is_guard=step.is_guard,
     )
 
 
 def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> str:
-    """Return an argument as text in which `{3}` is the fourth of `arguments`, to which its values are appended."""
+    """Return an argument as text in which `{3}` is the fourth of `arguments`, to which the values that it refers to are
+    appended. `values` are the numbers of values, by name."""
     match value:
         case Ref(name):
             arguments.append(values[name])
@@ -201,23 +214,24 @@ def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> s
 
 
 def _ports_out(side: int, graph: Graph, values: Mapping[str, int]) -> Iterator[ScenePort]:
-    """Yield the outputs of a graph, each with the first value that it returns; `values` are numbers by name."""
+    """Yield the outputs of a graph, each with the first value that it returns (NO_VALUE: a constant); `values` are
+    numbers by name."""
     for port, result in zip(graph.outputs, graph.results, strict=True):
         yield ScenePort(side, False, port, next((values[name] for name in refs(result)), NO_VALUE))
 
 
-def _bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
-    """Yield what the forward saves and the backward takes: saved ports of one name. `known` has the numbers of values
-    by name, for each direction."""
+def _bridges_of(pair: Pair, values: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
+    """Yield what the forward saves and the backward takes: saved ports of one name. `values` has the numbers of values
+    by name, for each side. A constant that is saved is no bridge."""
     forward, backward = pair.forward, pair.backward
-    node_of_saved = {
-        port.name: next((known[FORWARD][name] for name in refs(result)), NO_VALUE)
+    value_of_saved = {
+        port.name: next((values[FORWARD][name] for name in refs(result)), NO_VALUE)
         for port, result in zip(forward.outputs, forward.results, strict=True)
         if port.role == "saved"
     }
     for port in backward.inputs if backward is not None else ():
-        if port.role == "saved" and node_of_saved.get(port.name, NO_VALUE) != NO_VALUE:
-            yield SceneBridge(node_of_saved[port.name], known[BACKWARD][port.local], port.spec)
+        if port.role == "saved" and value_of_saved.get(port.name, NO_VALUE) != NO_VALUE:
+            yield SceneBridge(value_of_saved[port.name], values[BACKWARD][port.local], port.spec)
 
 
 def bytes_of(spec: Spec) -> int:
@@ -250,7 +264,11 @@ ALIKE = 0.75
 
 @dataclass(slots=True)
 class Box:
-    """A frame while it is made, which the functions below change. Its units are boxes, and steps by their numbers."""
+    """A frame while it is made, which the functions below change. Its units are boxes, and nodes by their numbers.
+
+    `kind` is `program`, `region`, `module` (a call), `loop`, `turn`, `line` (of the program) or `steps` (some in a
+    row); `label` is the class of a module, or the code of a line.
+    """
 
     name: str
     kind: str
@@ -270,13 +288,14 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A box: of the whole program, of a region, of a module's call, of a loop or one of its turns, of a line, or of
-    some steps."""
+    """A box (see there) with its number: of the whole program, of a region, of a module's call, of a loop or one of its
+    turns, of a line, or of some steps."""
 
     name: str
     kind: str
     label: str
     parent: int
+    """The number of the frame around it; -1 of the whole program."""
     units: tuple[int, ...]
     """Nodes, and frames as `-number - 1`, in order."""
 
@@ -294,14 +313,14 @@ def frames_of(scene: Scene) -> tuple[Frame, ...]:
     """
     root = _calls_in(scene)
     for box in _inner_first(root):
-        _fold_box(box, scene.nodes)
+        _fold_box(box, scene.nodes)  # what repeats becomes loops
     for box in _inner_first(root):
-        _cut_box(box, scene.nodes)
+        _cut_box(box, scene.nodes)  # what is long becomes boxes of lines, and of groups
     _place_backward_steps(root, scene)
     for box in _inner_first(root):
-        _gather_box(box, scene)
+        _gather_box(box, scene)  # a step with many steps of the backward beside it becomes a box with them
     for box in _inner_first(root):
-        _merge_box(box)
+        _merge_box(box)  # a box with nothing but a box in it becomes one
     return tuple(number_boxes(root))
 
 
@@ -317,7 +336,8 @@ def _inner_first(box: Box) -> list[Box]:
 
 
 def _calls_in(scene: Scene) -> Box:
-    """Return the program as calls within calls: a module that is called twice is two boxes.
+    """Return the program as calls within calls, with the steps of the forward: a module that is called twice is two
+    boxes. If a region is drawn, it is a box around all calls in it.
 
     A step that makes something for the backward alone may run late: it stands in the last call of its module.
     """
@@ -325,26 +345,27 @@ def _calls_in(scene: Scene) -> Box:
     stack = [("", root)]  # the calls around the step before, the outermost first
     last: dict[tuple[str, ...], Box] = {}  # the last call of each path
     late = _for_backward_alone(scene)
-    for place, node in enumerate(scene.nodes[: scene.forward]):
+    for number, node in enumerate(scene.nodes[: scene.forward]):
         module = node.source.module if node.source is not None else ""
         path = tuple(part for part in (node.region, *module.split(".")) if part)
-        if place in late and path in last:
-            last[path].units.append(place)
+        if number in late and path in last:
+            last[path].units.append(number)
             continue
         # Leave the calls that this step is not in, then enter those that are missing.
         depth = 0
         while depth < min(len(path), len(stack) - 1) and stack[depth + 1][0] == path[depth]:
             depth += 1
         del stack[depth + 1 :]
-        inside_region = bool(node.region)
-        for place_in_path, part in enumerate(path[depth:], depth):
-            kind = "region" if inside_region and len(stack) == 1 else "module"
-            label = scene.classes.get(".".join(path[inside_region : place_in_path + 1]), "")
+        parts_of_region = 1 if node.region else 0  # the first part of the path, which is no module
+        for index, part in enumerate(path[depth:], depth):
+            kind = "region" if index < parts_of_region else "module"
+            label = scene.classes.get(".".join(path[parts_of_region : index + 1]), "")
             inner = Box(part, kind, label=label if kind == "module" else "")
-            stack[-1][1].units.append(inner)
+            _, outer = stack[-1]
+            outer.units.append(inner)
             stack.append((part, inner))
-        last[path] = stack[-1][1]
-        last[path].units.append(place)
+        _, last[path] = stack[-1]
+        last[path].units.append(number)
     return root
 
 
@@ -353,11 +374,11 @@ def _for_backward_alone(scene: Scene) -> set[int]:
     computed for the backward alone."""
     needed = {port.value for port in scene.ports if not port.enters and port.port.role != "saved"}
     only_backward: set[int] = set()
-    for place in range(scene.forward - 1, -1, -1):
-        if place in needed or scene.nodes[place].is_guard:
-            needed.update(scene.nodes[place].inputs)
+    for number in reversed(range(scene.forward)):
+        if number in needed or scene.nodes[number].is_guard:
+            needed.update(scene.nodes[number].inputs)
         else:
-            only_backward.add(place)
+            only_backward.add(number)
     return only_backward
 
 
@@ -368,10 +389,10 @@ def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
     """Replace the units of a box that repeat by loops, also in the turns of those loops."""
     if len(box.units) < 2:
         return
-    steps = _steps_of_units(box.units, nodes)
-    repeats = loops_of(steps)
-    if any(isinstance(repeat, Repeat) for repeat in repeats):
-        box.units = _merge_similar_calls(list(_units_with_loops(repeats, box.units)), nodes)
+    # The places of the units in order, with a Repeat in place of those that are a loop.
+    places_and_loops = loops_of(_steps_of_units(box.units, nodes))
+    if any(isinstance(node, Repeat) for node in places_and_loops):
+        box.units = _merge_similar_calls(list(_units_with_loops(places_and_loops, box.units)), nodes)
         for loop in box.units:
             if isinstance(loop, Box) and loop.kind == "loop":
                 for turn in loop.units:
@@ -382,32 +403,35 @@ def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
 def _steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Steps:
     """Return units as `loops_of` wants them: equal tokens for units that may be one unit of two turns, and the units
     from which each takes values."""
-    inside = [list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in units]
-    place = {node: count for count, nodes_of_unit in enumerate(inside) for node in nodes_of_unit}
-    numbers: dict[Any, int] = {}
+    nodes_of_units = [list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in units]
+    place_of_node = {node: place for place, nodes_of_unit in enumerate(nodes_of_units) for node in nodes_of_unit}
+    number_of_token: dict[Any, int] = {}
     tokens, uses, borders = [], [], []
-    for count, unit in enumerate(units):
-        tokens.append(numbers.setdefault(_token_of_unit(unit, inside[count], nodes), len(numbers)))
-        arguments = [place.get(value, -1) for node in inside[count] for value in nodes[node].inputs]
-        uses.append([argument for argument in arguments if argument != count])
+    for place, (unit, nodes_of_unit) in enumerate(zip(units, nodes_of_units, strict=True)):
+        token = _token_of_unit(unit, nodes_of_unit, nodes)
+        tokens.append(number_of_token.setdefault(token, len(number_of_token)))
+        arguments = [place_of_node.get(value, -1) for node in nodes_of_unit for value in nodes[node].inputs]
+        uses.append([argument for argument in arguments if argument != place])  # what it takes from itself is left out
         # A turn begins rather at a module's call than at steps between calls: at the first of calls in a row.
-        borders.append(isinstance(unit, Box) and not (count and isinstance(units[count - 1], Box)))
-    return Steps(tokens, uses, borders, [len(nodes_of_unit) for nodes_of_unit in inside])
+        borders.append(isinstance(unit, Box) and not (place and isinstance(units[place - 1], Box)))
+    return Steps(tokens, uses, borders, weights=list(map(len, nodes_of_units)))
 
 
 def _token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneNode]) -> Any:
     """Return what is equal for units that may be one unit of two turns: of a step its token, of a box its name without
-    numbers, the tokens of all its steps, and which of them takes from which (-1 from outside)."""
+    numbers, the tokens of all its steps (`inside`), and which of them takes from which (-1 from outside)."""
     if isinstance(unit, int):
         return nodes[unit].token
-    order = {node: count for count, node in enumerate(inside)}
+    order = {node: index for index, node in enumerate(inside)}
     flow = tuple(tuple(order.get(value, -1) for value in nodes[node].inputs) for node in inside)
-    return split_numbers_of_text(unit.name)[0], tuple(nodes[node].token for node in inside), flow
+    name_without_numbers, _ = split_numbers_of_text(unit.name)
+    return name_without_numbers, tuple(nodes[node].token for node in inside), flow
 
 
-def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
-    """Yield units, with a loop in place of those that repeat. A step that only one turn has (`odd`) stands in it."""
-    for node in repeats:
+def _units_with_loops(places_and_loops: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
+    """Yield units, with a loop in place of those that repeat. A Repeat has the places of each turn's units (`rows`); a
+    unit that only one turn has (`odd`) stands in that turn."""
+    for node in places_and_loops:
         if isinstance(node, int):
             yield units[node]
         else:
@@ -433,8 +457,8 @@ def _merge_similar_calls(units: Sequence[Box | int], nodes: Sequence[SceneNode])
 
 
 def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
-    """Whether two boxes are calls of modules named by a number, such as `0` and `1` of `layers`, and most of their
-    steps are equal."""
+    """Whether two units are calls of modules named by a number, such as `0` and `1` of `layers`, and most of their
+    steps (ALIKE) have equal tokens."""
     if isinstance(left, int) or isinstance(right, int) or {left.kind, right.kind} != {"module"}:
         return False
     if not left.name.isdigit() or not right.name.isdigit():
@@ -444,25 +468,27 @@ def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) ->
 
 
 def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
-    """Return a loop of turns. A turn that is one box is that box, and the loop is named by the first and the last of
-    them, `0…11`; else each turn gets a box around it."""
-    boxes: list[Box | int] = []
-    for count, turn in enumerate(turns):
+    """Return a loop of turns, each given by its units. A turn that is one box is that box, and the loop is named by the
+    first and the last of them, `0…11`; else each turn gets a box around it. The loop has the label that all share."""
+    boxes: list[Box] = []
+    for number, turn in enumerate(turns):
         first_unit = turn[0]
-        boxes.append(
-            first_unit if len(turn) == 1 and isinstance(first_unit, Box) else Box(f"turn {count}", "turn", list(turn))
-        )
-    ends = [box.name for box in (boxes[0], boxes[-1]) if isinstance(box, Box) and box.kind != "turn"]
-    labels = {box.label for box in boxes if isinstance(box, Box)}
+        if len(turn) == 1 and isinstance(first_unit, Box):
+            boxes.append(first_unit)
+        else:
+            boxes.append(Box(f"turn {number}", "turn", list(turn)))
+    ends = [box.name for box in (boxes[0], boxes[-1]) if box.kind != "turn"]
+    labels = {box.label for box in boxes}
     label = labels.pop() if len(labels) == 1 else ""
-    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes, label)
+    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", list(boxes), label)
 
 
 # ---- Long ones
 
 
 def _cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
-    """Cut a box of more than LONG units into lines of the program; what still has twice as many into groups of LONG."""
+    """Cut a box of more than LONG units into lines of the program; what still has twice as many into groups of LONG,
+    and groups of groups. A loop stays, as its units are its turns."""
     if box.kind == "loop":
         return
     if len(box.units) > LONG:
@@ -499,24 +525,24 @@ def _title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> s
 
 def _place_backward_steps(root: Box, scene: Scene) -> None:
     """Add each step of the backward to the box of the step of the forward that its echo names. Without one it goes to
-    the box of a step whose result it takes, the last argument first, or else to the whole program."""
-    box_of_step: dict[int, Box] = {}
+    the box of a step whose result it takes, the last argument first, or else to the whole program (`root`)."""
+    box_of_node: dict[int, Box] = {}
     for box in _inner_first(root):
-        box_of_step |= {unit: box for unit in box.units if isinstance(unit, int)}
-    for place in range(scene.forward, len(scene.nodes)):
-        node = scene.nodes[place]
-        placed_neighbors = [
-            neighbor for neighbor in (*node.partners, *reversed(node.inputs)) if neighbor in box_of_step
+        box_of_node |= {unit: box for unit in box.units if isinstance(unit, int)}
+    for number in range(scene.forward, len(scene.nodes)):
+        node = scene.nodes[number]
+        related_boxes = [
+            box_of_node[related] for related in (*node.partners, *reversed(node.inputs)) if related in box_of_node
         ]
-        box = box_of_step[placed_neighbors[0]] if placed_neighbors else root
-        box_of_step[place] = box
-        box.units.append(place)
+        box = related_boxes[0] if related_boxes else root
+        box_of_node[number] = box
+        box.units.append(number)
 
 
-def partner_in(place: int, own: set[int], nodes: Sequence[SceneNode]) -> int | None:
-    """Return the step of the forward beside which a step of the backward stands: the first of its partners that is in
-    `own`, the forward's steps of its box; None if there is none."""
-    return next((partner for partner in nodes[place].partners if partner in own), None)
+def partner_in(number: int, own: set[int], nodes: Sequence[SceneNode]) -> int | None:
+    """Return the step of the forward beside which the step `number` of the backward stands: the first of its partners
+    that is in `own`, the forward's steps of its box; None if there is none."""
+    return next((partner for partner in nodes[number].partners if partner in own), None)
 
 
 def _gather_box(box: Box, scene: Scene) -> None:
@@ -525,6 +551,7 @@ def _gather_box(box: Box, scene: Scene) -> None:
     if box.kind == "loop":
         return
     own = {unit for unit in box.units if isinstance(unit, int) and unit < scene.forward}
+    # The steps of the backward, by the step of the forward that they stand beside; None: beside none of this box.
     groups: dict[int | None, list[int]] = {}
     for unit in box.units:
         if isinstance(unit, int) and unit >= scene.forward:
@@ -533,25 +560,24 @@ def _gather_box(box: Box, scene: Scene) -> None:
     # which a new box would set them apart.
     if len(groups) + len(box.units) - sum(map(len, groups.values())) < 3:
         return
-    for first, group in groups.items():
-        if first is None or len(group) <= MANY:
+    for partner, group in groups.items():
+        if partner is None or len(group) <= MANY:
             continue
-        gone = {first, *group}
-        inner = Box(scene.nodes[first].name, "steps", [first, *group])
-        place = box.units.index(first)
-        box.units[place] = inner
-        box.units = [unit for unit in box.units if isinstance(unit, Box) or unit not in gone]
+        inner = Box(scene.nodes[partner].name, "steps", [partner, *group])
+        box.units[box.units.index(partner)] = inner
+        box.units = [unit for unit in box.units if isinstance(unit, Box) or unit not in group]
 
 
 def _merge_box(box: Box) -> None:
     """Replace a box's units by those of the only box in it, as long as there is only one, and join their names: a
-    module `mlp` with nothing but the module `0` becomes `mlp.0`. The program, a region and a loop keep their kind."""
+    module `mlp` with nothing but the module `0` becomes `mlp.0`. The program, a region and a loop keep their kind: the
+    program swallows a module, whose name is then in its label, a region all but a loop, and a loop nothing."""
     while len(box.units) == 1 and isinstance(only := box.units[0], Box) and box.kind != "loop":
         if box.kind == "program":
             if only.kind != "module":
                 return
             box.label = only.name if not box.label else f"{box.label}.{only.name}"
-        elif box.kind == "region":  # it stays the region
+        elif box.kind == "region":
             if only.kind == "loop":
                 return
         elif only.kind in ("module", "loop"):
@@ -562,9 +588,9 @@ def _merge_box(box: Box) -> None:
 
 def number_boxes(root: Box) -> list[Frame]:
     """Return the boxes as frames, outer ones first: a frame's number is higher than that of the one around it."""
-    numbers = {id(root): 0}
+    numbers = {id(root): 0}  # by the id of the box
     order, parents = [root], [-1]
-    for box in order:
+    for box in order:  # which grows meanwhile: breadth first
         for unit in box.units:
             if isinstance(unit, Box):
                 numbers[id(unit)] = len(order)
@@ -591,7 +617,8 @@ OUTSIDE = -1
 """In place of a unit: where values enter and leave a frame."""
 
 Flows = dict[tuple[int, int], dict[int, None]]
-"""From which unit to which, by their places in the frame, and the values that go there."""
+"""The flows of one kind in a frame: by the places of the unit from which and of that to which they go, or OUTSIDE, the
+values that go there, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,6 +630,7 @@ class Places:
     of_frame: Sequence[tuple[int, int]]
     """For each frame: the frame around it, and its place among that one's units; -1 and -1 for the outermost."""
     depth: Sequence[int]
+    """For each frame: how many are around it."""
 
 
 def places_in(scene: Scene, frames: Sequence[Frame]) -> Places:
@@ -644,20 +672,23 @@ def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:
 
 def hops(places: Places, source: tuple[int, int], target: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
     """Yield the frames on the way from one step to another, each as (frame, source, target): the places in it between
-    which the value is passed. `source` and `target` are as in `Places.of_node`.
+    which the value is passed. `source` and `target` are as in `Places.of_node`: a frame, and a place in it.
 
     From step a in frame F to step b beside F: (F, a, OUTSIDE), then (the frame around, F, b).
     """
     depth = places.depth
-    while depth[source[0]] > depth[target[0]]:
-        yield source[0], source[1], OUTSIDE
-        source = places.of_frame[source[0]]
-    while depth[target[0]] > depth[source[0]]:
-        yield target[0], OUTSIDE, target[1]
-        target = places.of_frame[target[0]]
-    while source[0] != target[0]:
-        yield source[0], source[1], OUTSIDE
-        yield target[0], OUTSIDE, target[1]
-        source, target = places.of_frame[source[0]], places.of_frame[target[0]]
-    if source[1] != target[1]:  # equal where both are one step: of the same frame, at the same place
-        yield source[0], source[1], target[1]
+    (source_frame, source_place), (target_frame, target_place) = source, target
+    # Outwards from the deeper end until both are in frames of one depth, then from both until they are in one frame.
+    while depth[source_frame] > depth[target_frame]:
+        yield source_frame, source_place, OUTSIDE
+        source_frame, source_place = places.of_frame[source_frame]
+    while depth[target_frame] > depth[source_frame]:
+        yield target_frame, OUTSIDE, target_place
+        target_frame, target_place = places.of_frame[target_frame]
+    while source_frame != target_frame:
+        yield source_frame, source_place, OUTSIDE
+        yield target_frame, OUTSIDE, target_place
+        source_frame, source_place = places.of_frame[source_frame]
+        target_frame, target_place = places.of_frame[target_frame]
+    if source_place != target_place:  # equal where both are one step
+        yield source_frame, source_place, target_place

@@ -2,6 +2,11 @@
 
 The colors are those of Okabe and Ito, which color-blind people can distinguish. Sides, dashes and widths show the same
 as the colors. Colors are written out, because many programs that read SVG know no CSS variables.
+
+A picture (`PairPicture`) has boxes, lines and labels, all with their places. The *unit* of a box is a step's number
+from 0 on, or of a frame a negative number, from which `frame_unit` makes the frame's. A *pill* is the name of a port
+beside a step, a *bridge* a line of what is saved for the backward, and the *gutter* of a frame what a bridge crosses.
+`amount` and `show_spec` are numbers of bytes and tensor types as text; `printable` escapes what is not printable.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from backprint.tools.draw.picture import (
     step_text,
     title_text,
 )
-from backprint.tools.draw.scene import frame_unit
+from backprint.tools.draw.scene import BACKWARD, frame_unit
 
 # ---- Colors
 
@@ -142,7 +147,7 @@ path { fill: none; }
 
 
 def colored(rules: str, colors: Mapping[str, str]) -> str:
-    """Return rules in which each `$name` is replaced by that color."""
+    """Return CSS rules in which each `$name` is replaced by the color of that name."""
     return re.sub(r"\$([a-z-]+)", lambda match: colors[match[1]], rules)
 
 
@@ -175,8 +180,8 @@ def as_image(svg: str, title: str) -> str:
 
 
 def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
-    """Yield an SVG file in pieces."""
-    drawn = "".join(_drawn_parts(picture, title))
+    """Yield an SVG file in pieces: its head and style, the picture, and the legend below it."""
+    drawn = "".join(_drawn_parts(picture, title))  # first, as the legend shows only what occurs in it
     legend, lines = _legend_svg(drawn, picture.width, picture.height)
     width, height = picture.width, picture.height + LEGEND * lines + PAD
     description = _in_xml(f"{title}: {contents_of(picture.drawn)}")
@@ -192,7 +197,8 @@ def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
 
 
 def _drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
-    """Yield the frames, lines, steps and texts of a picture. SVG draws in this order, so a later one covers others."""
+    """Yield the frames, lines, steps and texts of a picture. SVG draws in this order, so what comes later covers what
+    comes before."""
     yield from (_frame_svg(picture, box) for box in picture.boxes if box.unit < 0)
     yield from (_line_svg(line) for line in picture.lines if line.kind == "saved")
     yield from (_line_svg(line) for line in picture.lines if line.kind != "saved")
@@ -215,13 +221,14 @@ def _in_xml(text: str) -> str:
 
 
 def _text_svg(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
-    """Return a text at a place."""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{_in_xml(text)}</text>'
+    """Return a text at a place; `kind` are its CSS classes, `anchor` says which part of it is at `x` (SVG's `start`,
+    `middle` or `end`)."""
+    classes = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{classes}>{_in_xml(text)}</text>'
 
 
 def _rect_svg(x: float, y: float, width: float, height: float, kind: str, radius: float = 4) -> str:
-    """Return a rectangle."""
+    """Return a rectangle with round corners; `kind` are its CSS classes."""
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
 
 
@@ -239,24 +246,27 @@ def _frame_svg(picture: PairPicture, box: DrawnBox) -> str:
         kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
         return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}</g>\n"
     (name, forward_text), (backward_name, backward_text) = folded_texts(drawn, number)
-    left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
+    left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2  # the sides of the gutter
     inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
     inside += _rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", 6)
-    middle = (box.x + left) / 2, (right + box.x + box.width) / 2
-    inside += _text_svg(middle[0], box.y + 16, name, "bold") + _text_svg(middle[0], box.y + 30, forward_text, "small")
-    inside += _text_svg(middle[1], box.y + 16, backward_name) + _text_svg(middle[1], box.y + 30, backward_text, "small")
+    forward_x, backward_x = (box.x + left) / 2, (right + box.x + box.width) / 2  # the middles of the halves
+    inside += _text_svg(forward_x, box.y + 16, name, "bold") + _text_svg(forward_x, box.y + 30, forward_text, "small")
+    inside += _text_svg(backward_x, box.y + 16, backward_name)
+    inside += _text_svg(backward_x, box.y + 30, backward_text, "small")
     return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
 
 
 def _heading_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
-    """Return the name of an open frame, above the lines that run into it; over the outermost frame stands the title."""
+    """Return the name of an open frame, above the lines that run into it, and beside it, in small letters, its label;
+    over the outermost frame stands the title, and beside it what the picture shows. What stands beside the name is cut
+    to the width of the frame, or left out if there is hardly room."""
     drawn, number = picture.drawn, frame_unit(box.unit)
     frame = drawn.frames[number]
     heading_text = title_text(drawn, number, title)
     heading = _text_svg(box.x + 8, box.y + 15, heading_text, "bold", "start")
     label_x = box.x + TITLE_MARGIN + BOLD * len(heading_text)
-    letters = int((box.x + box.width - label_x - PAD) / SMALL)
-    # The class of a module is in its title.
+    letters = int((box.x + box.width - label_x - PAD) / SMALL)  # for how many there is room
+    # The label of a module is its class, which is in its title already.
     label = "" if frame.kind in ("module", "loop") else frame.label
     label_text = label if number else contents_of(picture.drawn)
     if label_text and letters > MINIMUM:
@@ -265,15 +275,16 @@ def _heading_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
 
 
 def _escaped_lines(text: str) -> str:
-    """Return a stranger's text for XML, with its lines."""
+    """Return a stranger's text for XML, with its line ends."""
     return html.escape(printable(text, lines=True), quote=True)
 
 
 def _node_svg(picture: PairPicture, box: DrawnBox) -> str:
-    """Return a step, with the names of its ports."""
+    """Return a step, with the names of its ports. Its classes say what it is: its side or a view, a guard, a neighbor
+    of a region, and whether the backward keeps its result."""
     drawn, node = picture.drawn, picture.drawn.scene.nodes[box.unit]
     thin = is_thin(drawn, box.unit)
-    kind = "view" if thin else "backward" if node.side else "forward"
+    kind = "view" if thin else "backward" if node.side == BACKWARD else "forward"
     kind += " guard" if node.is_guard else ""
     kind += " neighbor" if node.is_neighbor else ""
     kind += " keeps" if any(saved.bridge.made == box.unit for saved in drawn.saved) else ""
@@ -306,13 +317,14 @@ def source_text(picture: PairPicture, node: int) -> str:
 
 
 def _line_svg(line: DrawnLine) -> str:
-    """Return a line; the width of a bridge says how many bytes are saved."""
+    """Return a line. The width of a bridge says how many bytes are saved; that of a flow how many values go along it,
+    and whether one of them has NaN or Inf."""
     kind = f"flow-{line.kind}"
     if line.kind == "saved":
         title = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
         return _path_svg(line, kind if line.bytes else f"{kind} thin", _bridge_width(line.bytes), "", title)
     is_bad = line.is_bad
-    arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
+    arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"  # the ids of ARROWS
     # Wider with each value that goes along it, up to six.
     width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
     end = f' marker-end="url(#{arrow})"' if line.ends else ""
@@ -336,6 +348,7 @@ def _label_svg(label: LineLabel) -> str:
     """Return the text of a line: the bytes of a bridge, the shape or the measurement of a flow."""
     line = label.line
     kind = "saved-text" if line.kind == "saved" else "bad-text" if line.is_bad else "small label"
+    # The base line of letters is about a third of their size below their middle.
     return _text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
 
 
@@ -364,14 +377,14 @@ ENTRIES = (
 
 
 def _legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
-    """Return the legend of what occurs in the SVG `drawn`, and how many lines it takes in the width of the picture;
-    `top` is its y."""
+    """Return the legend of what occurs in the SVG `drawn`, and how many lines it takes in the `width` of the picture;
+    `top` is its y. An entry of ENTRIES is a sample, drawn in the classes of the entry, and its text."""
     x, line, parts = PAD, 0, []
     for kind, text, pattern in ENTRIES:
         if re.search(pattern, drawn) is None:
             continue
         wide = 42 + 5.2 * len(text)  # the sample is 20 wide, and 6 before its text; 16 are between two entries
-        if x > PAD and x + wide > width:
+        if x > PAD and x + wide > width:  # a new line, unless it would be the first entry of one
             x, line = PAD, line + 1
         y = top + LEGEND * line + 2
         if kind.startswith("flow"):

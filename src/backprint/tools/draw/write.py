@@ -1,4 +1,9 @@
-"""Pictures as files: SVG, DOT and PNG."""
+"""Pictures as files: SVG, DOT and PNG.
+
+A `DrawnPair` is a Pair laid out: its steps in frames of modules and loops. A frame is *open*, or folded to one box;
+`frames_to_open` chooses, so that a picture has at most so many *nodes* (steps and folded frames) and is no wider than
+it may be.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +31,9 @@ EDGE = 16_384
 def draw_capture(
     capture: Capture, path: str | os.PathLike[str], pair: int = 0, nodes: int = READABLE, scale: float = 2.0
 ) -> Path:
-    """Draw a Pair of a Capture to a file, whose ending says in which format. Refuse an ending, a number or a Pair that
-    there is not, before anything is drawn."""
+    """Draw the Pair number `pair` of a Capture to a file, whose ending says in which format, and return its path.
+    `nodes` is the most that is seen, `scale` the pixels of a PNG for each point. Refuse an unknown ending, a number out
+    of its range and a Pair that there is not, before anything is drawn."""
     draw = _format_of_picture(path)
     check_numbers(pair, nodes, scale)
     count = len(capture.pairs)
@@ -39,8 +45,9 @@ def draw_capture(
 
 
 def write_picture(drawn: DrawnPair, path: str | os.PathLike[str], nodes: int = READABLE, scale: float = 2.0) -> Path:
-    """Draw what is laid out already to a file, whose ending says in which format."""
-    return write_file(Path(path), [_format_of_picture(path)(drawn, drawn.scene.name, nodes, scale)])
+    """Draw what is laid out already to a file, whose ending says in which format, and return its path."""
+    draw = _format_of_picture(path)
+    return write_file(Path(path), [draw(drawn, drawn.scene.name, nodes, scale)])
 
 
 def _format_of_picture(path: str | os.PathLike[str]) -> Callable[[DrawnPair, str, int, float], bytes]:
@@ -49,13 +56,13 @@ def _format_of_picture(path: str | os.PathLike[str]) -> Callable[[DrawnPair, str
     draw = FORMATS.get(suffix.lower())
     if draw is None:
         ending = f"not with {suffix!r}" if suffix else "and this has no ending"
-        page = "; a page is written by `backprint view`" if suffix.lower() in HTML else ""
+        page = "; a page is written by `backprint view`" if suffix.lower() in HTML else ""  # `.html`, `.htm`
         raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}{page}")
     return draw
 
 
 def check_numbers(pair: int, nodes: int, scale: float) -> None:
-    """Refuse numbers of a picture with another type, or out of their range."""
+    """Refuse numbers of a picture with another type (True is no number here), or out of their range."""
     for name, value, least in (("pair", pair, 0), ("nodes", nodes, 1)):
         if type(value) is not int or value < least:
             raise UsageError(f"{name}={value!r:.80} must be a whole number from {least} on")
@@ -81,7 +88,7 @@ def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> byte
 
 def _as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
     """Return a picture as PNG: the SVG in light colors, drawn by resvg, and smaller than `scale` where a side would
-    have more pixels than EDGE. Refuse without resvg."""
+    have more pixels than EDGE. Refuse if the package of resvg, which is optional, is not installed."""
     try:
         import resvg_py
     except ImportError:

@@ -3,6 +3,18 @@
 Parameters and buffers have the names that they had in the original model. The module's forward is a function that
 `emit.py` compiles from the parsed program. The file itself is executed only if the parser refused it and the caller
 trusts it; a note of the sample then says so.
+
+Words of this file:
+
+- `ModelProgram`: the `forward` of a sample's `model.py`, as `ast` lines; `ForwardArgument`: an argument of it, whose
+  `kind` is `Tensor`, `Parameter`, `SymInt`, `SymFloat`, `SymBool` or ''. A *number* is an argument of a `Sym` kind.
+- `Meta`: the metadata of one tensor: shape, dtype, statistics, and `data`, all its elements, if they were printed.
+- `Use`: what the program does with an input: words (`kinds`) such as `index`, `mask`, `additive` (a mask that is added
+  to scores), `positive` or `read` (a number that the program reads), and the bound that an index is `below`.
+- `KnownInput`: the name and the role of an input with its Meta and its Use. The role is `parameter`, `buffer` or
+  `input`.
+- *Recipe*: how an input's values are made again: a kind, such as `normal`, its facts, such as the mean, and a seed.
+- *Norms* are batch norms. In training mode one needs two values or more per channel, as it divides by their deviation.
 """
 
 from __future__ import annotations
@@ -58,9 +70,10 @@ MOST_TRIES = 64
 def _choose_numbers(
     program: ModelProgram, metas: Mapping[str, Meta], examples: Mapping[str, int]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Choose values for the arguments that are numbers; return the values by name, and notes about them.
+    """Choose values for the arguments that are numbers; return the values by name, and notes about them; nothing if no
+    argument is a number. If the program runs on meta tensors with none of the candidates, the likeliest are taken.
 
-    `examples` has the example values of the symbols, by name.
+    `metas` has the metadata of the other arguments, and `examples` the example values of the symbols, by name.
     """
     numbers = [argument for argument in program.arguments if argument.kind.startswith("Sym")]
     if not numbers:
@@ -73,6 +86,7 @@ def _choose_numbers(
     if not _uses_values_of(program, names):
         return likeliest, _numbers_note(likeliest, numbers, "nothing in the graph reads them")
     first_error = ""
+    # The likeliest combination first, then all of them.
     for candidate in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
         numbers_by_name = dict(zip(names, candidate, strict=True))
         error = _run_on_shapes(program, metas, numbers_by_name).error
@@ -95,8 +109,13 @@ def number_candidates(
     examples: Mapping[str, int],
     parameter_sizes: set[int],
 ) -> tuple[Any, ...]:
-    """Return the candidate values of a number, the likeliest first. `parameter_sizes` are all sizes of parameters: a
-    size of an input that is also one of these is less likely to be dynamic."""
+    """Return the candidate values of a number, the likeliest first: of a float or a bool its `data` alone, of an
+    integer the sizes of the first tensor after it among the `arguments`, if it is a size by its name, example values
+    and its `data`.
+
+    `examples` has the example values of the symbols. `parameter_sizes` are all sizes of parameters: a size of an input
+    that is also one of these is less likely to be dynamic.
+    """
     meta = metas.get(argument.name)
     data_value = meta.data[0] if meta is not None and meta.data else None
     if argument.kind == "SymFloat":
@@ -127,7 +146,7 @@ def _likeliest_numbers(
     arguments: Sequence[ForwardArgument],
     metas: Mapping[str, Meta],
 ) -> tuple[Any, ...]:
-    """Return the likeliest value of each number.
+    """Return the likeliest value of each of the `numbers`, of its candidates (`choices`, the likeliest first).
 
     If several numbers come before the same tensor, they are different sizes of it, in the order of its dimensions.
     """
@@ -137,6 +156,7 @@ def _likeliest_numbers(
     likeliest = [choice[0] for choice in choices]
     for name, indices in groups.items():
         sizes = metas[name].shape if name in metas else ()
+        # Numbers before one tensor have the same candidates: as many of these as there are numbers.
         best = [size for size in choices[indices[0]][: len(indices)] if size in sizes]
         if len(indices) > 1 and len(best) == len(indices):
             for index, size in zip(indices, sorted(best, key=sizes.index), strict=True):
@@ -145,7 +165,7 @@ def _likeliest_numbers(
 
 
 def _tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]) -> str:
-    """Return the name of the first tensor after a number among the arguments, or ''."""
+    """Return the name of the first tensor after a number among the arguments; '' if there is none."""
     after = arguments[arguments.index(argument) + 1 :]
     return next((candidate.name for candidate in after if not candidate.kind.startswith("Sym")), "")
 
@@ -164,7 +184,7 @@ def _uses_values_of(program: ModelProgram, names: Sequence[str]) -> bool:
 
 
 # ---- Runs on meta tensors
-# They test choices of numbers, and find the batch norms that cannot train and the results that do not fit in memory.
+# They test choices of numbers, and find the batch norms that cannot train and the results that would not fit in memory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +201,12 @@ class _ShapeRun:
 
 def _run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
     """Run a program on meta tensors. Numbers, and tensors of one element whose value is in the metadata, have their
-    values, because the program may read them."""
+    values, because the program may read them. What the run raises is part of its outcome."""
     single_value_norms: list[int] = []
 
     def batch_norm(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Stand for a batch norm, which returns a tensor like its input; note the line that calls it on one value per
+        channel."""
         if x.dim() < 2 or x.numel() <= x.shape[1]:  # at most one element for each channel
             single_value_norms.append(sys._getframe(1).f_lineno)
         return torch.empty_like(x)
@@ -195,7 +217,10 @@ def _run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Ma
         values = [shape_argument(argument, metas, numbers) for argument in program.arguments]
         with torch.no_grad(), preserving_random_states(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            function = compile_program(program, unchanged_names, {}, SHAPES, "meta", replacements)
+            # All arguments are arguments of the function here, and none is state of a module.
+            function = compile_program(
+                program, unchanged_names, state={}, file=SHAPES, device="meta", extra_functions=replacements
+            )
             with _ResultSizes():
                 function(None, *values)
     except _TooLargeResult as error:
@@ -220,6 +245,8 @@ class _ResultSizes(TorchDispatchMode):
     it had values."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator; raise _TooLargeResult with what is too large about its result (a `complaint`, '' if nothing
+        is)."""
         # An operator on tensors with values, such as a factory function, allocates its result: it is checked before.
         complaint = why_outgrown(function, args, kwargs or {})
         result = None if complaint else function(*args, **(kwargs or {}))
@@ -230,7 +257,8 @@ class _ResultSizes(TorchDispatchMode):
 
 
 def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> Any:
-    """Return the value of an argument for a run on meta tensors."""
+    """Return the value of an argument for a run on meta tensors: a number's own, a tensor of one element with its
+    value if that is known, else a meta tensor."""
     if argument.name in numbers:
         return numbers[argument.name]
     meta = metas[argument.name]
@@ -241,7 +269,8 @@ def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers
 
 
 def _find_untrainable_norms(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
-    """Find the lines whose batch norm cannot run in training mode, because it has only one value per channel."""
+    """Return a run on meta tensors with the lines whose batch norm cannot run in training mode, because it has only
+    one value per channel; without a run if the program calls no batch norm."""
     return _run_on_shapes(program, metas, numbers) if count_calls(program).keys() & set(NORMS) else _ShapeRun(None)
 
 
@@ -250,10 +279,9 @@ def _batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Te
     channel."""
     if x.numel() > math.prod(x.shape[1:2]):
         return F.batch_norm(x, *args, **kwargs)
-    statistics = dict(
-        zip(("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args, strict=False)
-    )
-    return F.batch_norm(x, **{**statistics, **kwargs, "training": False})
+    names = ("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+    by_name = dict(zip(names, args, strict=False))  # the call may leave arguments out, or have them as keywords
+    return F.batch_norm(x, **{**by_name, **kwargs, "training": False})
 
 
 # ---- Recipes from GraphNet's metadata
@@ -302,7 +330,8 @@ _VARIANCE = re.compile(r"running_var|(?:^|[._])var(?:iance)?_?$", re.IGNORECASE)
 
 
 def recipes_from_metas(inputs: Sequence[KnownInput], seed: int, device: str) -> Inputs:
-    """Return a recipe for each input, by port name; for inputs whose `data` no recipe can make, also the tensors."""
+    """Return a recipe for each input, by port name, with a seed of its own made of `seed`; for inputs whose `data` no
+    recipe can make, also the tensors. The recipes make tensors on `device`."""
     recipes: dict[str, Recipe] = {}
     exact: dict[str, Tensor] = {}
     for known in inputs:
@@ -331,7 +360,7 @@ def recipe_notes(inputs: Sequence[KnownInput]) -> tuple[str, ...]:
         if not _has_data(meta):
             rounded_deviations += [name] if _has_rounded_deviation(known) else []
             epsilons += [name] if _is_rounded_epsilon(known) else []
-    rows = (
+    names_and_words = (
         (epsilons, f"are epsilons that are printed as 0, for which {EPSILON} is used"),
         (zeros, "have elements that are printed as 0.000000, and are 0 here, whatever they were"),
         (
@@ -341,7 +370,7 @@ def recipe_notes(inputs: Sequence[KnownInput]) -> tuple[str, ...]:
     )
     return tuple(
         f"{len(names)} floating-point inputs {words}: {', '.join(names[:3])}" + (", …" if len(names) > 3 else "")
-        for names, words in rows
+        for names, words in names_and_words
         if names
     )
 
@@ -356,16 +385,27 @@ def _recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
     bytes describe it, else None."""
     tensor = torch.tensor(meta.data, dtype=getattr(torch, meta.dtype)).reshape(meta.shape)
     recipe = fit(tensor, seed)
-    return (recipe, None) if recipe.kind in EXACT_KINDS else (recipe_at(tensor, "exact", {}, seed), tensor)
+    return (recipe, None) if recipe.kind in EXACT_KINDS else (recipe_at(tensor, "exact", facts={}, seed=seed), tensor)
 
 
 def _recipe_from_statistics(known: KnownInput, seed: int) -> Recipe:
-    """Return the recipe of a tensor of which at most statistics are known."""
+    """Return the recipe of a tensor of which at most statistics are known. It is contiguous, as metadata has no
+    strides."""
     meta = known.meta
     stride = torch.empty(meta.shape, device="meta").stride()
-    extent = span(meta.shape, stride)
+    extent = span(meta.shape, stride)  # the elements of storage that the tensor spans
     kind, facts = ("constant", {"value": 0}) if not extent else _kind_and_facts(known)
-    return Recipe(kind, meta.dtype, meta.shape, stride, "cpu", extent, 0, seed, tuple(sorted(facts.items())))
+    return Recipe(
+        kind,
+        meta.dtype,
+        meta.shape,
+        stride,
+        device="cpu",
+        extent=extent,
+        offset=0,
+        seed=seed,
+        facts=tuple(sorted(facts.items())),
+    )
 
 
 def _kind_and_facts(known: KnownInput) -> tuple[str, RecipeFacts]:
@@ -373,7 +413,7 @@ def _kind_and_facts(known: KnownInput) -> tuple[str, RecipeFacts]:
     meta = known.meta
     dtype = meta.dtype
     if dtype == "bool":
-        return _mask_recipe(known, 0, 1)
+        return _mask_recipe(known, masked_value=0, passed_value=1)
     if dtype in INTEGERS:
         return _integer_recipe(known)
     if dtype in FLOATS:
@@ -381,7 +421,7 @@ def _kind_and_facts(known: KnownInput) -> tuple[str, RecipeFacts]:
     if dtype.startswith("complex"):
         mean, std = _finite_or_default(meta.mean, 0.0), _finite_or_default(meta.std, 1.0)
         # The real and the imaginary part are drawn alone: each has half of the variance.
-        return "normal", _normal_facts(mean, std / math.sqrt(2), None, None)
+        return "normal", _normal_facts(mean, std / math.sqrt(2), low=None, high=None)
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
 
 
@@ -389,8 +429,8 @@ def _kind_and_facts(known: KnownInput) -> tuple[str, RecipeFacts]:
 
 
 def _integer_recipe(known: KnownInput) -> tuple[str, RecipeFacts]:
-    """Return the recipe of integers: positions count up, a mask is a mask, all others are in the range that the
-    metadata and the uses allow."""
+    """Return the kind and the facts of the recipe of integers: positions count up, a mask is a mask, all others are in
+    the range that the metadata and the uses allow."""
     name, meta, use = known.name, known.meta, known.use
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)
@@ -399,13 +439,13 @@ def _integer_recipe(known: KnownInput) -> tuple[str, RecipeFacts]:
     low = int(_finite_or_default(meta.min_val, 0))
     high = max(low, min(limit, int(_finite_or_default(meta.max_val, highest))))
     low = max(info.min, min(low, high))
-    period = meta.shape[-1] if meta.shape else 1
+    period = meta.shape[-1] if meta.shape else 1  # positions count along the last dimension
     if _POSITIONS.search(name) and (meta.max_val is None or high - low == period - 1) and period <= limit - low + 1:
         return "arange", {"start": low, "step": 1, "period": period}
     if low == high:
         return "constant", {"value": low}
     if (low, high) == (0, 1) and _is_mask_input(name, use):
-        return _mask_recipe(known, 0, 1)
+        return _mask_recipe(known, masked_value=0, passed_value=1)
     return "integers", {"low": low, "high": high}
 
 
@@ -418,8 +458,8 @@ def _is_mask_input(name: str, use: Use) -> bool:
 
 
 def _mask_recipe(known: KnownInput, masked_value: Any, passed_value: Any) -> tuple[str, RecipeFacts]:
-    """Return the recipe of a mask: triangular if its name is that of a causal mask and its last two dimensions are
-    equal; else three of four elements are `passed_value`, and the others `masked_value`."""
+    """Return the kind and the facts of the recipe of a mask: triangular if its name is that of a causal mask and its
+    last two dimensions are equal; else three of four elements are `passed_value`, and the others `masked_value`."""
     name, meta = known.name, known.meta
     if len(meta.shape) >= 2 and meta.shape[-1] == meta.shape[-2] > 1 and _CAUSAL.search(name):
         rows, cols = meta.shape[-2:]
@@ -431,13 +471,14 @@ def _mask_recipe(known: KnownInput, masked_value: Any, passed_value: Any) -> tup
 
 
 def _float_recipe(known: KnownInput) -> tuple[str, RecipeFacts]:
-    """Return the recipe of a floating-point tensor: a mask, a single number, a positive or a normal distribution."""
+    """Return the kind and the facts of the recipe of a floating-point tensor: a mask, an epsilon, a single number,
+    numbers that the program reads, a positive or a normal distribution."""
     name, role, meta, use = known.name, known.role, known.meta, known.use
     mean, std = _finite_or_default(meta.mean, 0.0), _finite_or_default(meta.std, 1.0)
     low, high = meta.min_val, meta.max_val
     if _is_float_mask(meta, use):
         floor = -math.inf if meta.mean == -math.inf else torch.finfo(getattr(torch, meta.dtype)).min
-        return _mask_recipe(known, floor, 0.0)
+        return _mask_recipe(known, masked_value=floor, passed_value=0.0)
     if _is_rounded_epsilon(known):
         return "constant", {"value": EPSILON}
     if math.prod(meta.shape) == 1:
@@ -460,15 +501,16 @@ def _float_recipe(known: KnownInput) -> tuple[str, RecipeFacts]:
 
 
 def _is_rounded_epsilon(known: KnownInput) -> bool:
-    """Whether an input is an epsilon, such as that of a norm, which is printed as 0 because it is so small."""
+    """Whether an input is an epsilon by its name, such as that of a norm, and printed as 0 because it is so small."""
     name, meta = known.name, known.meta
-    small = meta.mean is not None and abs(meta.mean) < _rounding_slack(meta) and not meta.min_val
-    return small and math.prod(meta.shape) == 1 and meta.dtype in FLOATS and _EPSILON.search(name) is not None
+    is_printed_as_0 = meta.mean is not None and abs(meta.mean) < _rounding_slack(meta) and not meta.min_val
+    is_one_float = math.prod(meta.shape) == 1 and meta.dtype in FLOATS
+    return is_printed_as_0 and is_one_float and _EPSILON.search(name) is not None
 
 
 def _evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts]:
-    """Return the recipe of numbers that the program reads: evenly spread with this mean and standard deviation, so that
-    they are the same in every draw."""
+    """Return the kind and the facts of the recipe of `count` numbers that the program reads: evenly spread with this
+    mean and standard deviation, so that they are the same in every draw."""
     # The numbers 0, 1, …, count - 1 have the variance (count**2 - 1) / 12, and with Bessel's correction
     # count * (count + 1) / 12. The printed deviation is that of `Tensor.std`, which has the correction.
     step = std / math.sqrt(count * (count + 1) / 12)
@@ -478,24 +520,26 @@ def _evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFact
 
 
 def _is_float_mask(meta: Meta, use: Use) -> bool:
-    """Whether a floating-point tensor is an additive mask, in which closed elements are -inf or the dtype's minimum."""
+    """Whether a floating-point tensor is an additive mask, in which closed elements are -inf or a large negative
+    number: its mean is -inf, or below LARGEST_MASK_MEAN, or NaN in a tensor that is added to scores."""
     mean, std = meta.mean, meta.std
     if mean is None or math.prod(meta.shape) == 1:
         return False
     if math.isfinite(mean):
-        return mean <= LARGEST_MASK_MEAN and (
-            use.kinds & {"additive", "mask"} != set() or std is None or not math.isfinite(std)
-        )
+        # A large deviation overflows where the closed elements are the dtype's minimum.
+        is_used_as_mask = not {"additive", "mask"}.isdisjoint(use.kinds)
+        return mean <= LARGEST_MASK_MEAN and (is_used_as_mask or std is None or not math.isfinite(std))
     return mean == -math.inf or (math.isnan(mean) and "additive" in use.kinds)
 
 
 def _has_rounded_deviation(known: KnownInput) -> bool:
-    """Whether the deviation of a weight or buffer is printed as 0, and is set to nearly the largest rounding error."""
+    """Whether the deviation of a weight or buffer is printed as 0, and is set to nearly the largest rounding error;
+    not of a single number, a mask, or what else has a recipe of its own."""
     name, role, meta, use = known.name, known.role, known.meta, known.use
     has_other_recipe = {"mask", "additive", "read", "positive", "variance"} & use.kinds or _VARIANCE.search(name)
-    weights = role in ("parameter", "buffer") or "average" in use.kinds
+    is_state = role in ("parameter", "buffer") or "average" in use.kinds
     return bool(
-        weights
+        is_state
         and not has_other_recipe
         and meta.dtype in FLOATS
         and math.prod(meta.shape) > 1
@@ -516,14 +560,14 @@ def _finite_or_default(value: float | None, default: float) -> float:
 
 
 def _normal_facts(mean: float, std: float, low: float | None, high: float | None) -> RecipeFacts:
-    """Return the facts of a normal distribution, cut at four deviations and at its bounds."""
+    """Return the facts of a normal distribution, cut at four deviations and at its bounds (None: there is none)."""
     floor = mean - 4 * std if low is None else max(low, mean - 4 * std)
     ceiling = mean + 4 * std if high is None else min(high, mean + 4 * std)
     return {"mean": mean, "std": std, "low": min(floor, ceiling), "high": max(floor, ceiling)}
 
 
 def _lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
-    """Return the facts of a positive tensor with this mean and deviation.
+    """Return the facts of a positive tensor with this mean and deviation; `meta` says how far these are rounded.
 
     Its values are LEAST_SHARE times the mean, plus the quantiles of a log-normal distribution with the rest of the
     mean. The deviation is limited to what QUANTILES values with this mean can have, and to at least the rounding error,
@@ -532,13 +576,16 @@ def _lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
     slack = DEVIATION_IN_ROUNDING * _rounding_slack(meta)
     mean = max(mean, slack)
     mean_above_floor = mean * (1 - LEAST_SHARE)
+    # n positive values of one mean deviate most if all but one are 0: by the mean times the root of n - 1. With 0.9 of
+    # that there is a solution below.
     std = min(max(std, min(slack, 0.2 * mean)), mean_above_floor * 0.9 * math.sqrt(QUANTILES - 1))
     normal_quantiles = [NormalDist().inv_cdf((index + 0.5) / QUANTILES) for index in range(QUANTILES)]
+    # The sigma of the log-normal distribution whose quantiles have this deviation, relative to their mean.
     sigma = _solve_increasing(
         lambda sigma: _relative_deviation([math.exp(sigma * quantile) for quantile in normal_quantiles]),
-        std / mean_above_floor,
-        0.0,
-        16.0,
+        value=std / mean_above_floor,
+        low=0.0,
+        high=16.0,
     )
     values = [math.exp(sigma * quantile) for quantile in normal_quantiles]
     scale = mean_above_floor * QUANTILES / sum(values)
@@ -574,10 +621,11 @@ SMALL = 64
 
 @dataclass(frozen=True, slots=True)
 class _BuiltSample:
-    """A sample that can be captured: `module(**inputs)` runs it.
+    """A sample that can be captured: `module(**inputs)` runs it. `recipes` make its tensors again, and `bytes` is the
+    size of all of them.
 
     `with_grad` has the name of each tensor that requires grad and the reason why it does; `without_grad` has the names
-    of the others, and the reason why they do not.
+    of the other tensors, and the reason why they do not.
     """
 
     module: nn.Module
@@ -597,8 +645,9 @@ def build_sample(
     fake: MakeFakeMode | None = None,
     run: GraphRunner | None = None,
 ) -> _BuiltSample:
-    """Build a module and its inputs from a sample. With `fake`, all tensors are fake tensors of the mode that it
-    returns.
+    """Build a module and its inputs from a sample, in a `mode` (`train`, `eval`; None: as it was traced) and with
+    tensors on a device. With `fake`, all tensors are fake tensors of the mode that it returns. Raise SampleError if a
+    result would not fit in memory.
 
     `run` makes a callable of a Graph. It is needed for a sample that Backprint has written, whose `model.py` is the
     text of a Graph.
@@ -611,7 +660,7 @@ def build_sample(
         for named in plan.inputs
         if named.raw in plan.metas
     ]
-    recipes = recipes_from_metas(known, 0, device)
+    recipes = recipes_from_metas(known, seed=0, device=device)
     forward, numbers, notes = _forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
         _check_result_sizes(sample, numbers)
@@ -655,8 +704,9 @@ def _forward_in_mode(
     fake: MakeFakeMode | None = None,
     run: GraphRunner | None = None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """Return the module's forward in train or eval mode, the values of inputs that are numbers, and notes about
-    both."""
+    """Return the module's forward in train or eval mode (None: as it was traced), the values of inputs that are
+    numbers, by name, and notes about both. Where `model.py` is a Graph, or is executed, the forward only calls that.
+    """
     program, notes = sample.program, list[str]()
     extra_functions: dict[str, Any] = {}
     if sample.graph is not None:
@@ -669,11 +719,12 @@ def _forward_in_mode(
     notes += notes_on_numbers
     if mode is not None and sample.program is not None:
         shape_run = _find_untrainable_norms(program, sample.metas, numbers) if mode == "train" else _ShapeRun(None)
-        program, notes_on_mode = emit.rewrite_mode(program, mode, shape_run.single_value_norms)
+        program, notes_on_mode = emit.rewrite_mode(program, mode, lines_to_keep=shape_run.single_value_norms)
         notes += [*notes_on_mode, *_batch_norm_notes(shape_run)]
-        if shape_run.error is not None:
+        if shape_run.error is not None:  # which norms cannot train is not known before the program runs
             # `F.batch_norm` alone: the arguments of `torch.batch_norm` are in another order.
-            extra_functions = dict.fromkeys(emit.NORMS[:1], _batch_norm_in_train_if_possible)
+            functional_batch_norm, _ = emit.NORMS
+            extra_functions = {functional_batch_norm: _batch_norm_in_train_if_possible}
     elif mode is not None:
         why = "its file is executed as it is" if sample.graph is None else "the operators of a graph have their mode"
         notes.append(f"mode {mode}: nothing is changed, because {why}")
@@ -708,13 +759,13 @@ def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> 
 
 
 def _execute_model(path: Path, fake: MakeFakeMode | None = None) -> nn.Module:
-    """Execute a trusted file as an import does, and make an instance of its class; with `fake`, under a
-    FakeTensorMode."""
+    """Execute a trusted file as an import does, and make an instance of its class GraphModule; with `fake`, under a
+    FakeTensorMode. Raise SampleError for what it raises, and for a class that is no module."""
     module = ModuleType("graphnet_trusted")
     module.__file__ = str(path)
     try:
         with nullcontext() if fake is None else fake():
-            # an import would write `__pycache__` beside the file
+            # Not by `import`, which would write `__pycache__` beside the file.
             exec(compile(read_sample_text(path), str(path), "exec"), vars(module))
             graph_module = module.GraphModule()
     except Exception as error:  # a trusted file may raise anything
@@ -734,15 +785,16 @@ def module_with_state(
     tensors: Mapping[str, Tensor],
     names_with_grad: Collection[str],
 ) -> nn.Module:
-    """Make a module whose class has this name, with parameters and buffers under their fully qualified names."""
+    """Make a module whose class has this name and this `forward`, with the `inputs` that are parameters and buffers
+    under their fully qualified names. `tensors` are by these names."""
     module: nn.Module = type(name, (nn.Module,), {"forward": forward})()
     for named in inputs:
         if named.role == "input":
             continue
         *path, last = named.name.split(".")
         owner = module
-        for step in path:  # add_module refuses names of methods, such as `type`
-            owner = own_modules(owner).setdefault(step, nn.Module())
+        for module_name in path:  # not by `add_module`, which refuses names of methods, such as `type`
+            owner = own_modules(owner).setdefault(module_name, nn.Module())
         tensor = tensors[named.name]
         if named.role == "parameter":
             own_parameters(owner)[last] = nn.Parameter(tensor, requires_grad=named.name in names_with_grad)
@@ -754,9 +806,10 @@ def module_with_state(
 def _make_fake_tensors(
     inputs: Iterable[KnownInput], recipes: Inputs, device: str, fake: MakeFakeMode
 ) -> dict[str, Tensor]:
-    """Return fake tensors. Small ones are made of the values of their recipe, which the FakeTensorMode remembers,
-    because code may read them."""
+    """Return a fake tensor for each input, by name. Small ones are made of the values of their recipe, which the
+    FakeTensorMode remembers, because code may read them."""
     small = {known.name for known in inputs if known.meta.data is not None or math.prod(known.meta.shape) <= SMALL}
+    # Made on the CPU, where their values are read.
     on_cpu = Inputs({name: replace(recipes.recipes[name], device="cpu") for name in small}, recipes.exact, recipes.seed)
     values = {name: tensor.flatten().tolist() for name, tensor in on_cpu.make().items()}
     tensors: dict[str, Tensor] = {}

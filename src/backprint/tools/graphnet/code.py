@@ -42,7 +42,10 @@ from backprint.graph.nouns import ATOMS, MAX_INTEGER
 from backprint.graph.text import tree_of
 
 MAX_EXPRESSION_DEPTH = 40
+"""How deeply expressions may be nested."""
+
 MAX_STRING = 4096
+"""The most characters of a text or a name."""
 
 # ---- Nouns
 
@@ -52,7 +55,8 @@ Statement: TypeAlias = ast.Assign | ast.AugAssign | ast.Expr | ast.Return
 
 @dataclass(frozen=True, slots=True)
 class ForwardArgument:
-    """An argument of forward and the kind that its annotation says: `Parameter`, `Tensor`, `SymInt`, or ''."""
+    """An argument of forward, the kind that its annotation says (a value of KIND_BY_ANNOTATION, '' without one), and
+    its line in the file."""
 
     name: str
     kind: str
@@ -99,6 +103,8 @@ NO_OPS = frozenset(
 """Calls without effect, Dynamo's own assertions among them: None replaces them."""
 
 ATTRIBUTES = frozenset("T H mT mH real imag shape dtype device ndim layout itemsize nbytes is_cuda".split())
+"""The attributes of values that a graph may read."""
+
 CONSTANTS: dict[str, Any] = {
     "Ellipsis": ...,
     "inf": math.inf,
@@ -108,8 +114,12 @@ CONSTANTS: dict[str, Any] = {
     "math.pi": math.pi,
 }
 CONSTANTS |= {"torch.inf": math.inf, "torch.nan": math.nan, "torch.pi": math.pi, "torch.e": math.e}
+"""Names in the place of which a program has their values."""
+
 FLOAT_TEXTS = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
 FLOAT_TEXTS |= {"nan": math.nan, "-nan": math.nan}
+"""The numbers that `float("…")` may spell."""
+
 IMPORTS = frozenset(
     {
         "import torch",
@@ -124,6 +134,7 @@ IMPORTS = frozenset(
 RESERVED = frozenset({"self", "torch"})
 """Names that a line may not bind. Others, such as `device`, are values once a line binds them."""
 
+# The names of `ast` classes of operators that a graph may have.
 BINARY = frozenset("Add Sub Mult Div FloorDiv Mod Pow MatMult BitAnd BitOr BitXor LShift RShift".split())
 COMPARE = frozenset("Eq NotEq Lt LtE Gt GtE Is IsNot".split())
 UNARY = frozenset("USub UAdd Invert Not".split())
@@ -201,9 +212,11 @@ def read_code(text: str) -> ModelProgram:
 
 
 class _CodeReader:
-    """Checks the tree of one text, and copies what is allowed; keeps its lines and the names bound so far.
+    """Checks the tree of one text, and copies what is allowed.
 
-    A method for a node returns the node as a program has it (see above), or refuses what no graph has.
+    A method for a node returns a new node as a program has it (see the top of this file), or raises RefusedError for
+    what no graph has. `lines` are those of the text, `bound` the names that earlier lines and arguments bind, and
+    `depth` how deeply the expression is nested that is read.
     """
 
     def __init__(self, lines: list[str]) -> None:
@@ -217,7 +230,7 @@ class _CodeReader:
         """Return the source text of a node, up to 80 characters of its first line."""
         line = self.lines[node.lineno - 1]
         end = node.end_col_offset if node.end_lineno == node.lineno else None
-        return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
+        return line.encode()[node.col_offset : end].decode(errors="replace")[:80]  # `ast` counts bytes of UTF-8
 
     def refused(self, node: Any, why: str) -> RefusedError:
         """Return the refusal of a node, with its line, for the caller to raise."""
@@ -230,22 +243,22 @@ class _CodeReader:
     # ---- the file, the class, the function
 
     def program(self, tree: ast.Module) -> ModelProgram:
-        """Return the program of a file: imports and one class GraphModule."""
-        program = None
+        """Return the program of a file: a docstring, imports and one class GraphModule."""
+        forward = None
         for node in tree.body:
             match node:
                 case ast.Import() | ast.ImportFrom():
                     self.check_import(node)
                 case ast.Expr(value=ast.Constant(value=str())) if node is tree.body[0]:
-                    pass
-                case ast.ClassDef(name="GraphModule") if program is None:
-                    program = self.forward_function(node)
+                    pass  # the docstring
+                case ast.ClassDef(name="GraphModule") if forward is None:
+                    forward = self.forward_function(node)
                 case _:
                     quoted = f"{self.source_of(node)!r} is outside the class"
                     raise self.refused(node, f"{quoted}: a GraphNet model is imports and one class GraphModule")
-        if program is None:
+        if forward is None:
             raise GraphError("the text holds no class GraphModule")
-        return self.function(program)
+        return self.function(forward)
 
     def check_import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Raise at an import of anything but the few names that graphs use."""
@@ -266,15 +279,16 @@ class _CodeReader:
         match cls.body:
             case [ast.FunctionDef(name="forward") as function]:
                 return function
-        other = next(
-            (n for n in cls.body if not (isinstance(n, ast.FunctionDef) and n.name == "forward")), cls.body[-1]
-        )
+        # What the refusal quotes: what is no function `forward`, or else the last of several.
+        not_forward = (node for node in cls.body if not (isinstance(node, ast.FunctionDef) and node.name == "forward"))
+        other = next(not_forward, cls.body[-1])
         raise self.refused(
             other, f"{self.source_of(other)!r} in the class: it holds one function, forward, and nothing else"
         )
 
     def function(self, node: ast.FunctionDef) -> ModelProgram:
-        """Return the program of the function `forward`, and note all names that it binds (`locals`)."""
+        """Return the program of the function `forward`, and note all names that it binds (`locals`). Refuse decorators,
+        defaults, star parameters, and a first parameter that is not `self`."""
         spec = node.args
         has_star_parameters = spec.vararg or spec.kwarg or spec.kwonlyargs or spec.posonlyargs
         if node.decorator_list or spec.defaults or has_star_parameters or getattr(node, "type_params", None):
@@ -293,7 +307,7 @@ class _CodeReader:
     def argument(self, node: ast.arg) -> ForwardArgument:
         """Return an argument of forward, with its kind by its annotation, and bind its name."""
         match node.annotation:
-            case None | ast.Constant(value=str()):
+            case None | ast.Constant(value=str()):  # a text, such as Dynamo's "f32[8, 16]", says no kind
                 kind = ""
             case ast.expr() as annotation:
                 annotation_text = _dotted(annotation) or self.source_of(annotation)
@@ -316,10 +330,10 @@ class _CodeReader:
     # ---- lines
 
     def line(self, node: ast.stmt, last: bool) -> Statement:
-        """Return a line; only the `last` one may return."""
+        """Return a line: an assignment, an update in place, an expression, or, only as the `last` one, a return."""
         match node:
             case ast.Assign(targets=targets, value=value):
-                expression = self.expr(value)
+                expression = self.expr(value)  # before the targets, which bind names that it may not read yet
                 if _contains_text(expression):
                     raise self.refused_quoting(node, "a text is an argument or a key in a graph, not a value")
                 return ast.Assign([self.target(target) for target in targets], expression)
@@ -357,7 +371,7 @@ class _CodeReader:
     # ---- expressions
 
     def expr(self, node: ast.expr) -> ast.expr:
-        """Return an expression, by the table EXPRESSIONS."""
+        """Return an expression, by the table EXPRESSIONS; refuse a kind that is not in it, and deep nesting."""
         read = EXPRESSIONS.get(type(node))
         if read is None:
             raise self.refused_quoting(node, f"a {type(node).__name__} is not part of a graph")
@@ -389,7 +403,8 @@ class _CodeReader:
         raise self.refused(node, f"{node.id!r:.80} is not a value that an earlier line names")
 
     def is_global(self, node: ast.expr, dotted: str) -> bool:
-        """Whether a dotted name is outside of forward; raise where a later line binds it: to Python it is local."""
+        """Whether a dotted name ('' is none) begins with a global, and not with a value that is bound; raise if a later
+        line binds that beginning: to Python it is local in all lines."""
         root = dotted.split(".")[0]
         if not dotted or root in self.bound:
             return False
@@ -402,7 +417,7 @@ class _CodeReader:
         if self.is_global(node, dotted := _dotted(node)):
             if dotted in CONSTANTS:
                 return ast.Constant(CONSTANTS[dotted])
-            if dotted.removeprefix("torch.") in ATOMS and dotted.startswith("torch."):
+            if dotted.removeprefix("torch.") in ATOMS and dotted.startswith("torch."):  # a dtype, a layout, …
                 return name_node(dotted)
             raise self.refused(node, f"{dotted!r:.120} is not a constant of torch; a function has to be called")
         if node.attr not in ATTRIBUTES:
@@ -410,7 +425,8 @@ class _CodeReader:
         return ast.Attribute(self.expr(node.value), node.attr, ast.Load())
 
     def call(self, node: ast.Call) -> ast.expr:
-        """Return a call of a function of torch (`function_call`), or of a method of a tensor."""
+        """Return a call of a function of torch (`function_call`), or of a method of a tensor. Texts that name a device
+        become DEVICE_TEXT where a method takes a device."""
         if self.is_global(node, dotted := _dotted(node.func)):
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
@@ -422,11 +438,12 @@ class _CodeReader:
         if name in ("cuda", "cpu") and not keywords and len(args) < 2:  # `x.cuda(0)` is `x.to(DEVICE)`
             return method_node(of, "to", name_node(DEVICE_TEXT))
         if name == "to":
-            args[:1] = map(_without_device_text, args[:1])
+            args[:1] = map(_without_device_text, args[:1])  # the first argument, if there is one
         return ast.Call(ast.Attribute(of, name, ast.Load()), args, keywords)
 
     def function_call(self, node: ast.Call, dotted: str) -> ast.expr:
-        """Return a call of a function by its dotted name: of the table, of NO_OPS, or of a form of its own."""
+        """Return a call of a function by its dotted name: None for one of NO_OPS, another form for one of
+        SPECIAL_CALLS, else a call of a function of the table; refuse any other."""
         if dotted in NO_OPS:
             return ast.Constant(None)
         if dotted in SPECIAL_CALLS:
@@ -434,7 +451,7 @@ class _CodeReader:
         if dotted not in callables():
             raise self.refused(node, f"{dotted!r:.120} is not a known tensor function")
         args, keywords = self.arguments(node)
-        if dotted == AUTOCAST:
+        if dotted == AUTOCAST:  # its first argument is the device's type
             args[:1] = map(_without_device_text, args[:1])
         return ast.Call(name_node(dotted), args, keywords)
 
@@ -458,8 +475,9 @@ class _CodeReader:
     def device(self, node: ast.Call) -> ast.expr:
         """Return DEVICE or META for `device("cuda:0")` or `device(type="cuda", index=0)`; refuse other devices."""
         args, keywords = self.arguments(node)
+        # strict=False: the index may be missing, or a keyword.
         arguments = dict(zip(("type", "index"), args, strict=False)) | {str(word.arg): word.value for word in keywords}
-        match arguments.pop("type", None), arguments.pop("index", ast.Constant(None)):
+        match arguments.pop("type", None), arguments.pop("index", ast.Constant(None)):  # what is left is refused
             case ast.Constant(value="meta"), ast.Constant(value=None) if not arguments:
                 return name_node(META)
             case ast.Constant(value=str(text)), ast.Constant(value=None) if not arguments and _DEVICE.fullmatch(text):
@@ -512,6 +530,7 @@ class _CodeReader:
         return ast.UnaryOp(node.op, operand)
 
     def compare(self, node: ast.Compare) -> ast.expr:
+        """Return a comparison of two values; refuse a chain, and `in`."""
         if len(node.ops) > 1 or type(node.ops[0]).__name__ not in COMPARE:
             raise self.refused_quoting(node, "a graph compares two values by ==, !=, <, <=, >, >=, is")
         return ast.Compare(self.expr(node.left), node.ops, self.exprs(node.comparators))
@@ -520,6 +539,7 @@ class _CodeReader:
         return ast.Subscript(self.expr(node.value), self.expr(node.slice), ast.Load())
 
     def slice(self, node: ast.Slice) -> ast.expr:
+        """Return `start:stop:step` as a call of SLICE, with None for what is missing."""
         bounds = (node.lower, node.upper, node.step)
         return call_node(SLICE, *(ast.Constant(None) if bound is None else self.expr(bound) for bound in bounds))
 
@@ -527,6 +547,7 @@ class _CodeReader:
         return type(node)(self.exprs(node.elts), ast.Load())
 
     def pairs(self, node: ast.Dict) -> ast.expr:
+        """Return a dictionary; refuse one that takes another in (`**other`, whose key is None in the tree)."""
         keys = [key for key in node.keys if key is not None]
         if len(keys) < len(node.keys):
             raise self.refused(node, "** is not part of a graph")

@@ -1,4 +1,11 @@
-"""A ModelProgram in training or eval mode, and compiled to a Python function."""
+"""A ModelProgram in training or eval mode, and compiled to a Python function.
+
+A ModelProgram is the `forward` of a GraphNet sample's `model.py`, as `ast` lines that `code` has made. In them a
+function or a constant of torch is one `ast.Name` with its dots, and anything without a dot is a value. The *table* is
+`callables.txt`, the functions and methods that a program may call. `call_node(name, …)` makes a call of a function by
+its dotted name, `method_node(of, name, …)` one of a method, `name_node` a name that is read, and `set_line` gives all
+nodes of a statement a line number. The FQN of a tensor is its path in the module, such as `layer.0.weight`.
+"""
 
 from __future__ import annotations
 
@@ -66,17 +73,20 @@ MODE_ARGUMENTS: Mapping[str, tuple[int, str, bool | None]] = {
     "torch.feature_alpha_dropout_": (2, "train", None),
     "torch.batch_norm": (5, "training", None),
 }
-"""Where each function takes its mode: the position, the keyword, and the default."""
+"""Where each function takes its mode: the position, the keyword, and the default (None: it has to be passed)."""
 
 FUSED_ATTENTION = "torch._native_multi_head_attention"
+"""The attention that modules call in inference alone."""
 
 NORMS = (f"{FUNCTIONAL}batch_norm", "torch.batch_norm")
+"""Batch norm under its two names, whose arguments are in different orders."""
+
 ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_dot_product_attention")
 """Functions whose dropout is lost in a program that was traced in eval mode, under their two names."""
 
 
 class _ModeRewriter(ast.NodeTransformer):
-    """Rewrites the calls of a line to a mode; counts those that it changed."""
+    """Rewrites the calls of a line to a mode (`train`, or eval), and counts the calls that it `changed`, by name."""
 
     def __init__(self, train: bool) -> None:
         self.train = train
@@ -97,39 +107,41 @@ class _ModeRewriter(ast.NodeTransformer):
         """Replace inference's fused attention, which has no derivative, by the function that modules train with.
 
         Its arguments are query, key, value, width, heads, in-weight, in-bias, out-weight, out-bias, mask, need_weights;
-        the other function has the sequence as the first dimension, and this one the batch: hence the transposes.
+        the other function has the sequence as the first dimension, and this one the batch: hence the transposes. Both
+        return the output and the attention's weights; a call with a mask, or for weights, stays as it is.
         """
-        match node.args[9:11]:  # a call without a mask and without weights, as modules make it
+        match node.args[9:11]:  # mask and need_weights, as modules pass them
             case [ast.Constant(value=None), ast.Constant(value=False)] if not node.keywords:
                 pass
             case _:
                 return node
         self.changed[FUSED_ATTENTION] += 1
-        none, false = ast.Constant(None), ast.Constant(False)
-        *tensors, width, heads, in_weight, in_bias, out_weight, out_bias = node.args[:9]
-        transposed = (method_node(tensor, "transpose", ast.Constant(0), ast.Constant(1)) for tensor in tensors)
-        arguments = (*transposed, width, heads, in_weight, in_bias, none, none, false, ast.Constant(0.0))
+        none, false, no_dropout = ast.Constant(None), ast.Constant(False), ast.Constant(0.0)
+        *query_key_value, width, heads, in_weight, in_bias, out_weight, out_bias = node.args[:9]
+        sequence_first = (method_node(x, "transpose", ast.Constant(0), ast.Constant(1)) for x in query_key_value)
+        bias_k, bias_v, add_zero_attn = none, none, false
         attention = call_node(
             f"{FUNCTIONAL}multi_head_attention_forward",
-            *(*arguments, out_weight, out_bias),
+            *(*sequence_first, width, heads, in_weight, in_bias),
+            *(bias_k, bias_v, add_zero_attn, no_dropout, out_weight, out_bias),
             training=ast.Constant(True),
             need_weights=false,
         )
-        result = ast.Subscript(attention, ast.Constant(0), ast.Load())
-        transposed_back = method_node(result, "transpose", ast.Constant(0), ast.Constant(1))
-        return ast.Tuple([transposed_back, none], ast.Load())
+        output = ast.Subscript(attention, ast.Constant(0), ast.Load())
+        batch_first = method_node(output, "transpose", ast.Constant(0), ast.Constant(1))
+        return ast.Tuple([batch_first, none], ast.Load())
 
     def set_mode(self, node: ast.Call, target: str) -> None:
-        """Set the mode of a call; a mode that the program computes stays."""
+        """Set the mode of a call to a function of MODE_ARGUMENTS (`target`), and count it if that changes the mode. A
+        mode that is no constant, but computed by the program, stays."""
         position, keyword, default = MODE_ARGUMENTS[target]
         keyword_argument = next((word for word in node.keywords if word.arg == keyword), None)
         positional_argument = node.args[position] if position < len(node.args) else None
-        match keyword_argument.value if keyword_argument else positional_argument or ast.Constant(default):
-            case ast.Constant(value=mode_before) if bool(mode_before) is not self.train:
-                if mode_before is None and len(node.args) < position:
-                    return  # without a default, and with other arguments missing: no call that torch takes
-            case _:
-                return
+        mode = keyword_argument.value if keyword_argument else positional_argument or ast.Constant(default)
+        if not isinstance(mode, ast.Constant) or bool(mode.value) is self.train:
+            return
+        if mode.value is None and len(node.args) < position:
+            return  # without a default, and with other arguments missing: no call that torch takes
         self.changed[target] += 1
         if positional_argument is not None:
             node.args[position] = ast.Constant(self.train)
@@ -141,8 +153,8 @@ class _ModeRewriter(ast.NodeTransformer):
 def rewrite_mode(
     program: ModelProgram, mode: str | None, lines_to_keep: Collection[int] = ()
 ) -> tuple[ModelProgram, tuple[str, ...]]:
-    """Rewrite a program to a mode; returns notes on the changes too. Calls in the lines of `lines_to_keep` keep their
-    mode."""
+    """Return a program in a mode (`train` or `eval`), and notes on the changes; with None the program as it is. Calls
+    in the lines of these numbers (`lines_to_keep`) keep their mode."""
     if mode is None:
         return program, ()
     rewriter, lines = _ModeRewriter(mode == "train"), program.copied_lines()
@@ -188,23 +200,26 @@ def compile_program(
     """Compile a program to `forward(self, ...)`.
 
     `state` has the FQNs of the arguments that are parameters and buffers, by the names in the code; `names` the
-    names of the other arguments in the signature. Devices in the code become `device`. `extra_functions` are functions
-    that the program may call besides the table's.
+    names of the other arguments in the signature. `file` is what tracebacks name. Devices in the code become `device`.
+    `extra_functions` are functions that the program may call besides the table's, or in place of them, by name.
     """
     body: list[ast.stmt] = [*_bind_arguments(program.arguments, names, state), *bounded_lines(program)]
     if count_calls(program).keys() & MODE_CHANGING:
         body = [ast.With([ast.withitem(call_node(RESTORED_MODES))], body)]
     parameters = ["self", *(names[argument.name] for argument in program.arguments if argument.name in names)]
-    signature = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
-    forward = ast.FunctionDef("forward", signature, body, [])
+    signature = ast.arguments(
+        posonlyargs=[], args=list(map(ast.arg, parameters)), kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
+    forward = ast.FunctionDef("forward", signature, body, decorator_list=[])
     if hasattr(forward, "type_params"):  # Python 3.12 requires the list
         forward.type_params = []
     tree = ast.fix_missing_locations(ast.Module([forward], []))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # of `(1, 2)[x]`, say: a stranger's, with no effect here
         compiled = compile(tree, file, "exec")
-    code = next(part for part in compiled.co_consts if isinstance(part, CodeType))
-    # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
+    code = next(part for part in compiled.co_consts if isinstance(part, CodeType))  # that of `forward`
+    # With the builtins, as the interpreter's C code looks for `__import__` in the running frame's; no name of the
+    # program leads there, because a name without a dot is a local.
     namespace = {
         "__name__": "graphnet",
         "__builtins__": vars(builtins),
@@ -216,7 +231,8 @@ def compile_program(
 def _bind_arguments(
     arguments: tuple[ForwardArgument, ...], names: Mapping[str, str], state: Mapping[str, str]
 ) -> Iterator[ast.stmt]:
-    """Yield the lines that bind every argument: a parameter by its FQN, an input by its own name.
+    """Yield the lines that bind every argument to its name in the code: a parameter or buffer (`state`) is looked up in
+    `self` by its FQN, an input is taken from its own name in the signature (`names`).
 
     All inputs are bound at once, because one may have the name that another has in the code.
     """
@@ -231,7 +247,8 @@ def _bind_arguments(
 
 
 def _globals(tree: ast.Module, device: str, extra_functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all names with dots in a tree."""
+    """Return the values of all names with dots in a tree: functions of Backprint, devices, extra functions, else
+    constants and functions of torch."""
     values = {
         **OWN_FUNCTIONS,
         DEVICE: torch.device(device),
@@ -250,7 +267,8 @@ def _torch_value(name: str) -> Any:
 
 
 def torch_callable(target: str) -> Any:
-    """Return the function of a row of the table; a name outside the table is refused."""
+    """Return the function of a row of the table, by its dotted name; refuse a name outside the table, and one that this
+    torch does not have."""
     if target not in callables():
         raise ReplayError(f"{target!r:.120} is not in the table of functions that graphs call")
     value: Any = torch
@@ -266,10 +284,11 @@ def torch_callable(target: str) -> Any:
 
 
 def _module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
-    """Return the parameter or buffer of this fully qualified name."""
+    """Return the parameter or buffer of this fully qualified name. It is looked up in the tables of each module, past
+    `__getattr__`, as a tensor may have the name of a method."""
     *path, last = name.split(".")
-    for step in path:
-        module = own_modules(module)[step]
+    for module_name in path:
+        module = own_modules(module)[module_name]
     return own_parameters(module)[last] if last in own_parameters(module) else own_buffers(module)[last]
 
 
@@ -306,6 +325,7 @@ def _vmap_level() -> int:
 
 
 MODULE_TENSOR, RESTORED_MODES = "backprint.module_tensor", "backprint.restored_modes"
+"""The names by which compiled programs call `_module_tensor` and `_restored_modes`."""
 
 OWN_FUNCTIONS: Mapping[str, Any] = {
     **BOUNDED,

@@ -4,6 +4,10 @@
 where a line makes a list, or computes what could be a number, a list or a text of any size; whether it is one is seen
 when the line runs. A tensor passes through. Tracers and tracebacks still see the line of `model.py`, because its frame
 makes the call.
+
+A program's lines are `ast` nodes in which a function is one `ast.Name` with its dots: `call_node("bounded.add", x, y)`
+is the call `bounded.add(x, y)`. BOUNDED has the functions by these names. `growth_complaint(target, operands)` says
+what would be too large about the result of an operator, and '' if nothing is.
 """
 
 from __future__ import annotations
@@ -27,8 +31,12 @@ OPERATORS = {ast.Add: "add", ast.Mult: "mul", ast.Pow: "pow", ast.LShift: "lshif
 
 BOUNDED_OPERATORS = {kind: f"bounded.{name}" for kind, name in OPERATORS.items()}
 BOUNDED_IN_PLACE = {kind: f"bounded.i{name}" for kind, name in OPERATORS.items()}
+"""The names of the functions in the place of `x + y` and of `x += y`, by the class of the operator's node."""
+
 TIMES, ITEMS, REQUIRE_TENSOR, TOLIST = "bounded.times", "bounded.items", "bounded.tensor", "bounded.tolist"
 FLAT_SLICE = "bounded.slice"
+"""The names of the other functions: a product with a small number, a list that is made, a tensor that is required,
+`tolist`, and a slice without others in it."""
 
 
 def bounded_lines(program: ModelProgram) -> list[Statement]:
@@ -40,7 +48,8 @@ class _BoundCalls(ast.NodeTransformer):
     """Puts the calls into a line, inner ones first."""
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Dict) -> ast.expr:
-        """Bound a list where it is made, if an item may itself be a list; the targets of an assignment make none."""
+        """Bound a tuple, list or dictionary where it is made, if an item may itself be one; the targets of an
+        assignment make none."""
         items = node.values if isinstance(node, ast.Dict) else node.elts
         is_target = not isinstance(node, ast.Dict) and isinstance(node.ctx, ast.Store)
         is_flat = all(isinstance(item, ast.Constant) or is_slice(item) for item in items)
@@ -54,14 +63,15 @@ class _BoundCalls(ast.NodeTransformer):
         if type(node.op) not in BOUNDED_IN_PLACE:
             self.generic_visit(node)
             return node
-        before = copy.deepcopy(node.target)
+        before = copy.deepcopy(node.target)  # a second node, as one that is read has another context
         before.ctx = ast.Load()
         assignment = ast.Assign([node.target], call_node(BOUNDED_IN_PLACE[type(node.op)], before, node.value))
         self.generic_visit(assignment)
         return assignment
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Turn `left + right`, where it may grow without end, into `bounded.add(left, right)`."""
+        """Turn `left + right`, where it may grow without end, into `bounded.add(left, right)`, and a product with a
+        small number into `bounded.times(left, right)`."""
         self.generic_visit(node)
         if type(node.op) not in BOUNDED_OPERATORS:
             return node
@@ -80,6 +90,7 @@ class _BoundCalls(ast.NodeTransformer):
         self.generic_visit(node)
         if is_slice(node) and not all(isinstance(bound, ast.Constant) for bound in node.args):
             return call_node(FLAT_SLICE, *node.args)
+        # A Name is a function of torch, an Attribute a method. `__getitem__` of a list is as harmless as brackets.
         match node:
             case ast.Call(func=ast.Attribute(value=of, attr="tolist"), args=[], keywords=[]):
                 return call_node(TOLIST, of)
@@ -103,13 +114,15 @@ SEQUENCES = (str, list, tuple)
 
 
 def _bounded_operator(name: str) -> Callable[[Any, Any], Any]:
-    """Return the function of this name of the module `operator`, which refuses a result that would pass a limit."""
+    """Return the function of this name of the module `operator`, but one that refuses a result which would pass a
+    limit, and a list or text together with a tensor."""
     function: Callable[[Any, Any], Any] = getattr(operator, name)
     target = f"operator.{name.removeprefix('i')}"  # `iadd` has the limit of `add`
 
     def call(left: Any, right: Any) -> Any:
+        """Return the operator's result, or raise ReplayError before anything large is made."""
         if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-            # Python repeats a list as often as a tensor says
+            # Python repeats a list as often as a tensor of one integer says.
             if isinstance(left, SEQUENCES) or isinstance(right, SEQUENCES):
                 raise ReplayError(f"a list or a text and a tensor are operands of {target}; no graph needs that")
             return function(left, right)
@@ -136,7 +149,8 @@ def _bounded_items(items: Any) -> Any:
 
 
 def _flat_slice(start: Any, stop: Any, step: Any) -> slice:
-    """Return a slice; refuse a bound that could hold others: two slices of slices are compared bound by bound."""
+    """Return a slice; refuse a bound that could hold others: two slices of slices of slices are compared bound by
+    bound, which may never end."""
     for bound in (start, stop, step):
         if isinstance(bound, (slice, dict, *SEQUENCES)):
             raise ReplayError(f"a {type(bound).__name__} is a bound of a slice; no graph needs that")

@@ -13,6 +13,16 @@ A log is read as GraphNet reads it, but for these:
 GraphNet's tools compute the same scores from a written log as `backprint.tools.graphnet.scores`. Their parser looks for
 words anywhere in a line, so names and reasons are written with `%5B` for `[` and the like, and unescaped when read.
 Unmeasured samples stand before the first `[Processing]`, where GraphNet's parser skips all lines.
+
+Words of this file:
+
+- A ScoredSample is one sample that one compiler ran: its outcome, speedup and outputs. The two *sides* that ran it are
+  `eager` and `compiled`.
+- An OutputForm is an output without its values: dtype, shape, and `nan` or `inf` if it has such values where eager's
+  output has none. A ScoredOutput is eager's form, whether the compiler's output is equal, and the Tolerances that it is
+  within.
+- A *correctness line* says of each output, by 1 or 0, whether it is within one tolerance, which the line names, or
+  equal (EQUAL).
 """
 
 from __future__ import annotations
@@ -23,8 +33,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from backprint.common.files import read_lines
@@ -52,8 +63,10 @@ PROMPT = "graph-net-test-compiler-log"
 """What every line that is written begins with; lines that are read may begin with anything."""
 
 FLUCTUATION = "Environment fluctuation detected"
+"""What GraphNet logs where timing fluctuated."""
 
 SIDES = {"eager": "Eager", "compiled": "Compiled"}
+"""The sides, and how lines about a failure name them."""
 
 PATTERNS = {
     "config": re.compile(r"\[Config\] (\S+): (.+)"),
@@ -78,6 +91,7 @@ SAME_SHAPES = ("type_mismatch", "value_mismatch")
 """Outcomes with which outputs may be compared all the same: a correctness line says that shapes match."""
 
 BOTH_SIDES = re.compile(r"eager:(.+) compiled:(.+) match:\w+")
+"""What stands for each side, in the order of SIDES."""
 
 ESCAPED = re.compile(r"[%\[]|(?<=all)_(?=close)|(?<=Error):|(?<=Exception):|[^\S ]")
 """Text of a name or a reason that GraphNet's parser would take for a line of its own, and ends of lines."""
@@ -95,12 +109,12 @@ def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
 
 
 def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
-    """Return the samples of a log's text. Messages name the `place` and the line."""
+    """Return the samples of a log's text: those of its unmeasured lines, then one for each `[Processing]`. Messages
+    name the `place` and the line."""
     lines = tuple(enumerate(text.split("\n"), 1))
-    starts = [number for number, line in lines if "[Processing]" in line]
     unmeasured = (_parse_unmeasured(line) for _, line in lines if "[Unmeasured] " in line)
-    ends = [start - 1 for start in starts[1:]] + [len(lines)] * bool(starts)
-    blocks = (_LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
+    starts = [index for index, (_, line) in enumerate(lines) if "[Processing]" in line]
+    blocks = (_LoggedLines(place, lines[start:end]) for start, end in pairwise([*starts, len(lines)]))
     return (*unmeasured, *map(parse_sample, blocks))
 
 
@@ -119,7 +133,7 @@ def log_text(samples: Iterable[ScoredSample]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _LoggedLines:
-    """The numbered lines of one sample, from its `[Processing]` to the next."""
+    """The numbered lines of one sample, from its `[Processing]` to the next; `place` is the log's name in messages."""
 
     place: str
     lines: tuple[tuple[int, str], ...]
@@ -133,7 +147,8 @@ class _LoggedLines:
         return any(all(word in line for word in words) for _, line in self.lines)
 
     def values(self, kind: str, convert: Callable[[str], T]) -> dict[str, T]:
-        """Return the key and the value of each line of a kind (PATTERNS); refuse a value that `convert` cannot read."""
+        """Return the value of each line of a kind (PATTERNS), read by `convert`, by the line's key; refuse a value that
+        `convert` cannot read (ValueError)."""
         values_by_key = {}
         for number, line in self.lines:
             if match := PATTERNS[kind].search(line):
@@ -148,18 +163,20 @@ class _LoggedLines:
 
 def parse_sample(block: _LoggedLines) -> ScoredSample:
     """Return the sample of its lines; `sample_lines` is the reverse."""
-    dtypes = block.values("datatype", str.split)
-    sides = block.values("compared", lambda text: text)
-    closeness = block.values("correctness", parse_flags)
+    dtypes = block.values("datatype", str.split)  # by side
+    sides = block.values("compared", lambda text: text)  # by `DataType` and `Shape`: `eager:[…] compiled:[…] match:…`
+    closeness = block.values("correctness", parse_flags)  # by tolerance: of each output, whether it is within
     eager = output_forms(block, dtypes, sides, "eager")
     compiled = output_forms(block, dtypes, sides, "compiled")
     outputs = tuple(scored_output(form, index, closeness) for index, form in enumerate(eager))
-    speedups = block.values("speedup", parse_speedup)
+    speedups = block.values("speedup", parse_speedup)  # by clock; `e2e` is the wall's
     outcome, reason = parse_outcome(block, outputs, compiled)
     if outcome in COMPARED:
         outcome, reason = _outcome_by_outputs(block, outputs, closeness, "e2e" in speedups)
+    _, first_line = block.lines[0]
+    _, _, name = first_line.partition("[Processing]")
     return ScoredSample(
-        name=_unescaped(block.lines[0][1].partition("[Processing]")[2].strip()),
+        name=_unescaped(name.strip()),
         outcome=outcome,
         speedup=speedups.pop("e2e", None),
         outputs=outputs,
@@ -187,19 +204,19 @@ def parse_speedup(text: str) -> float:
 def output_forms(
     block: _LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
 ) -> tuple[OutputForm, ...]:
-    """Return the forms of one side's outputs; without shapes where the log has not one for each dtype. The words of a
-    `[DataType]` line may end with `:nan` or `:inf`, which `_form_lines` writes."""
+    """Return the forms of one side's outputs, one for each of its dtypes; without shapes, or without `nan` and `inf`,
+    where the log has not one word for each dtype. `sides` has the texts of the lines `[DataType]` and `[Shape]`; the
+    words of a `[DataType]` line may end with `:nan` or `:inf`, which `_form_lines` writes."""
     side_dtypes = dtypes.get(side, ())
-    shapes = parse_side(sides.get("Shape", ""), side)
+    shape_words = parse_side(sides.get("Shape", ""), side)
     dtype_words = parse_side(sides.get("DataType", ""), side)
-    values = (
-        [str(word).partition(":")[2] for word in dtype_words]
-        if len(dtype_words) == len(side_dtypes)
-        else [""] * len(side_dtypes)
-    )
-    sizes = [tuple(shape) if isinstance(shape, list) else None for shape in shapes]
-    shape_by_output = sizes if len(sizes) == len(side_dtypes) else [None] * len(side_dtypes)
-    return tuple(map(OutputForm, side_dtypes, shape_by_output, values))
+    shapes: list[tuple[Any, ...] | None] = [None] * len(side_dtypes)
+    if len(shape_words) == len(side_dtypes):
+        shapes = [tuple(shape) if isinstance(shape, list) else None for shape in shape_words]
+    values = [""] * len(side_dtypes)
+    if len(dtype_words) == len(side_dtypes):
+        values = [str(word).partition(":")[2] for word in dtype_words]
+    return tuple(map(OutputForm, side_dtypes, shapes, values))
 
 
 def parse_side(text: str, side: str) -> list[object]:
@@ -216,8 +233,8 @@ def parse_side(text: str, side: str) -> list[object]:
 
 
 def scored_output(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
-    """Return an output with the tolerances that it is within; a correctness line with too few values says nothing good
-    of the rest."""
+    """Return the output number `index`, of eager's `form`, with the tolerances that it is within; a correctness line
+    (`closeness`, by its name) with too few values says nothing good of the rest."""
     names_within = [name for name, values in closeness.items() if values[index : index + 1] == (True,)]
     tolerances = (tolerance_named(name) for name in names_within)
     return ScoredOutput(
@@ -228,7 +245,8 @@ def scored_output(form: OutputForm, index: int, closeness: Mapping[str, tuple[bo
 def parse_outcome(
     block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]
 ) -> tuple[str, str]:
-    """Return how the sample ended, and why, by the words that GraphNet looks for, in its order."""
+    """Return how the sample ended (an outcome of `scores`), and why ('' where there is no reason to give), by the words
+    that GraphNet looks for, in its order."""
     is_compared = block.matches("all_close")  # then both sides ran, whatever other lines are missing
     if line := block.first_with(FLUCTUATION):
         return UNMEASURED, _reason_in(line)
@@ -249,8 +267,8 @@ def parse_outcome(
 def _outcome_by_outputs(
     block: _LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], is_timed: bool
 ) -> tuple[str, str]:
-    """Return the outcome where nothing failed, and its reason, from the outputs that were compared. Refuse lines that
-    contradict each other."""
+    """Return the outcome where nothing failed, and its reason, from the outputs that were compared: unmeasured if none
+    was, or if they are right and not timed. Refuse a correctness line (`closeness`) with more outputs than dtypes."""
     longest = max(map(len, closeness.values()), default=0)
     if longest > len(outputs):
         number, line = block.lines[0]
@@ -265,6 +283,7 @@ def _outcome_by_outputs(
 
 
 ERRORS = ("Exception:", "Error:")
+"""Words of a line about a failure, besides GraphNet's own."""
 
 
 def _failure_without_dtypes(block: _LoggedLines) -> tuple[str, str]:
@@ -282,8 +301,8 @@ def _mismatch_without_shapes(block: _LoggedLines) -> str:
 
 
 def _mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
-    """Return which mismatch a line is about that says that dtypes differ: GraphNet writes one too where a side has NaN
-    or Inf."""
+    """Return which mismatch a `[DataType]` line is about that says that dtypes differ: GraphNet writes one too where
+    the compiled side has NaN or Inf and the dtypes are the same."""
     same = [form.dtype for form in eager] == [form.dtype for form in compiled]
     return "value_mismatch" if same and any(form.values for form in compiled) else "type_mismatch"
 
@@ -313,7 +332,8 @@ def sample_lines(sample: ScoredSample) -> Iterator[str]:
     yield from _form_lines(sample)
     if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(_has_closeness, sample.outputs))):
         yield from _closeness_lines(sample.outputs)
-    yield from REASONS.get(sample.outcome, _no_reason)(escaped(sample.reason))
+    lines_of_reason = REASONS.get(sample.outcome, _no_reason)
+    yield from lines_of_reason(escaped(sample.reason))
     yield f"[Result] status: {'success' if sample.outcome in COMPARED else 'failed'}"
     yield from (f"[Performance][{clock}]: {escaped(text)}" for clock, text in sample.performance)
     speedups = (("e2e", sample.speedup), *sample.speedups)
@@ -321,7 +341,8 @@ def sample_lines(sample: ScoredSample) -> Iterator[str]:
 
 
 def _form_lines(sample: ScoredSample) -> Iterator[str]:
-    """Yield the lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none."""
+    """Yield the lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none where eager
+    failed."""
     if sample.outcome == "eager_fail":
         return
     eager = [output.form for output in sample.outputs]
@@ -331,11 +352,15 @@ def _form_lines(sample: ScoredSample) -> Iterator[str]:
     compiled = eager if sample.compiled is None else sample.compiled
     yield f"[Datatype][compiled]: {' '.join(form.dtype for form in compiled)}"
     # `float32`, or `float32:nan` and `float32:inf`
-    dtype_words = [[f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)]
+    eager_words, compiled_words = (
+        [f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)
+    )
     differ = sample.outcome in ("type_mismatch", "value_mismatch")
-    yield f"[DataType] eager:{dtype_words[0]} compiled:{dtype_words[1]} match:{not differ}"
-    shapes = [[list(form.shape or ()) for form in side if form.shape is not None] for side in (eager, compiled)]
-    yield f"[Shape] eager:{shapes[0]} compiled:{shapes[1]} match:{sample.outcome != 'shape_mismatch'}"
+    yield f"[DataType] eager:{eager_words} compiled:{compiled_words} match:{not differ}"
+    eager_shapes, compiled_shapes = (
+        [list(form.shape) for form in side if form.shape is not None] for side in (eager, compiled)
+    )
+    yield f"[Shape] eager:{eager_shapes} compiled:{compiled_shapes} match:{sample.outcome != 'shape_mismatch'}"
 
 
 def _has_closeness(output: ScoredOutput) -> bool:
@@ -343,7 +368,8 @@ def _has_closeness(output: ScoredOutput) -> bool:
 
 
 def _closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
-    """Yield a line for equality, and one for each tolerance of all dtypes: which outputs are within it."""
+    """Yield a line for equality, and one for each tolerance of all dtypes: which outputs are within it; none without
+    outputs."""
     if not outputs:
         return
     yield f"[Correctness][{EQUAL}]: {' '.join(str(int(output.equal)) for output in outputs)}"
@@ -379,6 +405,7 @@ REASONS: dict[str, Callable[[str], Iterator[str]]] = {
     "compile_fail": _compile_reason,
     "eager_fail": _eager_reason,
 }
+"""By outcome: what yields the lines with its reason."""
 
 
 def escaped(text: str) -> str:
@@ -402,7 +429,7 @@ def report_of_logs(path: Path) -> Report:
     interpretations, of the samples that were measured, and all samples."""
     logs = {log.stem: read_log(log) for log in (sorted(path.glob("*.log")) if path.is_dir() else [path])}
     rows = [
-        (name, sample.name, sample.outcome if sample.measured else UNMEASURED, sample.speedup, sample.reason)
+        (name, sample.name, _outcome_in_report(sample), sample.speedup, sample.reason)
         for name, samples in logs.items()
         for sample in samples
     ]
@@ -410,13 +437,20 @@ def report_of_logs(path: Path) -> Report:
     for name, samples in logs.items():
         if any(sample.measured for sample in samples):
             default = {point.level: point.es for point in score_curve(samples)}
-            extended = score_curve(samples, ScoreTerms(interpretation="extended"))  # it has a level more
+            extended = score_curve(samples, ScoreTerms(interpretation="extended"))
+            # `extended` has a level more than `default`.
             scores += [(name, point.level, point.s, default.get(point.level), point.es) for point in extended]
     kinds = {"name": "name", "t": "digits", "S": "number", "ES_default": "number", "ES_extended": "number"}
     table = Table("GraphNet's scores", kinds, scores, "At each tolerance level t; higher is better.")
     columns = {"log": "name", "sample": "name", "outcome": "word", "speedup": "times", "reason": "detail"}
-    others = Counter(row[2] for row in rows if row[2] != "correct")
-    rest = f"; the others: {', '.join(f'{count:,} {word}' for word, count in others.most_common())}" if others else ""
-    right = sum(row[2] == "correct" for row in rows)
+    outcomes = Counter(_outcome_in_report(sample) for samples in logs.values() for sample in samples)
+    right = outcomes.pop("correct", 0)
+    words = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
+    rest = f"; the others: {words}" if outcomes else ""
     answer = f"{right:,} of {len(rows):,} samples of {', '.join(logs)} are correct{rest}."
     return Report("Bench logs", answer, (table,), Table("All samples", columns, rows))
+
+
+def _outcome_in_report(sample: ScoredSample) -> str:
+    """Return the outcome of a sample; unmeasured if no score counts it."""
+    return sample.outcome if sample.measured else UNMEASURED

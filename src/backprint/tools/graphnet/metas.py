@@ -2,6 +2,8 @@
 
 `weight_meta.py`, `input_meta.py` and `input_tensor_constraints.py` are read with `ast`: literals alone, and
 `float("inf")` and its like. Nothing is imported or run. A field that no tensor can have is refused by name.
+
+`tree_of(text)` returns the tree of a text and its lines; it raises GraphError for what is no Python.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from backprint.graph.text import tree_of
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """A class of `weight_meta.py` or `input_meta.py`. `data` has every element in index order, as printed.
+    """A class of `weight_meta.py` or `input_meta.py`: the metadata of one tensor, by its name in the code. `data` has
+    every element in index order, as printed. A field is None where the class does not have it.
 
-    `digits` is the number of decimals that `mean` and `std` are printed with, and so their rounding error.
+    `digits` is the number of decimals that `mean` and `std` are printed with: their rounding error is half of the last.
     """
 
     name: str
@@ -79,6 +82,7 @@ MAX_DATA = 2**20
 """The most elements of `data`."""
 
 MAX_BYTES = 64 * 2**20
+"""The most bytes of a file that is read."""
 
 # ---- Metadata
 
@@ -107,7 +111,8 @@ def _read_metas(text: str) -> dict[str, Meta]:
 
 
 def _meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
-    """Return the Meta of a class of literals; refuse any other line in it."""
+    """Return the Meta of a class of literals; refuse any other line in it, and a field that no tensor can have. `lines`
+    are those of the text."""
     fields: dict[str, Any] = {}
     digits = 3
     for row in node.body:
@@ -127,17 +132,21 @@ def _meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
 
 
 def _printed_decimals(node: ast.expr, lines: list[str]) -> int | None:
-    """Return how many decimals a float literal is printed with; None for any other node."""
+    """Return how many decimals a float literal, with or without a sign, is printed with in the text (`lines`); None for
+    any other node, and for one with an exponent."""
     node = node.operand if isinstance(node, ast.UnaryOp) else node
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
         return None
+    # `ast` counts bytes of UTF-8.
     text = lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
-    fraction = text.partition(".")[2]
+    _, _, fraction = text.partition(".")
     return len(fraction) if fraction.isdigit() else None
 
 
 def _literal_value(node: ast.expr, depth: int = 0) -> Any:
-    """Evaluate a literal: numbers, texts, None, lists, tuples and dictionaries of these, inf and nan."""
+    """Evaluate a literal: numbers, texts, None, lists, tuples and dictionaries of these, inf and nan. A dtype
+    (`torch.float32`) and a `Symbol("s0")` are texts, a tuple is a list. `depth` is how deeply it is nested; refuse more
+    than 8, and what is no literal."""
     if depth > 8:
         raise RefusedError(f"line {node.lineno}: a literal is nested too deeply")
     match node:
@@ -183,7 +192,8 @@ ALIASES: Mapping[str, str] = {
 
 
 def _meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
-    """Make a Meta of a class's fields; refuse those that no tensor can have."""
+    """Make a Meta of a class's fields by name; refuse those that no tensor can have, with SampleError. `digits` are the
+    decimals of `mean` and `std`."""
     name = _required_field(fields, "name", str, "a text")
     shape = _required_field(fields, "shape", list, "a list of sizes")
     if len(shape) > MAX_DIMENSIONS or not all(type(size) is int and 0 <= size <= MAX_ELEMENTS for size in shape):
@@ -219,7 +229,8 @@ def _required_field(fields: Mapping[str, Any], key: str, kind: type, words: str)
 
 
 def _statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | None:
-    """Return a field that is a number, or None where it is absent; refuse anything else."""
+    """Return a field of the tensor `name` that is a number, or None where it is absent; refuse anything else, and
+    integers of more than 64 bits."""
     value = fields.get(key)
     if value is None or (type(value) in (int, float, bool) and (type(value) is float or abs(value) < 2**64)):
         return value
@@ -227,7 +238,8 @@ def _statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | 
 
 
 def _data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
-    """Return the elements of `data`, flat and in index order; each must fit the dtype."""
+    """Return the elements of `data`, a number or nested lists, flat and in index order; None where it is absent. Refuse
+    more than MAX_DATA of them, and one that does not fit the dtype."""
     if value is None:
         return None
     flat = tuple(flatten(value)) if isinstance(value, list) else (value,)
@@ -246,9 +258,9 @@ def _fits_dtype(dtype: str, number: float) -> bool:
     """Whether `torch.tensor` can make a tensor of this dtype with a number; integers truncate floats."""
     match = _INTEGER_DTYPE.fullmatch(dtype)
     if match is None:
-        return type(number) is float or abs(number) < 2**1023
-    bits = int(match[2])
-    low, high = (0, 2**bits) if match[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        return type(number) is float or abs(number) < 2**1023  # a larger integer is no float
+    is_unsigned, bits = bool(match[1]), int(match[2])
+    low, high = (0, 2**bits) if is_unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
     return low <= number < high and (type(number) is not float or dtype != "uint64")
 
 
@@ -265,7 +277,8 @@ def flatten(value: Any) -> Iterator[Any]:
 
 
 def _read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
-    """Parse an `input_tensor_constraints.py`: the example values of its symbols, and the inputs' shapes by name."""
+    """Parse an `input_tensor_constraints.py`: the example values of its symbols, and the shapes of the inputs, both by
+    name. A size in a shape is a number, the name of a symbol, or None for any other expression."""
     tree, _ = tree_of(text)
     symbols: dict[str, int] = {}
     shapes: dict[str, tuple[Any, ...]] = {}
@@ -309,6 +322,7 @@ UNTYPED = (
     "no weight_meta.py: shapes are input_tensor_constraints.py's; a tensor that the graph uses as an index is taken "
     "for int64, every other for float32"
 )
+"""The note on metadata without dtypes, by which `read_graphnet` knows that these are to be found out."""
 
 
 def read_sample_text(path: Path) -> str:
@@ -317,7 +331,9 @@ def read_sample_text(path: Path) -> str:
 
 
 def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
-    """Read the metadata of a sample's inputs, by their names in the code, with notes on it."""
+    """Read the metadata of a sample's inputs, by their names in the code, with notes on it: from `weight_meta.py` and
+    `input_meta.py`, or, without these, the shapes alone from `input_tensor_constraints.py` and the note UNTYPED. Raise
+    SampleError if no file says what the inputs are."""
     metas: dict[str, Meta] = {}
     for name in ("weight_meta.py", "input_meta.py"):
         if (folder / name).is_file():
@@ -332,14 +348,17 @@ def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
         known = tuple(symbols.get(size, size) if isinstance(size, str) else size for size in sizes)
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
-        metas[name] = _meta_from_fields({"name": name, "shape": list(known)}, 3)
+        metas[name] = _meta_from_fields({"name": name, "shape": list(known)}, digits=3)
     return metas, (UNTYPED,)
 
 
 def read_symbol_examples(folder: Path) -> dict[str, int]:
     """Read the example values of a sample's symbols, if it has any."""
     place = folder / "input_tensor_constraints.py"
-    return _parse_file(place, _read_examples)[0] if place.is_file() else {}
+    if not place.is_file():
+        return {}
+    symbols, _ = _parse_file(place, _read_examples)
+    return dict(symbols)
 
 
 def read_sample_facts(folder: Path) -> dict[str, Any]:
@@ -357,15 +376,15 @@ def read_sample_facts(folder: Path) -> dict[str, Any]:
 
 
 def _parse_file(path: Path, read: Callable[[str], Any]) -> Any:
-    """Read a file and parse it; errors of the parser get the file's name."""
+    """Read a file and parse it by `read`; errors of the parser get the file's name: `line 7: …` is `PATH:7: …`."""
     try:
         return read(read_sample_text(path))
     except (GraphError, SampleError) as error:
         message = str(error)
-        if message.startswith(str(path)):
+        if message.startswith(str(path)):  # of a file that cannot be read
             raise
-        place = re.sub(r"^line (\d+): ", r"\1: ", message)
-        raise type(error)(f"{path}:{place if place != message else ' ' + message}") from None
+        with_number = re.sub(r"^line (\d+): ", r"\1: ", message)
+        raise type(error)(f"{path}:{with_number if with_number != message else ' ' + message}") from None
 
 
 # ---- How large a sample is before it is read
@@ -376,6 +395,7 @@ SPEC = re.compile(
 """A tensor's shape and dtype; possessive, so that no text makes the search backtrack."""
 
 SIZE = re.compile(r"\b[0-9]{1,19}\b")
+"""A size in a shape, of at most 64 bits."""
 
 ITEMSIZE = re.compile(r"([0-9]{1,4})")
 """The number in a dtype's name, which is that of its bits: 32 of `float32`."""
@@ -386,7 +406,8 @@ MOST_LISTED = 2**63 - 1
 
 
 def listed_bytes(folder: Path) -> int:
-    """Return the bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
+    """Return the bytes of the tensors that a GraphNet sample's metadata lists, found by a search of its text (SPEC)
+    without parsing it; 0 where it lists none."""
     try:
         text = read_sample_text(folder / "weight_meta.py")
     except SampleError:
@@ -395,6 +416,7 @@ def listed_bytes(folder: Path) -> int:
 
 
 def dtype_itemsize(dtype: str) -> int:
-    """Return the bytes of one element of a dtype."""
+    """Return the bytes of one element of a dtype, by the number of bits in its name; 1 without one (`bool`), or for
+    less than a byte (`int4`)."""
     bits = ITEMSIZE.search(dtype)
     return max(1, int(bits[1]) // 8) if bits else 1

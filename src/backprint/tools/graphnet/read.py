@@ -1,6 +1,17 @@
 """A GraphNet folder: its program, and its inputs with names, roles, uses and whether they require grad.
 
 Nothing of the folder is executed, and no tensor is made.
+
+Words of this file:
+
+- `ModelProgram`: the `forward` of a `model.py`, as `ast` lines that `code` has checked; a function or constant of torch
+  is one `ast.Name` with its dots. `ForwardArgument`: an argument of `forward`; its `kind` is what its annotation says:
+  `Parameter`, `Tensor`, `SymInt`, `SymFloat`, `SymBool`, or ''.
+- `Meta`: the metadata of one tensor, from `weight_meta.py`: shape, dtype and statistics, or all elements (`data`).
+- The *raw* name of an input is that in the code; its own name is that in the original model. Its *role* is `parameter`,
+  `buffer` (both: *state*) or `input`.
+- `Use`: what the program does with an input, as far as it limits the input's values: words such as `index` or `mask`
+  (`kinds`), and for an index the bound that it is `below`.
 """
 
 from __future__ import annotations
@@ -13,7 +24,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from backprint.common.formats import is_direction
 from backprint.errors import GraphError, RefusedError, SampleError
@@ -83,7 +94,7 @@ MEMBERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NamedInput:
-    """An input of a sample: its name in the code, its own name, its role, and why it has that role."""
+    """An input of a sample: its name in the code, its own name, its role, and why it has that role ('' for `input`)."""
 
     raw: str
     name: str
@@ -102,10 +113,12 @@ _LABEL = re.compile(r"[^0-9A-Za-z_.]")
 def name_inputs(
     arguments: Sequence[ForwardArgument], metas: Mapping[str, Meta], roles: Mapping[str, tuple[str, str]] | None = None
 ) -> tuple[NamedInput, ...]:
-    """Give every argument its own name. Names are unique, and no tensor has the name of a module.
+    """Return every argument with its own name and role, in order. Names are unique, and no tensor has the name of a
+    module.
 
     `roles` has the role of each argument and the reason for it, where names and annotations do not have to tell.
-    GraphNet's renamer calls arguments `in_0` and `w_0`, and keeps the name from the trace in the metadata.
+    GraphNet's renamer calls arguments `in_0` and `w_0`, and keeps the original name in the metadata: a traced argument
+    is the argument under that name, if it is one of Dynamo's.
     """
     originals = {name: meta.original_name for name, meta in metas.items() if meta.original_name}
     traced_arguments = [
@@ -114,7 +127,7 @@ def name_inputs(
     ]
     children = _modules_in_names([argument.name for argument in traced_arguments])
     named: list[NamedInput] = []
-    used_names: dict[str, bool] = {}
+    used_names: dict[str, bool] = {}  # of each name so far, whether it is a module's tensor
     module_paths: set[str] = set()
     for argument, traced_argument in zip(arguments, traced_arguments, strict=True):
         name, role, why = _name_and_role(traced_argument, children)
@@ -122,21 +135,25 @@ def name_inputs(
         # The original name is no name of Dynamo's, so it is taken as it is.
         if argument.name in originals and traced_argument is argument:
             name = _LABEL.sub("_", originals[argument.name])
-        # An input is a parameter of the module's `forward`.
-        if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
-            name = re.sub(r"\W", "_", name)
-            name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
         is_state = role != "input"
+        if not is_state:
+            name = _parameter_name(name)
         if not is_free(name, is_state, used_names, module_paths):
-            name = (
-                argument.name
-                if is_free(argument.name, is_state, used_names, module_paths)
-                else f"{argument.name}_{len(used_names)}"
-            )
+            raw_is_free = is_free(argument.name, is_state, used_names, module_paths)
+            name = argument.name if raw_is_free else f"{argument.name}_{len(used_names)}"
         used_names[name] = is_state
         module_paths |= set(_enclosing_modules(name)) if is_state else set()
         named.append(NamedInput(argument.name, name, role, why))
     return tuple(named)
+
+
+def _parameter_name(name: str) -> str:
+    """Return the name of an input as that of a parameter of the module's `forward`: itself if it can be one, else with
+    other characters replaced, and `input_` before what is still a keyword, `self` or no identifier."""
+    if name.isidentifier() and not keyword.iskeyword(name) and name != "self":
+        return name
+    name = re.sub(r"\W", "_", name)
+    return name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
 
 
 def _is_traced_name(name: str) -> bool:
@@ -169,7 +186,8 @@ def _enclosing_modules(name: str) -> list[str]:
 def _name_and_role(
     argument: ForwardArgument, children: Mapping[tuple[str, ...], Collection[str]]
 ) -> tuple[str, str, str]:
-    """Return the own name of an argument, its role, and why."""
+    """Return the own name of an argument, its role, and why it has that role, from its name by Dynamo and its
+    annotation. `children` are the modules that the names of all arguments spell (`_modules_in_names`)."""
     raw = _PREFIX.sub("", argument.name)
     is_number = argument.kind.startswith("Sym")
     state_match = _STATE.match(raw)
@@ -191,7 +209,8 @@ def _name_and_role(
 
 
 def _call_argument_name(raw: str, state: re.Match[str] | None) -> str:
-    """Return the name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`."""
+    """Return the name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`. `state` is the match of a
+    number of the module, such as `L_self_eps`: what follows `L_self_`."""
     name = state[1] if state else re.sub(r"^[Ll]_", "", raw)
     name = re.sub(r"^(?:kwargs|args)_(?=[A-Za-z])", "", name).rstrip("_")
     return name or raw
@@ -205,7 +224,8 @@ def _module_path(text: str) -> list[str]:
 
 
 def _modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
-    """Return the modules that the names spell unambiguously, by the path of the enclosing module."""
+    """Return the modules that the names spell unambiguously: of each enclosing module, by its path, the names of the
+    modules in it. `L_self_modules_a_modules_b_parameters_weight_` spells `a` in (), and `b` in (`a`,)."""
     modules: dict[tuple[str, ...], set[str]] = {}
     for raw in names:
         state = _STATE.match(_PREFIX.sub("", raw))
@@ -213,20 +233,21 @@ def _modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
             continue
         *path, last = _module_path(state[1])
         end = _END.match(last)
-        steps = [*path, *([end[1]] if end and end[1] else [])]
-        for depth, step in enumerate(steps):
-            modules.setdefault(tuple(steps[:depth]), set()).add(step)
+        module_names = [*path, *([end[1]] if end and end[1] else [])]
+        for depth, module_name in enumerate(module_names):
+            modules.setdefault(tuple(module_names[:depth]), set()).add(module_name)
     return modules
 
 
 def _attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
-    """Return the mangled end of an attribute's path in parts: `self_attn_scaling` is `self_attn`, `scaling` where other
-    names show such a module, or the attribute is a usual one; else it stays one part."""
+    """Return the mangled end (`last`) of the path of an attribute in a module (`path`) in parts: `self_attn_scaling` is
+    `self_attn`, `scaling` where other names show such a module (`children`), or the attribute is a usual one; else it
+    stays one part."""
     known = [child for child in children.get(tuple(path), ()) if last.startswith(f"{child}_")]
     if known:
         child = max(known, key=len)
         return [child, last.removeprefix(f"{child}_")]
-    if match := re.match(r"^(\d+)_(\D.*)$", last):
+    if match := re.match(r"^(\d+)_(\D.*)$", last):  # `0_eps`: a number is an item of a ModuleList
         return [match[1], match[2]]
     ends = [word for word in ATTRIBUTES if last.endswith(f"_{word}")]
     if ends and path:
@@ -236,7 +257,7 @@ def _attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str,
 
 
 def _name_meaning(name: str) -> str:
-    """Return the use of a tensor that the words of its name say: a mask, an index, a position; else ''."""
+    """Return the use of a tensor that the last telling word of its name says: a mask, an index, a position; else ''."""
     words = re.split(r"[._]+|(?<=[a-z])(?=[A-Z])", name)
     return next((WORDS[word.lower()] for word in reversed(words) if word.lower() in WORDS), "")
 
@@ -268,9 +289,15 @@ VALUE_PRESERVING = frozenset(
 SHAPE_PRESERVING = frozenset("to long int float double half bfloat16 type type_as contiguous clone detach cpu".split())
 """Methods of VALUE_PRESERVING that keep the shape as well."""
 
-UseRule = tuple[tuple[int | str, ...], str, int | None]
-"""The positions and keywords of an argument, its use (a word of USES in metas.py), and the position of the argument
-that it indexes, if it indexes one."""
+
+class UseRule(NamedTuple):
+    """What a call says of one of its arguments: the position and the keyword of the argument (`places`), its use (a
+    word of USES in metas.py), and the position of the argument that it indexes, if it indexes one."""
+
+    places: tuple[int | str, ...]
+    kind: str
+    indexed: int | None = None
+
 
 INDEXING_CALLS: Mapping[str, tuple[int, int]] = {
     "index_select": (2, 1),
@@ -290,45 +317,47 @@ INDEXING_CALLS: Mapping[str, tuple[int, int]] = {
 """Calls that index their first argument: the position of the index, and of the dimension."""
 
 USES_OF_ARGUMENTS: Mapping[str, tuple[UseRule, ...]] = {
-    "embedding": (((0, "input"), "index", 1),),
-    "torch.embedding": (((1, "indices"), "index", 0),),
-    "embedding_bag": (((0, "input"), "index", 1),),
-    "torch.embedding_bag": (((1, "indices"), "index", 0),),
-    "batch_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
-    "instance_norm": (((1, "running_mean"), "average", None), ((2, "running_var"), "variance", None)),
-    "masked_fill": (((1, "mask"), "mask", None),),
-    "masked_fill_": (((1, "mask"), "mask", None),),
-    "masked_select": (((1, "mask"), "mask", None),),
-    "masked_scatter": (((1, "mask"), "mask", None),),
-    "where": (((0, "condition"), "mask", None),),
-    "Tensor.where": (((1, "condition"), "mask", None),),
-    "multi_head_attention_forward": ((("key_padding_mask",), "mask", None), (("attn_mask",), "additive", None)),
-    "scaled_dot_product_attention": (((3, "attn_mask"), "additive", None),),
-    "cross_entropy": (((1, "target"), "target", None),),
-    "cross_entropy_loss": (((1, "target"), "target", None),),
-    "nll_loss": (((1, "target"), "target", None),),
-    "log": (((0, "input"), "positive", None),),
-    "log2": (((0, "input"), "positive", None),),
-    "log10": (((0, "input"), "positive", None),),
-    "sqrt": (((0, "input"), "positive", None),),
-    "sqrt_": (((0, "input"), "positive", None),),
-    "rsqrt": (((0, "input"), "positive", None),),
-    "reciprocal": (((0, "input"), "positive", None),),
-    "div": (((1, "other"), "positive", None),),
-    "div_": (((1, "other"), "positive", None),),
-    "true_divide": (((1, "other"), "positive", None),),
-    "item": (((0,), "read", None),),
-    "tolist": (((0,), "read", None),),
-    "_local_scalar_dense": (((0,), "read", None),),
-    "one_hot": (((0,), "index", None),),
+    "embedding": (UseRule((0, "input"), "index", indexed=1),),
+    "torch.embedding": (UseRule((1, "indices"), "index", indexed=0),),
+    "embedding_bag": (UseRule((0, "input"), "index", indexed=1),),
+    "torch.embedding_bag": (UseRule((1, "indices"), "index", indexed=0),),
+    "batch_norm": (UseRule((1, "running_mean"), "average"), UseRule((2, "running_var"), "variance")),
+    "instance_norm": (UseRule((1, "running_mean"), "average"), UseRule((2, "running_var"), "variance")),
+    "masked_fill": (UseRule((1, "mask"), "mask"),),
+    "masked_fill_": (UseRule((1, "mask"), "mask"),),
+    "masked_select": (UseRule((1, "mask"), "mask"),),
+    "masked_scatter": (UseRule((1, "mask"), "mask"),),
+    "where": (UseRule((0, "condition"), "mask"),),
+    "Tensor.where": (UseRule((1, "condition"), "mask"),),
+    "multi_head_attention_forward": (UseRule(("key_padding_mask",), "mask"), UseRule(("attn_mask",), "additive")),
+    "scaled_dot_product_attention": (UseRule((3, "attn_mask"), "additive"),),
+    "cross_entropy": (UseRule((1, "target"), "target"),),
+    "cross_entropy_loss": (UseRule((1, "target"), "target"),),
+    "nll_loss": (UseRule((1, "target"), "target"),),
+    "log": (UseRule((0, "input"), "positive"),),
+    "log2": (UseRule((0, "input"), "positive"),),
+    "log10": (UseRule((0, "input"), "positive"),),
+    "sqrt": (UseRule((0, "input"), "positive"),),
+    "sqrt_": (UseRule((0, "input"), "positive"),),
+    "rsqrt": (UseRule((0, "input"), "positive"),),
+    "reciprocal": (UseRule((0, "input"), "positive"),),
+    "div": (UseRule((1, "other"), "positive"),),
+    "div_": (UseRule((1, "other"), "positive"),),
+    "true_divide": (UseRule((1, "other"), "positive"),),
+    "item": (UseRule((0,), "read"),),
+    "tolist": (UseRule((0,), "read"),),
+    "_local_scalar_dense": (UseRule((0,), "read"),),
+    "one_hot": (UseRule((0,), "index"),),
 }
 """The uses of calls' arguments, by the last part of a function's name; a row of the full name takes precedence."""
 
 SOFTMAX = ("softmax", "log_softmax", "_softmax")
+"""Functions whose argument, if it is a sum, has a mask as an addend."""
 
 
 def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
-    """Find what the program does with each argument, by its name in the code."""
+    """Return what the program does with each argument, by its name in the code. Raise RefusedError if its lines show
+    more inputs together than can be followed (MOST_STEPS)."""
     walk = _UseFinder([argument.name for argument in program.arguments], metas)
     for line in program.lines:
         sources = walk.visit(line.value) if line.value is not None else ()
@@ -337,7 +366,7 @@ def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
                 for target in targets:
                     walk.bind(target, value, sources)
             case ast.AugAssign(target=target, op=op, value=value):
-                operation = ast.BinOp(target, op, value)
+                operation = ast.BinOp(target, op, value)  # `x += y` as `x = x + y`
                 walk.note_uses(operation)
                 if isinstance(target, ast.Name):
                     walk.env[target.id] = walk.sources_of(operation)
@@ -366,8 +395,12 @@ def _merge_sources(sources: Iterable[_ValueSource]) -> tuple[_ValueSource, ...]:
 
 
 class _UseFinder:
-    """The state of one walk through a program's lines: `env` has the inputs that each variable shows, `kinds` and
-    `below` what was noted of each input (`Use`), `steps` how much was looked at."""
+    """The state of one walk through a program's lines.
+
+    A variable or an expression *shows* an input if it has the input's values (`_ValueSource`). `env` has the inputs
+    that each variable shows, `kinds` and `below` what was noted of each input (`Use`), and `steps` counts what was
+    looked at, against MOST_STEPS.
+    """
 
     def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
         self.env: dict[str, tuple[_ValueSource, ...]] = {name: (_ValueSource(name),) for name in names}
@@ -388,10 +421,10 @@ class _UseFinder:
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) | ast.List(elts=values) if len(targets) == len(values):
                 for element, other in zip(targets, values, strict=True):
                     self.bind(element, other, self.sources_of(other))
-            case ast.Tuple(elts=targets), _:
+            case ast.Tuple(elts=targets), _:  # each shows parts of the value, as of `x.chunk(2)`
                 for element in targets:
                     self.bind(element, value, tuple(replace(source, own_shape=False) for source in sources))
-            case ast.Subscript(), _:
+            case ast.Subscript(), _:  # `x[index] = …` uses `index`, and binds no variable
                 self.note_uses(target)
 
     def visit(self, value: ast.expr) -> tuple[_ValueSource, ...]:
@@ -416,7 +449,9 @@ class _UseFinder:
         return sources
 
     def _unmerged_sources(self, value: ast.expr) -> tuple[_ValueSource, ...]:
-        """Return the inputs whose values an expression has, as often as they occur in it."""
+        """Return the inputs whose values an expression has, as often as they occur in it: through a method or function
+        of VALUE_PRESERVING, items and padding, concatenation, a number that is added, and the mask that is added to the
+        scores of an attention. () for any other expression."""
         match value:
             case ast.Name(id=name):
                 return self.env.get(name, ())
@@ -439,20 +474,24 @@ class _UseFinder:
             ):
                 more = number if isinstance(op, ast.Add) else -number
                 return tuple(replace(source, added=source.added + more) for source in self.sources_of(left))
-            # The right operand alone: the mask in `scores + mask`.
+            # The right operand alone, as the mask is in `scores + mask`: `note_uses` takes it for one if the sum goes
+            # into a softmax.
             case ast.BinOp(op=ast.Add(), right=right):
                 return tuple(replace(source, summed=True) for source in self.sources_of(right))
         return ()
 
     def _rearranged_sources(self, of: ast.expr, name: str) -> tuple[_ValueSource, ...]:
-        """Return the inputs of an argument that a method or function of VALUE_PRESERVING rearranges."""
-        own = name in SHAPE_PRESERVING
-        return tuple(replace(source, own_shape=source.own_shape and own) for source in self.sources_of(of))
+        """Return the inputs that the result of a method or function of VALUE_PRESERVING (`name`) shows: those of its
+        first argument (`of`), in their own shape only if the method keeps shapes."""
+        keeps_shape = name in SHAPE_PRESERVING
+        return tuple(replace(source, own_shape=source.own_shape and keeps_shape) for source in self.sources_of(of))
 
     # ---- Calls that limit the values of an input
 
     def note_uses(self, value: ast.expr) -> None:
-        """Note what one expression does with the inputs in its operands."""
+        """Note what one expression, without the expressions in it, does with the inputs that its operands show. A
+        divisor and the base of a fractional power are positive, what is taken from 1 is a flag, what `~` inverts is a
+        mask."""
         match value:
             case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
                 self._note_call(f"Tensor.{name}", [of, *args], keywords)
@@ -471,31 +510,34 @@ class _UseFinder:
                 self._note_indices(of, index)
 
     def _note_call(self, target: str, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> None:
-        """Note what a call does with its arguments, by the tables."""
+        """Note what a call does with its arguments, by the tables USES_OF_ARGUMENTS and INDEXING_CALLS. The first of
+        `args` is the tensor if it is a method, whose `target` is `Tensor.NAME`."""
         name = _last_name(target)
         kwargs = {str(keyword.arg): keyword.value for keyword in keywords}
-        for places, kind, of in USES_OF_ARGUMENTS.get(target, USES_OF_ARGUMENTS.get(name, ())):
-            for argument in _arguments_at(places, args, kwargs):
-                self._note_kind(argument, kind)
-                if of is not None and of < len(args):  # an index is below the first size of what it indexes
-                    self._note_bound(argument, self.size(args[of], 0))
+        for rule in USES_OF_ARGUMENTS.get(target, USES_OF_ARGUMENTS.get(name, ())):
+            for argument in _arguments_at(rule.places, args, kwargs):
+                self._note_kind(argument, rule.kind)
+                # An index is below the first size of what it indexes.
+                if rule.indexed is not None and rule.indexed < len(args):
+                    self._note_bound(argument, self.size(args[rule.indexed], dim=0))
         match name, args:
             case "one_hot", [indices, ast.Constant(value=int(classes)), *_]:
-                self._note_bound(indices, classes if classes > 0 else None)
+                self._note_bound(indices, classes if classes > 0 else None)  # -1: as many as the indices need
         if name in INDEXING_CALLS:
-            place, dim = INDEXING_CALLS[name]
-            for argument in _arguments_at((place, "index"), args, kwargs):
+            index_place, dim_place = INDEXING_CALLS[name]
+            for argument in _arguments_at((index_place, "index"), args, kwargs):
                 self._note_kind(argument, "index")
-                for where in _arguments_at((dim, "dim"), args, kwargs):
-                    if isinstance(where, ast.Constant) and isinstance(where.value, int):
-                        self._note_bound(argument, self.size(args[0], where.value))
+                for dim in _arguments_at((dim_place, "dim"), args, kwargs):
+                    if isinstance(dim, ast.Constant) and isinstance(dim.value, int):
+                        self._note_bound(argument, self.size(args[0], dim.value))
         if name in SOFTMAX and args:
             for source in self.sources_of(args[0]):
                 if source.summed:
                     self.kinds.setdefault(source.name, set()).add("additive")
 
     def _note_indices(self, of: ast.expr, index: ast.expr) -> None:
-        """Note the indices in brackets."""
+        """Note the indices in brackets, `of[index]`: each is below the size of the dimension at its place. A number or
+        a slice in brackets is no input."""
         items = index.elts if isinstance(index, (ast.Tuple, ast.List)) else [index]
         for dim, item in enumerate(items):
             if not isinstance(item, ast.Constant) and not is_slice(item):
@@ -503,26 +545,28 @@ class _UseFinder:
                 self._note_bound(item, self.size(of, dim))
 
     def _note_kind(self, value: ast.expr, kind: str) -> None:
-        """Note a use of the inputs that a value shows, but of those whose values are summed with others."""
+        """Note a use of the inputs that a value shows, except of those to which other values were added: the sum is
+        what is used then."""
         for source in self.sources_of(value):
             if not source.summed:
                 self.kinds.setdefault(source.name, set()).add(kind)
 
     def _note_bound(self, value: ast.expr, size: int | None) -> None:
-        """Bound the inputs that a value shows by `size`, less what was added to them."""
+        """Bound the inputs that a value shows by `size`, less what was added to them: `x + 2` is below 10 if `x` is
+        below 8. Nothing if the size is not known (None)."""
         for source in self.sources_of(value):
             if size is not None and not source.summed and math.isfinite(source.added):
                 most = size - int(source.added)
                 self.below[source.name] = min(most, self.below.get(source.name, most))
 
     def size(self, value: ast.expr, dim: int) -> int | None:
-        """Return the size of a dimension, where the value has the shape of an input."""
-        metas = [
-            self.metas[source.name]
+        """Return the size of a dimension of a value that has the shape of one input; None for any other value, or
+        without such a dimension."""
+        shapes = [
+            self.metas[source.name].shape
             for source in self.sources_of(value)
             if source.own_shape and source.name in self.metas
         ]
-        shapes = [meta.shape for meta in metas]
         return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
@@ -550,10 +594,14 @@ def _arguments_at(
 # own arguments as Dynamo does (`L_x_`).
 
 FLOATING = re.compile(r"(?:float|bfloat|complex)\d+(?!_e)")
+"""A dtype that can require grad: `float16`, but not `float8_e4m3fn`."""
+
 _STACK = re.compile(r"(?:^|_)stack\d+(?:_|$)")
 """Dynamo's name for a value on Python's stack at a graph break: an earlier part of the model computed it."""
 
 _SUBGRAPH = re.compile(r"subgraph_(\d+)(?:_|$)")
+"""The folder of a graph of a model that has several, because of graph breaks; the number is its place among them."""
+
 _CUT = re.compile(r".*_start\d+_end\d+_\d+")
 """The name that GraphNet's `SubgraphGenerator` gives to the steps of a model from `start` to before `end`."""
 
@@ -561,18 +609,25 @@ CUT_BELOW, CUT_SOURCES = "_decomposed", "subgraph_sources.json"
 """The folder that GraphNet's decomposers put such samples into, and the file that says what one was cut from."""
 
 InputReason = tuple[str, str]
+"""The own name of an input, and why it requires grad, or why it does not."""
 
 
 def _split_by_grad(
     inputs: Sequence[NamedInput], metas: Mapping[str, Meta], uses: Mapping[str, Use], place: Path, title: str = ""
 ) -> tuple[tuple[InputReason, ...], tuple[InputReason, ...]]:
-    """Split the inputs into those that require grad and those that do not, as (name, why)."""
+    """Split the inputs into those that require grad and those that do not, by the rules above.
+
+    `metas` and `uses` are by raw name; a number has no Meta. `place` is the folder of the sample, and `title` its name,
+    which say whether it was cut out of a model: then an input that has no name of Dynamo's is a value that the model
+    computed.
+    """
     place = place.resolve()
     has_parameters = any(named.role == "parameter" and can_require_grad(metas, named) for named in inputs)
     is_later_part, is_cut = _is_later_part(place), _is_cut(place, title)
     traced_names = {named.raw: metas[named.raw].original_name or named.raw for named in inputs if named.raw in metas}
     arguments = [named.raw for named in inputs if named.role == "input" and named.raw in traced_names]
     computed_by_model = {raw for raw in arguments if is_cut and not _is_traced_name(traced_names[raw])}
+    # By raw name: why an input does not require grad in any graph; '' where it may.
     reasons = {
         named.raw: _why_no_grad(named, metas[named.raw], uses.get(named.raw, Use()), named.raw in computed_by_model)
         if named.raw in metas
@@ -602,12 +657,14 @@ def can_require_grad(metas: Mapping[str, Meta], named: NamedInput) -> bool:
 
 
 def _why_no_grad(named: NamedInput, meta: Meta, use: Use, is_computed: bool = False) -> str:
-    """Return why an input does not require grad in any graph; '' where it may. `is_computed`: the model computes it."""
+    """Return why an input does not require grad in any graph: it has no floating-point dtype, is no parameter of the
+    state, or is a number, mask, index or position; '' where it may. `is_computed`: the model computes it, so that its
+    name is that of an operator, and tells less."""
     if FLOATING.fullmatch(meta.dtype) is None:
         return f"{meta.dtype} has no gradient"
     if named.role == "parameter":
         return ""
-    if named.why:
+    if named.why:  # the reason why it is a buffer
         return named.why
     if "read" in use.kinds:
         return "read as a number"
@@ -633,13 +690,15 @@ def _has_mask_values(data: Sequence[float]) -> bool:
 
 
 def _has_filled_values(data: Sequence[float]) -> bool:
-    """Whether values are only 0 and one large negative number."""
+    """Whether values are only 0 and one large negative number, as that of a mask that is added to scores (-1e4 is what
+    models use in float16)."""
     values = set(data)
     return len(values) == 2 and max(values) == 0.0 and min(values) <= -1e4
 
 
 def _is_additive_mask(meta: Meta, use: Use) -> bool:
-    """Whether values are those of a mask that is added to scores; one that hides nothing is 0."""
+    """Whether values are those of a mask that is added to scores: 0 and large negative numbers, or only 0, of a mask
+    that hides nothing, if it is used as one."""
     if meta.data is not None:
         return _has_filled_values(meta.data) or ("additive" in use.kinds and set(meta.data) == {0.0})
     mean, std = meta.mean or 0.0, meta.std or 0.0
@@ -647,13 +706,15 @@ def _is_additive_mask(meta: Meta, use: Use) -> bool:
 
 
 def _is_later_part(place: Path) -> bool:
-    """Whether a folder holds a part of a model behind a graph break: `subgraph_3`, or what was cut out of it."""
+    """Whether a folder holds a part of a model behind a graph break: `subgraph_3`, or what was cut out of it, but not
+    `subgraph_0`, which is before the first one."""
     match = _SUBGRAPH.match(place.name)
     return match is not None and int(match[1]) > 0
 
 
 def _is_cut(place: Path, title: str) -> bool:
-    """Whether a sample was cut out of a larger graph: by a graph break, or by GraphNet's tools."""
+    """Whether a sample was cut out of a larger graph, by a graph break or by GraphNet's tools, as its folder or its
+    name (`title`) says."""
     return (
         _SUBGRAPH.match(place.name) is not None
         or any(_CUT.fullmatch(name) for name in (place.name, title))
@@ -668,25 +729,33 @@ def _is_cut(place: Path, title: str) -> bool:
 ALIASES = HEADER.rstrip("\n").rpartition("\n")[2]
 """The line of the header that no code of GraphNet's own has."""
 
+# A device as Backprint writes it, `torch.device('cuda:0')`, and as GraphNet's tools find it, `device(type="cuda",
+# index=0)`; and the line that imports what each needs.
 _DEVICE = re.compile(r"torch\.device\('([a-z]+)(?::(\d+))?'\)")
 MOVABLE_DEVICE = re.compile(r'\bdevice\(type="([a-z]+)"(?:, index=(\d+))?\)')
 IMPORT, MOVABLE_IMPORT = "from torch import inf, nan\n", "from torch import device, inf, nan\n"
 
 
 def with_movable_devices(text: str) -> str:
-    """Return the text of a graph with its devices written as GraphNet's tools find them."""
-    text = _DEVICE.sub(lambda match: f'device(type="{match[1]}"' + (f", index={match[2]})" if match[2] else ")"), text)
-    return text.replace(IMPORT, MOVABLE_IMPORT, 1)
+    """Return the text of a graph with its devices written as GraphNet's tools find and replace them."""
+
+    def movable(match: re.Match[str]) -> str:
+        device_type, index = match[1], match[2]
+        return f'device(type="{device_type}", index={index})' if index else f'device(type="{device_type}")'
+
+    return _DEVICE.sub(movable, text).replace(IMPORT, MOVABLE_IMPORT, 1)
 
 
 def without_movable_devices(text: str) -> str:
     """Return the text of a graph as it was before `with_movable_devices`."""
     if MOVABLE_IMPORT not in text:
         return text
-    text = MOVABLE_DEVICE.sub(
-        lambda match: f"torch.device('{match[1]}" + (f":{match[2]}')" if match[2] else "')"), text
-    )
-    return text.replace(MOVABLE_IMPORT, IMPORT, 1)
+
+    def plain(match: re.Match[str]) -> str:
+        device_type, index = match[1], match[2]
+        return f"torch.device('{device_type}:{index}')" if index else f"torch.device('{device_type}')"
+
+    return MOVABLE_DEVICE.sub(plain, text).replace(MOVABLE_IMPORT, IMPORT, 1)
 
 
 def _is_graph_text(text: str) -> bool:
@@ -695,7 +764,9 @@ def _is_graph_text(text: str) -> bool:
 
 
 def _read_graph_text(text: str) -> Graph:
-    """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
+    """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture. Refuse a
+    text with other lines below the graph than Backprint writes there (from MARKER on), custom operators, and an input
+    that is no tensor."""
     body, marker, rest = text.partition(MARKER)
     graph = parse(without_movable_devices(body))
     if marker and marker + rest != ending(graph):
@@ -714,15 +785,16 @@ def _read_graph_text(text: str) -> Graph:
 
 
 def for_inference(graph: Graph) -> Graph:
-    """Return a forward that saves nothing; a graph that returns nothing else as it is, because a sample returns
-    something."""
+    """Return a forward without the values that it saves for its backward, and without the steps that only these need;
+    but a graph that returns nothing else as it is, because a sample returns something."""
     return without_saved(graph) if any(port.role != "saved" for port in graph.outputs) else graph
 
 
 def _graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:
-    """Return the inputs of a Graph as arguments of a `forward`."""
+    """Return the inputs of a Graph as arguments of a `forward` that has one line, which runs the Graph."""
     return tuple(
-        ForwardArgument(port.local, "Parameter" if port.role == "parameter" else "Tensor", 1) for port in graph.inputs
+        ForwardArgument(port.local, "Parameter" if port.role == "parameter" else "Tensor", line=1)
+        for port in graph.inputs
     )
 
 
@@ -739,6 +811,7 @@ ROLES: Mapping[str, tuple[str, str]] = {
     "saved": ("input", "an input of a backward, which has no backward of its own"),
     "tangent": ("input", "an input of a backward, which has no backward of its own"),
 }
+"""The role in a sample of an input of a Graph, by its role there, and why it has that role; any other is an `input`."""
 
 
 def _graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
@@ -751,7 +824,8 @@ def _graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class GraphNetSample:
-    """The content of a GraphNet folder.
+    """The content of a GraphNet folder: its program, the metadata of its inputs by their names in the code, and the
+    facts of `graph_net.json`, with notes for a report.
 
     Where Backprint wrote `model.py`, `graph` is what it says, and `program` is None. Both are None where the parser
     refuses the file and the caller trusts it: `refused` says why, and building the sample executes the file.
@@ -777,14 +851,19 @@ class GraphNetSample:
 
 
 def _guess_annotation(name: str, meta: Meta) -> str:
-    """Guess the annotation of an argument from its name."""
+    """Guess the annotation of an argument of a file that was not parsed, from its name in the metadata: `s0` is a size,
+    and Dynamo has `parameters` in the name of a parameter."""
     if re.fullmatch(r"[su]\d+", name) and not meta.shape:
         return "SymInt"
     return "Parameter" if re.search(r"_parameters_|^[Ll]_(?:self|instance)_parameters_", name) else "Tensor"
 
 
 def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
-    """Read a GraphNet sample. With `trust`, a refused `model.py` is accepted, and executed when the sample is built."""
+    """Read a GraphNet sample. With `trust`, a refused `model.py` is accepted, and executed when the sample is built.
+
+    Raise SampleError for a folder that is none, RefusedError or GraphError, with the line, for a `model.py` that has
+    what no graph has.
+    """
     path = Path(path)
     if not (path / "model.py").is_file():
         raise SampleError(f"{path}: not a GraphNet sample: there is no model.py")
@@ -800,7 +879,7 @@ def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
         else:
             program = read_code(text)
     except GraphError as error:
-        message = re.sub(r"^line (\d+): ", rf"{path / 'model.py'}:\1: ", str(error))
+        message = re.sub(r"^line (\d+): ", rf"{path / 'model.py'}:\1: ", str(error))  # `line 7: …` as `PATH:7: …`
         message = message if message != str(error) else f"{path / 'model.py'}: {error}"
         if not trust:
             kind = RefusedError if isinstance(error, RefusedError) else GraphError
@@ -855,13 +934,14 @@ def sample_name(path: Path, facts: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """A sample's inputs before any tensor is allocated. `with_grad` and `without_grad` are (name, why)."""
+    """A sample's inputs before any tensor is allocated, with their metadata and uses by their names in the code, and
+    which require grad, with the reasons."""
 
     inputs: tuple[NamedInput, ...]
     metas: Mapping[str, Meta]
     uses: Mapping[str, Use]
-    with_grad: tuple[tuple[str, str], ...]
-    without_grad: tuple[tuple[str, str], ...]
+    with_grad: tuple[InputReason, ...]
+    without_grad: tuple[InputReason, ...]
 
     @property
     def bytes(self) -> int:
@@ -870,7 +950,8 @@ class SamplePlan:
 
 
 def plan_of(sample: GraphNetSample) -> SamplePlan:
-    """Plan a sample: its inputs' names, roles and uses, and which require grad."""
+    """Plan a sample: its inputs' names, roles and uses, and which require grad. The uses are known only where
+    `model.py` was parsed; a Graph says the roles of its inputs itself."""
     inputs = name_inputs(
         sample.arguments, sample.metas, _graph_roles(sample.graph) if sample.graph is not None else None
     )
@@ -895,6 +976,7 @@ def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
     sample = read_graphnet(folder)
     examples = read_symbol_examples(folder)
     inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.arguments]
+    # Of a number, which has no metadata, its example value.
     shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
     if sample.program is not None:
         text = _program_text(sample.program)
@@ -906,7 +988,8 @@ def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
 
 
 def _program_text(program: ModelProgram) -> str:
-    """Return a program as a text without names, line numbers, devices, and the lines that only free values."""
+    """Return a program as a text without names, line numbers, devices, and the lines that only free values (`x =
+    None`)."""
     renamer = _Renamer()
     lines = [f"{renamer.bind(argument.name)} {argument.kind}" for argument in program.arguments]
     for line in program.copied_lines():
@@ -921,7 +1004,8 @@ def _program_text(program: ModelProgram) -> str:
 
 
 class _Renamer(ast.NodeTransformer):
-    """Numbers the values of a program in the order in which lines bind them; all devices have one name."""
+    """Numbers the values of a program in the order in which lines bind them; all devices have one name. `numbers` has
+    what stands for each name now, and `fresh` counts."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, str] = dict.fromkeys((DEVICE_TEXT, META), DEVICE)

@@ -3,6 +3,9 @@
 A tolerance level t gives atol and rtol for a dtype. Level 0 is atol = rtol = 1 for every dtype, and each level below is
 stricter. Positive levels loosen the tolerance further; the scores also read them as kinds of errors that are forgiven.
 A dtype without a row is compared exactly at every level.
+
+A *correctness line* is one of GraphNet's log, which names a tolerance and says which outputs are within it. The
+*outcome* of a sample says how it ended (OUTCOMES). S(t) and ES(t) are explained below, above their code.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from functools import cache
 from backprint.errors import UsageError
 
 LEVELS = range(-10, 6)
+"""The levels for which GraphNet's log has correctness lines."""
 
 EXPONENTS: dict[str, tuple[float, float]] = {
     "float16": (1, 3 / 5),
@@ -30,7 +34,7 @@ EQUAL = "equal"
 """The name of the correctness line that says which outputs are equal, bit for bit."""
 
 NAMED = re.compile(r"all_close_atol_(\S+?)_rtol_(\S+)")
-"""A `Tolerance.line_name`."""
+"""A `Tolerance.line_name`: its atol and its rtol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +81,13 @@ MISMATCHES = ("type_mismatch", "shape_mismatch", "value_mismatch")
 """Other dtypes, other shapes, or NaN or Inf where eager has numbers."""
 
 FAILURES = ("runtime_fail", "compile_fail", "eager_fail")
+"""The compiled model raised, it could not be compiled, or eager raised."""
 
 UNMEASURED = "unmeasured"
 """Neither right nor wrong: the timing fluctuated too much, or nothing was compared or timed. Scores leave it out."""
 
 OUTCOMES = (*COMPARED, *MISMATCHES, *FAILURES, UNMEASURED)
+"""All outcomes of samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +115,11 @@ class ScoredOutput:
 
 @dataclass(frozen=True, slots=True)
 class ScoredSample:
-    """A sample that one compiler ran. `speedup` is eager's time over the compiler's.
+    """A sample that one compiler ran. `speedup` is eager's time over the compiler's; None if it was not timed.
 
-    `compiled` is the form of the compiler's outputs where it is not that of eager's. `config` has words to group by;
-    `performance` and `speedups` (of other clocks than the wall's) go through to the log and count in no score.
+    `compiled` are the forms of the compiler's outputs if they differ from eager's. `config` has words to group by, by
+    key; `performance` and `speedups` (of other clocks than the wall's, by name) go through to the log and count in no
+    score. An outcome or a speedup that cannot be is refused.
     """
 
     name: str
@@ -141,7 +148,8 @@ class ScoredSample:
 
     @property
     def measured(self) -> bool:
-        """Whether scores can count it: it failed, or it was compared, and timed if it is right at any level."""
+        """Whether scores can count it: it failed, or it was compared, and timed if it is right at any level. (A sample
+        that is never right has the value of a failure, and needs no speedup.)"""
         if self.outcome not in COMPARED:
             return self.outcome != UNMEASURED
         return bool(self.outputs) and (self.speedup is not None or not any(map(self.right_at, LEVELS)))
@@ -181,13 +189,15 @@ def mean_speedup(speedups: Sequence[float]) -> MeanSpeedup:
     if len(speedups) < FEWEST:
         return (geometric_mean(speedups) if speedups else None, None, None)
     logs = [math.log(speedup) for speedup in speedups]
-    half = _student_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    # 0.975: 2.5% are left out at each end of a 95% interval.
+    half_width = _student_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     mean = statistics.fmean(logs)
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    return math.exp(mean), math.exp(mean - half_width), math.exp(mean + half_width)
 
 
 def _student_quantile(share: float, degrees: int) -> float:
-    """Return a quantile of Student's t by Cornish and Fisher's expansion, within 2% from 4 degrees of freedom on."""
+    """Return the quantile of Student's t below which this share lies, by Cornish and Fisher's expansion about that of
+    the normal distribution (z), within 2% from 4 degrees of freedom on."""
     z = statistics.NormalDist().inv_cdf(share)
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
@@ -211,6 +221,7 @@ def _student_quantile(share: float, degrees: int) -> float:
 # - GraphNet raises TypeError at a right sample without a speedup. Here it is left out too.
 
 NEVER = math.inf
+"""The level from which an outcome is forgiven that no level forgives."""
 
 INTERPRETATIONS: Mapping[str, Mapping[str, float]] = {
     "default": {
@@ -243,6 +254,7 @@ class ScoreTerms:
     interpretation: str = "default"
 
     def __post_init__(self) -> None:
+        """Refuse terms out of their range."""
         if self.interpretation not in INTERPRETATIONS:
             known = ", ".join(map(repr, INTERPRETATIONS))
             raise UsageError(f"interpretation={self.interpretation!r} is not one of {known}")
@@ -256,7 +268,8 @@ class ScoreTerms:
     def levels(self) -> range:
         """The levels t from GraphNet's first to one past the last that forgives an error."""
         forgiving = INTERPRETATIONS[self.interpretation].values()
-        return range(-10, int(max(level for level in forgiving if level < NEVER)) + 2)
+        last = int(max(level for level in forgiving if level < NEVER))
+        return range(LEVELS[0], last + 2)  # to `last + 1`, as a range leaves its end out
 
     def forgives(self, outcome: str, level: int) -> bool:
         """Whether ES(t) counts an outcome that is an error as 1 at a level."""
@@ -264,11 +277,12 @@ class ScoreTerms:
 
 
 DEFAULT = ScoreTerms()
+"""The terms where none are given."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePoint:
-    """Both scores at a level."""
+    """Both scores at a level t: S(t) and ES(t)."""
 
     level: int
     s: float
@@ -300,7 +314,8 @@ def _score_point(samples: Sequence[ScoredSample], level: int, terms: ScoreTerms)
 
 
 def _strict_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
-    """Return the value of a sample in S(t)."""
+    """Return the value of a sample in S(t): its speedup if it is right at the level, below 1 with the penalty of
+    slowdowns; else the value of a failure."""
     if not sample.right_at(level):
         return terms.failure_value
     speedup = _speedup_of(sample)
@@ -308,7 +323,8 @@ def _strict_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
 
 
 def _forgiving_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
-    """Return the value of a sample in ES(t): that in S(t), of level FROZEN at most, unless its error is forgiven."""
+    """Return the value of a sample in ES(t): 1 if its error is forgiven at the level; else its value in S(t), of level
+    FROZEN if the level is above that."""
     decisive = min(level, FROZEN)
     if level < FROZEN or sample.right_at(decisive) or not terms.forgives(_error_at(sample, decisive), level):
         return _strict_value(sample, decisive, terms)

@@ -1,4 +1,15 @@
-"""A Capture as GraphNet's files and trees."""
+"""A Capture as GraphNet's files and trees.
+
+Words of this file:
+
+- A *direction* is a Graph: the forward or the backward of a Pair. A sample of GraphNet's is one direction: `model.py`
+  and files beside it, which describe its inputs.
+- A *row* (`MetaRow`) is the description of one input: name, shape, dtype, statistics, or all elements (`data`: the
+  tensor is *written out*). GraphNet's tools *draw* new values from it.
+- A port has a *name* of the program's own, and an input a `local` name in the graph's text. PortValues are values by
+  `PortKey`: a port's role and name.
+- A graph is *unsound* if it fails on GraphNet's draws whatever is written out.
+"""
 
 from __future__ import annotations
 
@@ -58,15 +69,15 @@ MAY_FAIL_ON_DRAWS = frozenset(
 
 
 def _is_worth_trying(graph: Graph, values: PortValues) -> bool:
-    """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of
-    MAY_FAIL_ON_DRAWS."""
+    """Whether to try a graph on a draw: all its inputs are known (`values`), strided and on the CPU, together they are
+    not LARGE, and it has a guard or an operator of MAY_FAIL_ON_DRAWS."""
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
-    names = [port.key for port in graph.inputs]
-    if any(name not in values for name in names) or any(tensor.device.type != "cpu" for tensor in tensors):
+    keys = [port.key for port in graph.inputs]
+    if any(key not in values for key in keys) or any(tensor.device.type != "cpu" for tensor in tensors):
         return False
     if any(tensor.layout is not torch.strided for tensor in tensors):
         return False
-    size = sum(values[name].numel() for name in names if isinstance(values[name], Tensor))
+    size = sum(values[key].numel() for key in keys if isinstance(values[key], Tensor))
     return size <= LARGE and any(
         step.is_guard or operator_name(step.target) in MAY_FAIL_ON_DRAWS for step in graph.steps
     )
@@ -78,8 +89,9 @@ def operator_name(target: str) -> str:
 
 
 def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
-    """Draw a tensor by the rules of GraphNet's tools, which are above; `row` has the fields of its metadata."""
-    # The name in the seed gives tensors of one shape other values.
+    """Draw a tensor by the rules of GraphNet's tools, which are above; `row` has the fields of its metadata. A
+    deviation that is missing is 0.1, a mean 0."""
+    # With the name in the seed, two tensors of one shape have different values.
     generator = torch.Generator().manual_seed(seed + sum(map(ord, row["name"])))
     dtype: torch.dtype = getattr(torch, row["dtype"].removeprefix("torch."))
     shape, low, high = row["shape"], row.get("min_val"), row.get("max_val")
@@ -94,8 +106,8 @@ def draw_like_graphnet(row: Mapping[str, Any], seed: int = 0) -> Tensor:
     drawn = drawn.to(dtype)
     if low is not None or high is not None:
         drawn = drawn.clamp(low, high)
-    if dtype.is_floating_point and dtype.itemsize > 1:
-        drawn = drawn.nan_to_num(0.0, 0.0, 0.0).clamp(-100.0, 100.0)
+    if dtype.is_floating_point and dtype.itemsize > 1:  # not of float8, for which torch has neither operator
+        drawn = drawn.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).clamp(-100.0, 100.0)
     return drawn
 
 
@@ -150,9 +162,11 @@ def write_graphnet(
     exact: Collection[str] = (),
     run: DirectionRunner | None = None,
 ) -> None:
-    """Write GraphNet's five files for one direction. `values` has the inputs by `role name`, or none without data.
+    """Write the five files that GraphNet has beside a `model.py`, whose text is `text`, for one direction. `values` has
+    the inputs by port, or none if no data are known.
 
-    The ports of the names in `exact` are written out whole; `run` runs the graph on what GraphNet would draw.
+    The ports of the names in `exact` are written out whole. `run` runs the graph on what GraphNet would draw, to see
+    what else must be; without it (None) nothing is run. A graph that fails all the same has the reason in its facts.
     """
     described = _describe_inputs(graph, values, exact, run)
     facts: dict[str, Any] = {
@@ -184,7 +198,8 @@ def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str
 
 
 def _inputs_to_write_out(capture: Capture, graph: Graph) -> set[str]:
-    """Return the inputs whose redraw would break a guard: those of guards, and the masks and counts saved for them."""
+    """Return the names of the inputs of a graph whose redraw would break a guard: the inputs of guards, and the masks
+    and counts that a backward takes from such a forward."""
     guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
     saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
     return {name for guard in guards for name in guard.inputs} | (saved if guards else set())
@@ -200,11 +215,12 @@ COUNTS = ("bool", "uint8", "int32", "int64")
 def _describe_inputs(
     graph: Graph, values: PortValues, exact: Collection[str], run: DirectionRunner | None
 ) -> _DirectionMetas:
-    """Return the rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
+    """Return the rows of a direction, with as many tensors written out as the graph needs to run on GraphNet's draws;
+    if it fails with the most of them, as few as otherwise, and the first reason. Arguments as of `write_graphnet`."""
     if run is None or not _is_worth_trying(graph, values):
         return _DirectionMetas(_meta_rows(graph, values, exact, SMALL))
     first_reason = ""
-    for most_elements in ELEMENT_LIMITS:
+    for most_elements in ELEMENT_LIMITS:  # from the fewest on
         rows = _meta_rows(graph, values, exact, most_elements)
         reason = _why_draws_fail(graph, rows, values, run)
         if not reason:
@@ -214,7 +230,8 @@ def _describe_inputs(
 
 
 def _meta_rows(graph: Graph, values: PortValues, exact: Collection[str], most_elements: int) -> tuple[MetaRow, ...]:
-    """Return a row for each input; tensors of fewer than `most_elements` elements are written out."""
+    """Return a row for each input that is a tensor or a number; tensors of fewer than `most_elements` elements are
+    written out, and those that must be exact up to MOST_EXACT_ELEMENTS."""
     sizes = example_sizes(graph)
     rows = []
     for port in at_example_sizes(graph).inputs:
@@ -227,18 +244,21 @@ def _meta_rows(graph: Graph, values: PortValues, exact: Collection[str], most_el
 
 
 def _must_be_exact(port: Port, exact: Collection[str]) -> bool:
-    """Whether a port's values cannot be redrawn: it is in `exact`, or a kernel's own workspace."""
+    """Whether a port's values cannot be redrawn: its name is in `exact`, or it is a kernel's own workspace, as of
+    oneDNN's LSTM, which has one of these dtypes."""
     return port.name in exact or (port.role == "saved" and getattr(port.spec, "dtype", "") in ("uint8", "uint64"))
 
 
 def _tensor_row(port: Port, value: Tensor | None, most_elements: int) -> MetaRow:
-    """Return the row of an input tensor; with fewer than `most_elements` elements, it has them all."""
+    """Return the row of an input tensor; with fewer than `most_elements` elements, it has them all. `value` is None if
+    it is not known."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
     return {
         "name": port.local,
         "original_name": port.name,
-        "shape": [int(size) for size in (spec.shape if value is None else value.shape)],  # tracing misses workspaces
+        # The value's own, as tracing does not know the sizes of a kernel's workspace.
+        "shape": [int(size) for size in (spec.shape if value is None else value.shape)],
         "dtype": f"torch.{spec.dtype}",
         "device": spec.device,
         **statistics(spec, value, most_elements),
@@ -246,7 +266,8 @@ def _tensor_row(port: Port, value: Tensor | None, most_elements: int) -> MetaRow
 
 
 def _scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
-    """Return the row of a size or a number: GraphNet has these as tensors of one element."""
+    """Return the row of a size or a number: GraphNet has these as tensors of one element. `sizes` are those of the
+    symbols, from which a size is computed that has no value; 1 stands for a number that is not known."""
     spec = port.spec
     assert isinstance(spec, ScalarSpec)
     number = value
@@ -259,10 +280,11 @@ def _scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
 
 def statistics(spec: TensorSpec, value: Tensor | None, most_elements: int = SMALL) -> MetaRow:
     """Return the fields of a row that describe values: mean, deviation and range of floats, the range of integers, all
-    elements (`data`) of tensors of fewer than `most_elements`; of a sparse tensor, mean and deviation of its values."""
+    elements (`data`) of tensors of fewer than `most_elements`, or of more if only the elements describe them; of a
+    sparse tensor, mean and deviation of its values. All fields are None of a value that is not known."""
     empty: MetaRow = {"mean": None, "std": None, "data": None}
     if value is not None and value.layout is not torch.strided:
-        values = strided_parts(value)[-1]
+        *_, values = strided_parts(value)  # after the indices
         return empty if values.is_complex() else {**empty, **_finite_moments(values)}
     if value is None:
         return empty
@@ -273,12 +295,13 @@ def statistics(spec: TensorSpec, value: Tensor | None, most_elements: int = SMAL
         return {**empty, **_finite_moments(value), **_finite_range(value)}
     if value.dtype in DTYPES_WITH_RANGE:
         low, high = (int(bound) for bound in value.aminmax())
-        return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # they add one to it
+        return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # GraphNet's tools add one to it, in int64
     return empty
 
 
 def _needs_all_elements(value: Tensor) -> bool:
-    """Whether only its elements describe a tensor: a mask, of bools or with infinities, or a dtype without range."""
+    """Whether only its elements describe a tensor: a mask, of bools or with infinities, or a dtype without range, such
+    as float8 (one byte an element) or a complex one."""
     if value.is_floating_point() and value.element_size() > 1:
         return value.numel() < MOST_MASK_ELEMENTS and not bool(torch.isfinite(value).all())
     return value.dtype not in DTYPES_WITH_RANGE
@@ -291,7 +314,8 @@ def elements(value: Tensor) -> list[Any]:
 
 
 def _finite_moments(value: Tensor) -> MetaRow:
-    """Return the mean and the standard deviation of the finite elements, where there are any."""
+    """Return the mean and the standard deviation of the finite elements of a tensor of floats; {} if there are none, or
+    if these overflow."""
     if not value.is_floating_point() or not value.numel():
         return {}
     wide = _sampled_elements(value)
@@ -303,7 +327,7 @@ def _finite_moments(value: Tensor) -> MetaRow:
 
 
 def _finite_range(value: Tensor) -> MetaRow:
-    """Return the range of the finite elements."""
+    """Return the range of the finite elements; {} if there are none."""
     wide = _sampled_elements(value)
     wide = wide[torch.isfinite(wide)]
     return {"min_val": float(wide.min()), "max_val": float(wide.max())} if wide.numel() else {}
@@ -321,15 +345,14 @@ def _sampled_elements(value: Tensor) -> Tensor:
 def _why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
     """Return why a graph fails on GraphNet's draws from these rows: it raises, or returns NaN or infinities that it
     does not return on its own inputs (`values`); '' if neither."""
-    nonfinite: list[int] = []
+    nonfinite: list[int] = []  # the indices of the results that have NaN or infinities on some draw
+    # By input, how its dimensions lie in memory (`_in_model_layout`), if not in order.
     orders = {port.local: order for port in graph.inputs if (order := memory_order(port.spec)) is not None}
     size = sum(math.prod(row["shape"]) for row in rows)
     for seed in range(DRAWS if size <= MOST_SAMPLED else 1):
+        drawn = {row["name"]: _in_model_layout(orders, draw_like_graphnet(row, seed), row["name"]) for row in rows}
         try:
-            results = run(
-                graph,
-                {row["name"]: _in_model_layout(orders, draw_like_graphnet(row, seed), row["name"]) for row in rows},
-            )
+            results = run(graph, drawn)
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
             return f"{type(error).__name__}: {error}"[:300]
         nonfinite += [
@@ -343,8 +366,9 @@ def _why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues,
 
 
 def _in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
-    """Return a drawn tensor laid out in memory as the sample's `model.py` does (`contiguous_inputs`): `orders` has the
-    dimensions of permuted inputs, from the outermost in memory on."""
+    """Return the drawn tensor of the input `name` laid out in memory as the sample's `model.py` lays its contiguous
+    inputs out first (`contiguous_inputs`): `orders` has the dimensions of permuted inputs, from the outermost in memory
+    on, by name."""
     if name not in orders:
         return value
     order = orders[name]
@@ -352,7 +376,8 @@ def _in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: s
 
 
 def _is_all_finite(value: Any) -> bool:
-    """Whether a result has neither NaN nor infinities."""
+    """Whether a result has neither NaN nor infinities; True of what cannot be asked: no strided tensor of floats, or
+    float8 (one byte an element)."""
     floating = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
     return not floating or value.element_size() == 1 or bool(torch.isfinite(value).all())
 
@@ -361,7 +386,7 @@ def _is_all_finite(value: Any) -> bool:
 
 
 def _meta_class_text(entry: MetaRow) -> str:
-    """Return the class that describes one input."""
+    """Return the Python class of `weight_meta.py` that describes one input."""
     body = "".join(f"    {key} = {_python_literal(item)}\n" for key, item in entry.items())
     return f"class Program_weight_tensor_meta_{entry['name']}:\n{body}"
 
@@ -378,17 +403,16 @@ def _python_literal(value: Any) -> str:
 
 
 def _constraints_text(graph: Graph) -> str:
-    """`input_tensor_constraints.py`: the shapes of the inputs; a symbolic size keeps its name and example."""
+    """Return the text of `input_tensor_constraints.py`: the shapes of the inputs; a symbolic size keeps its name and
+    example. A size by a function of torch's own, which sympy's `Symbol` does not bring, is its example."""
     symbols: dict[str, Symbol] = {symbol.name: symbol for symbol in graph.symbols}
-    rows = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
-    plain = {
-        port.local: ", ".join(
-            str(size) if _is_plain_size(size) else str(evaluate(size, example_sizes(graph))) for size in shape
-        )
-        for port in rows
-        for shape in [getattr(port.spec, "shape", ())]
-    }
-    shapes = [f"    ([{plain[port.local]}], {json.dumps(port.local)}),\n" for port in rows]
+
+    def shape_line(port: Port, spec: TensorSpec) -> str:
+        """Return the line of an input: its sizes, and its name."""
+        sizes = [size if _is_plain_size(size) else evaluate(size, example_sizes(graph)) for size in spec.shape]
+        return f"    ([{', '.join(map(str, sizes))}], {json.dumps(port.local)}),\n"
+
+    shapes = [shape_line(port, port.spec) for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     symbol_lines = "".join(f"{name} = Symbol({name!r})\n" for name in symbols)
     examples = ", ".join(f"{symbol.name}: {symbol.hint}" for symbol in graph.symbols)
     return (
@@ -414,6 +438,7 @@ def _is_plain_size(size: int | str) -> bool:
 # `graph_net.json` last, which GraphNet's tools take for the mark of a complete sample.
 
 TREES = ("train_forward", "train_backward", "eval_forward")
+"""The folders of the trees, by mode and direction."""
 
 
 def write_trees(
@@ -427,29 +452,34 @@ def write_trees(
     run: DirectionRunner | None = None,
     overwrite: bool = False,
 ) -> dict[str, Path]:
-    """Write a Capture's graphs below `out`, each tree's folder at `relative`; returns the folders by tree.
+    """Write a Capture's graphs below `out`, in each tree in the folder `relative`; return the folders by tree.
 
     `values` has the values of each Pair's ports. The tree of eval mode is a copy of the GraphNet sample in `source`, or
-    the forward of `evaluation`, a Capture in eval mode with its values; without either there is no such tree.
+    the forward of `evaluation`, a Capture in eval mode with its values; without either there is no such tree. `run` is
+    as of `write_graphnet`. Refuse a folder that is there already, unless `overwrite`, which removes those of all trees,
+    and a `relative` that is no plain path below a tree; raise PlaceError if nothing can be written there.
     """
     root = Path(out)
     place = _checked_relative_path(relative)
-    finals = {tree: root / tree / place for tree in TREES}
+    folders = {tree: root / tree / place for tree in TREES}
     try:
+        # All is written beside its place first, and moved there at the end: a tree is complete or absent.
         with unfinished_folder(root) as staging:
             written = _write_each_tree(staging, capture, values, place.name, evaluation, source, run)
             for tree in TREES:
-                if finals[tree].exists():
+                if folders[tree].exists():
                     if not overwrite:
-                        raise UsageError(f"{finals[tree]} exists already: pass overwrite=True, or choose another place")
-                    shutil.rmtree(finals[tree])
+                        raise UsageError(
+                            f"{folders[tree]} exists already: pass overwrite=True, or choose another place"
+                        )
+                    shutil.rmtree(folders[tree])
             for tree in written:
-                finals[tree].parent.mkdir(parents=True, exist_ok=True)
+                folders[tree].parent.mkdir(parents=True, exist_ok=True)
                 (staging / tree).chmod(0o755)
-                os.replace(staging / tree, finals[tree])
+                os.replace(staging / tree, folders[tree])
     except OSError as error:
         raise PlaceError(f"{root}: the trees could not be written: {error}") from error
-    return {tree: finals[tree] for tree in written}
+    return {tree: folders[tree] for tree in written}
 
 
 def _checked_relative_path(relative: str) -> PurePosixPath:
@@ -471,23 +501,22 @@ def _write_each_tree(
     source: Path | None,
     run: DirectionRunner | None,
 ) -> list[str]:
-    """Write every tree of one sample; returns the trees that it has."""
+    """Write every tree of one sample into the folder `staging`; return the trees that it has. `name` is the sample's,
+    the other arguments are those of `write_trees`."""
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs]
-    written = [_write_one_tree(staging / "train_forward", capture, f"{name}_train_forward", forwards, values, run)]
-    written.append(
-        _write_one_tree(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run)
-    )
-    eval_folder = staging / "eval_forward"
+    is_written = dict.fromkeys(TREES, False)
+    for tree, graphs in (("train_forward", forwards), ("train_backward", backwards)):
+        is_written[tree] = _write_one_tree(staging / tree, capture, f"{name}_{tree}", graphs, values, run)
+    tree = "eval_forward"
     if source is not None:
-        copy_sample(source, eval_folder)
-        written.append(True)
+        copy_sample(source, staging / tree)
+        is_written[tree] = True
     elif evaluation is not None:
         eval_capture, eval_values = evaluation
         inference = [for_inference(pair.forward) for pair in eval_capture.pairs]
-        written.append(_write_one_tree(eval_folder, eval_capture, f"{name}_eval_forward", inference, eval_values, run))
-    # strict=False: without an evaluation, `written` ends before the last of TREES
-    return [tree for tree, is_written in zip(TREES, written, strict=False) if is_written]
+        is_written[tree] = _write_one_tree(staging / tree, eval_capture, f"{name}_{tree}", inference, eval_values, run)
+    return [tree for tree in TREES if is_written[tree]]
 
 
 def _write_one_tree(
@@ -498,20 +527,21 @@ def _write_one_tree(
     values: Sequence[PortValues],
     run: DirectionRunner | None,
 ) -> bool:
-    """Write a sample's folder in one tree, a `subgraph_N` for each of several graphs; returns whether it has any."""
-    rows = [(index, graph) for index, graph in enumerate(graphs) if graph is not None]
-    rows = [
-        (index, plain)
-        for index, graph in rows
-        if (plain := contiguous_inputs(with_tensor_results_only(with_constant_sizes(graph)))).outputs
-    ]
-    for index, graph in rows:
+    """Write a sample's folder in one tree, a `subgraph_N` for the graph of each of several Pairs; return whether it has
+    any. A Pair without a graph (None: no backward), or whose graph returns no tensor, is left out."""
+    plain_graphs = {
+        index: contiguous_inputs(with_tensor_results_only(with_constant_sizes(graph)))
+        for index, graph in enumerate(graphs)
+        if graph is not None
+    }
+    plain_graphs = {index: graph for index, graph in plain_graphs.items() if graph.outputs}
+    for index, graph in plain_graphs.items():
         place = folder / f"subgraph_{index}" if len(graphs) > 1 else folder
         place.mkdir(parents=True)
         text = _movable_model_text(capture, name, graph)
         (place / "model.py").write_text(text, encoding="utf-8")
         write_graphnet(place, name, graph, text, values[index], _inputs_to_write_out(capture, graph), run)
-    return bool(rows)
+    return bool(plain_graphs)
 
 
 def _movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
@@ -520,12 +550,14 @@ def _movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
 
 
 def copy_sample(source: Path, target: Path) -> None:
-    """Copy a GraphNet sample, and add the files and facts that GraphNet's tools need and it lacks."""
+    """Copy the GraphNet sample in `source`, with its subgraphs, to `target`, and add the files and facts that
+    GraphNet's tools need and it lacks. Raise SampleError for a folder without a `model.py`."""
     if not any(source.rglob("model.py")):
         raise SampleError(f"{source}: no model.py in it or below, so this is not a GraphNet sample")
     has_own_model = (source / "model.py").is_file()
 
     def ignored_names(folder: str, names: list[str]) -> list[str]:
+        """Return the names in a folder that `shutil.copytree` leaves out."""
         below = [name for name in names if has_own_model and any((Path(folder) / name).rglob("model.py"))]
         return [*_uncopied_names(folder, names), *below]  # other samples, which have trees of their own
 
@@ -553,10 +585,8 @@ def copy_sample(source: Path, target: Path) -> None:
         }
         if not isinstance(known, dict):
             raise SampleError(f"{source}: graph_net.json: expected an object, found {type(known).__name__}")
-        if defaults.keys() - known.keys():
-            facts.write_text(
-                json.dumps({**known, **{k: v for k, v in defaults.items() if k not in known}}, indent=4) + "\n"
-            )
+        if missing_facts := {key: value for key, value in defaults.items() if key not in known}:
+            facts.write_text(json.dumps({**known, **missing_facts}, indent=4) + "\n")
 
 
 def _uncopied_names(folder: str, names: list[str]) -> list[str]:
@@ -572,3 +602,4 @@ dynamic_dim_constraint_relations = []
 
 dynamic_dim_constraint_input_shapes = []
 """
+"""An `input_tensor_constraints.py` that says nothing."""

@@ -6,6 +6,16 @@ Each part's forward then runs under autograd, from leaves of its own, the last p
 gradients that autograd returns are looked up among the values of the whole's backward (`_BackwardValues`). The steps
 between those of the results and those of the inputs are the part's backward (`backward_of`). If a step between them
 needs a value from beyond the borders, the part is `Inseparable`.
+
+Words of this file:
+
+- The *whole* is the Capture that is cut, or, beside a part, the whole's Pair that the part is of.
+- A *local* name is that of a value in a graph's text; a port has a *name* of the program's own beside it.
+- `ForwardPart`: a part's steps, with the local names of the values that it `takes`, and that it `gives` to later parts;
+  `results` are the outputs and mutations of the whole that the part completes.
+- A *share* is what one part adds to the gradient of a value that several parts use.
+- A *tangent* is the gradient of a result that a backward starts with.
+- `PairRun`: what a Pair took and returned in the whole's run, by the names of its ports.
 """
 
 from __future__ import annotations
@@ -38,24 +48,28 @@ from backprint.values.settings import RandomStates, random_states, set_random_st
 
 @dataclass(frozen=True, slots=True)
 class BorderNames:
-    """The names of values at borders: that of a port of the whole if there is one, else the value's own."""
+    """The names of the values at borders: that of a port of the whole if there is one, else the value's own.
+
+    `inputs` are the whole's input ports, and `labels` the names of values that parts give, both by local name.
+    """
 
     inputs: Mapping[str, Port]
     labels: Mapping[str, str]
 
     def of(self, local: str) -> str:
-        """Return the name of a value."""
+        """Return the name of an input of the whole, or of a value that a part gives."""
         return self.inputs[local].name if local in self.inputs else self.labels[local]
 
 
 def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str = "") -> BorderNames:
-    """Return a name for each value that crosses: its output port's in the whole, if any, else its local name behind
-    `prefix`, with `~` at its end where a port has that name."""
+    """Return a name for each value that crosses between parts: its output port's in the whole, if any, else its local
+    name behind `prefix`, with `~` at its end where a port or another value has that name."""
     inputs = {port.local: port for port in forward.inputs}
     used_names = {port.name for port in (*forward.inputs, *forward.outputs) if port.role != "saved"}
     output_names: dict[str, str] = {}
     for part in parts:
         for port, result in part.results:
+            # Not under the name of an input of the whole, which is the name of another value at a border.
             if port.role == "output" and isinstance(result, Ref) and port.name not in {p.name for p in forward.inputs}:
                 output_names.setdefault(result.name, port.name)
     labels: dict[str, str] = {}
@@ -70,7 +84,8 @@ def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str =
 
 
 def tangent_name(part: ForwardPart, names: BorderNames, local: str) -> str:
-    """Return the name of the output port at which a value is, which its tangent has too; '' if it is at none."""
+    """Return the name of the part's output port at which a value is, and which the port of its tangent has too; '' if
+    it is at none."""
     if local in part.gives:
         return names.of(local)
     output_names = (port.name for port, value in part.results if port.role == "output" and value == Ref(local))
@@ -78,7 +93,8 @@ def tangent_name(part: ForwardPart, names: BorderNames, local: str) -> str:
 
 
 def local_of(part: ForwardPart, names: BorderNames, port: Port) -> str:
-    """Return the local name of the value at a part's output port; '' if there is none."""
+    """Return the local name of the value at one of the part's ports for outputs and mutations; '' if it is a constant,
+    or if the part has no such port."""
     for own_port, value in part.results:
         if (own_port.name, own_port.role) == (port.name, port.role):
             return value.name if isinstance(value, Ref) else ""
@@ -87,7 +103,8 @@ def local_of(part: ForwardPart, names: BorderNames, port: Port) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """One Pair's forward, cut: the parts, the part that makes each value, and the names of the values that cross."""
+    """One Pair's forward, cut: the parts, the number of the part that makes each value (`home`, by local name), and the
+    names of the values that cross."""
 
     parts: tuple[ForwardPart, ...]
     home: Mapping[str, int]
@@ -95,10 +112,11 @@ class Borders:
 
 
 def borders_of(capture: Capture, index: int, pieces: Sequence[Piece]) -> Borders:
-    """Cut one Pair's forward at the pieces."""
+    """Cut the forward of Pair `index` at the pieces, which follow one another without gaps."""
     forward = capture.pairs[index].forward
     cuts = [piece.start for piece in pieces[1:]]
     parts = cut_forward(forward, cuts)
+    # Local names of two Pairs may be equal; their parts become Pairs of one Capture.
     prefix = f"{capture.pairs[index].name}." if len(capture.pairs) > 1 else ""
     return Borders(
         parts, part_of_each_value(forward, [0, *cuts, len(forward.steps)]), names_at_borders(forward, parts, prefix)
@@ -112,9 +130,9 @@ def borders_of(capture: Capture, index: int, pieces: Sequence[Piece]) -> Borders
 class BorderGradients:
     """Which values of the whole's backward are the gradients at one part's borders, by local names.
 
-    `tangents` maps a value of the backward to the result whose gradient it is; a value under several names has an entry
-    for each. `gradients` maps a value that the part takes to the backward's value that is the part's share in its
-    gradient; None if the backward returns none.
+    `tangents` maps a value of the backward to the result of the part whose gradient it is; if several values of the
+    backward are equal to that gradient, each has an entry. `gradients` maps a value that the part takes to the
+    backward's value that is the part's share in its gradient; None if the backward returns none.
     """
 
     tangents: Mapping[str, str]
@@ -127,14 +145,16 @@ class Inseparable(GraphError):
 
 @dataclass(frozen=True, slots=True)
 class PartBackward:
-    """A part's backward before it is a graph: its steps, and the saved values that it needs."""
+    """A part's backward before it is a graph: its steps, and the saved values that it needs, by the backward's local
+    names."""
 
     steps: tuple[Step, ...]
     saved: tuple[str, ...]
 
 
 def backward_of(pair: Pair, part: ForwardPart, part_of_value: Mapping[str, int], flow: BorderGradients) -> PartBackward:
-    """Return the steps of the backward between the gradients at a part's borders.
+    """Return the steps of the backward between the gradients at a part's borders, and the saved values that they need.
+    `part_of_value` has the number of the part that makes each value of the forward.
 
     The walk goes from the gradients of the part's inputs to the values that they are computed from, and stops at the
     gradients of its results. A saved value of this part or an earlier one becomes a saved port. A value of an earlier
@@ -150,25 +170,27 @@ def backward_of(pair: Pair, part: ForwardPart, part_of_value: Mapping[str, int],
     saved: dict[str, None] = {}
 
     def is_earlier(name: str) -> bool:
-        """Whether a value of the backward is one of an earlier part, computed again."""
+        """Whether a value of the backward is a value of an earlier part, computed again; False for any other value."""
         return part_of_value.get(recomputed_as.get(name, ""), part.index) < part.index
 
-    for name in names_behind(
-        filter(None, flow.gradients.values()),
-        steps,
-        lambda value_name: value_name in flow.tangents or is_earlier(value_name),
-    ):
+    names_met = names_behind(
+        names=filter(None, flow.gradients.values()),
+        makers=steps,
+        stops=lambda name: name in flow.tangents or is_earlier(name),
+    )
+    for name in names_met:
         if name in flow.tangents:
             continue
         visited.add(name)
         if name in steps:
-            saved |= {name: None} if is_earlier(name) else {}
+            if is_earlier(name):
+                saved[name] = None
             continue
         port = ports[name]
         if port.role == "tangent":
             raise Inseparable(f"its backward takes the tangent of {port.name!r}, which is not one of its results")
         value = saved_as.get(port.name, "") if port.role == "saved" else ""
-        if part_of_value.get(value, -1) > part.index:
+        if part_of_value.get(value, -1) > part.index:  # -1: an input of the forward, which no part makes
             raise Inseparable(f"its backward takes {value!r}, which a later part makes")
         saved[name] = None
     kept = tuple(
@@ -178,7 +200,8 @@ def backward_of(pair: Pair, part: ForwardPart, part_of_value: Mapping[str, int],
 
 
 def saved_values(pair: Pair) -> dict[str, str]:
-    """Return the forward's value behind each saved port."""
+    """Return the local name of the forward's value at each saved port, by the port's name; a port at which a constant
+    is saved is left out."""
     forward = pair.forward
     return {
         port.name: result.name
@@ -188,9 +211,11 @@ def saved_values(pair: Pair) -> dict[str, str]:
 
 
 def recomputed_values(pair: Pair) -> dict[str, str]:
-    """Return the forward's name for each value that the backward recomputes, by the backward's name.
+    """Return the forward's name for each value that the backward recomputes, as with checkpointing, by the backward's
+    name.
 
-    A step of the backward recomputes a step of the forward if it makes the same call of saved or recomputed values.
+    A step of the backward recomputes a step of the forward if it makes the same call of saved or recomputed values:
+    if the two are one text once the values have the forward's names.
     """
     forward, backward = pair.forward, pair.backward
     assert backward is not None
@@ -212,19 +237,22 @@ def recomputed_values(pair: Pair) -> dict[str, str]:
 
 
 def _remakes(step: Step) -> bool:
-    """Whether a step returns the same each time it runs: it is not a guard, a random draw or an update."""
+    """Whether a step returns the same each time it runs: it is not a guard, a random draw (flag `r` of its operator) or
+    an update in place (`m`)."""
     return not step.is_guard and not set(operators().get(step.target, "")) & {"r", "m"}
 
 
 def call_text(step: Step, called: Mapping[str, str]) -> str:
-    """Return a step's operator and arguments as text, with values renamed."""
+    """Return a step's operator and arguments as text, without its own name and spec; a value that is in `called` is
+    named as there."""
     other = mapped(step, lambda name: Ref(called.get(name, name)))
     return show_step(replace(other, name="_", spec=None))
 
 
 def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
-    """Return a part with the steps and inputs of the whole that only its saved values need, such as a transposed
-    weight. Raise Inseparable if another part makes one of these values."""
+    """Return a part with the steps and inputs of the whole's forward that only its saved values need, such as a
+    transposed weight. `saved` are the backward's local names. Raise Inseparable if another part makes one of these
+    values."""
     steps = {step.name: step for step in pair.forward.steps}
     inputs = {port.local for port in pair.forward.inputs}
     holds = part.holds
@@ -233,6 +261,7 @@ def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edg
     for local in names_behind(wanted, steps, lambda name: name in holds):
         if local in holds:
             continue
+        # In no part's home are the steps that the forward makes only for a backward: those are what is added.
         if local in steps and local in edge.home:
             raise Inseparable(f"its backward takes {local!r}, which its forward does not")
         extra[local] = None
@@ -242,22 +271,25 @@ def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edg
 
 
 def saved_ports(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ...]:
-    """Return the saved ports of a part's forward, each with its value, from the backward's local names."""
+    """Return the saved ports of a part's forward, each with its value there. `names` are the backward's local names of
+    what the part's backward needs: saved ports, values that it recomputes, which the part saves instead, and constants
+    of the program, which are not saved and left out."""
     forward, backward = pair.forward, pair.backward
     assert backward is not None
-    saved_values = {
+    result_of_port = {
         port.name: value for port, value in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"
     }
     ports = {port.local: port for port in backward.inputs}
     steps = {step.name: step for step in backward.steps}
-    rows: list[tuple[Port, Value]] = []
+    ports_and_values: list[tuple[Port, Value]] = []
     for local in names:
         if local in ports and ports[local].role == "saved":
             port = ports[local]
-            rows.append((Port(port.name, "saved", port.spec), saved_values[port.name]))
+            ports_and_values.append((Port(port.name, "saved", port.spec), result_of_port[port.name]))
         elif local in steps:
-            rows.append((Port(local, "saved", steps[local].spec), Ref(recomputed_values(pair)[local])))
-    return tuple(rows)
+            recomputed = Ref(recomputed_values(pair)[local])
+            ports_and_values.append((Port(local, "saved", steps[local].spec), recomputed))
+    return tuple(ports_and_values)
 
 
 # ---- Gradients at the borders, from a run of every part
@@ -267,9 +299,9 @@ def saved_ports(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], .
 class PartRun:
     """One part as the whole ran it: its inputs and results, and the gradients at its borders, by local names.
 
-    `random` is the generator's state before the part. `flow` has the gradients' names in the whole's backward; `why`
-    names a gradient that is missing there. `inconsistent` is an input of the whole whose gradient by autograd of the
-    parts differs from that of the whole's backward.
+    `random` are the states of torch's generators before the part. `flow` has the gradients' names in the whole's
+    backward (None without a backward); `why` names a gradient that is missing there ('' if none is). `inconsistent` is
+    an input of the whole whose gradient by autograd of the parts differs from that of the whole's backward, or ''.
     """
 
     values: dict[str, Any]
@@ -284,7 +316,8 @@ class PartRun:
 
 @dataclass(frozen=True, slots=True)
 class _TracedPart:
-    """One part run under autograd: its leaves, and its results with their history."""
+    """One part run under autograd: the leaf tensors that it took, and its results with their `grad_fn`, by local
+    names. `run` has the same results detached."""
 
     part: ForwardPart
     run: PartRun
@@ -295,7 +328,7 @@ class _TracedPart:
 def runs_of_pairs(capture: Capture) -> list[PairRun]:
     """Run the whole on its recipe's inputs, forward and backward; return the inputs, results and saved values of each
     Pair."""
-    draw = draw_from_recipes(capture, "recipe", None)
+    draw = draw_from_recipes(capture, "recipe", seed=None)  # the recipes' own seeds
     torch.manual_seed(draw.seed)
     run = CaptureRun(replace(capture, links=capture.links or result_links(capture)), draw.values, draw.tangents)
     run.forward()
@@ -304,22 +337,24 @@ def runs_of_pairs(capture: Capture) -> list[PairRun]:
 
 
 def runs_of_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[PartRun]:
-    """Return every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's
-    backward."""
+    """Return every part of a Pair as the whole ran it (`pair_run`), in order, with its gradients by autograd, named in
+    the whole's backward."""
     traced = _traced_parts(pair, borders, pair_run)
     if pair.backward is None:
-        return [last.run for last in traced]
+        return [part.run for part in traced]
     values = _BackwardValues(pair.backward, pair_run.backward_inputs)
     later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
         last = traced.pop()
-        later.append(_name_gradients(values, last, *_border_gradients(last, pair_run, later)))
+        tangents, gradients = _border_gradients(last, pair_run, later)
+        later.append(_name_gradients(values, last, tangents, gradients))
     inconsistent = _inconsistent_gradient(pair, pair_run, later)
     return [replace(run, inconsistent=inconsistent) for run in reversed(later)]
 
 
 def _inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRun]) -> str:
-    """Return the first input whose gradient, summed over the parts, is not the whole's; '' if there is none.
+    """Return the local name of the first input whose gradient, summed over the parts, is not the whole's; '' if there
+    is none. `later` are the parts, the last first: the order in which autograd sums gradients.
 
     Such a forward has lost the step that stopped a gradient in the program: without the `detach` of
     `x.sin() * x.cos().detach()`, autograd of the parts adds the gradient of the cosine.
@@ -335,14 +370,15 @@ def _inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRu
 
 
 def _traced_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[_TracedPart]:
-    """Run the parts of a Pair's forward in order under autograd on the values of the whole's run."""
+    """Run the parts of a Pair's forward in order under autograd, on the inputs and from the random states that the Pair
+    had in the whole's run. Each part takes the results of earlier ones, detached."""
     forward, backward = pair.forward, pair.backward
     with_gradient = set() if backward is None else differentiated(backward)
     known_values = {port.local: pair_run.values[port.name] for port in forward.inputs}
     require_grad = {port.local: port.name in with_gradient for port in forward.inputs}
     set_random_states(pair_run.random)
-    make_subs = subgraphs(forward)
-    return [_traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
+    bodies = subgraphs(forward)
+    return [_traced_part(part, known_values, require_grad, bodies) for part in borders.parts]
 
 
 def differentiated(backward: Graph) -> set[str]:
@@ -351,17 +387,17 @@ def differentiated(backward: Graph) -> set[str]:
 
 
 def _traced_part(
-    part: ForwardPart, known_values: dict[str, Any], require_grad: dict[str, bool], subs: Mapping[str, Any]
+    part: ForwardPart, known_values: dict[str, Any], require_grad: dict[str, bool], bodies: Mapping[str, Any]
 ) -> _TracedPart:
     """Run one part's forward under autograd. Its results, and whether they require grad, are added to
-    `known_values` and `require_grad`."""
-    # Autograd refuses to write into a leaf, so steps that change an argument get copies.
+    `known_values` and `require_grad`. `bodies` are the callables of subgraphs, by name."""
+    # Autograd refuses to write into a leaf, so steps that change an argument (flag `m`) get copies.
     updates = any("m" in operators().get(step.target, "") for step in part.steps)
     leaves = {local: leaf_of(known_values[local], require_grad.get(local, False)) for local in part.takes}
     scope = {name: value.clone() if updates and isinstance(value, Tensor) else value for name, value in leaves.items()}
     values, state = {local: known_values[local] for local in part.takes}, random_states()
     with torch.enable_grad():
-        perform_steps(part.steps, scope, subs)
+        perform_steps(part.steps, scope, bodies)
     returned = {local: scope[local] for local in results_of(part)}
     detached = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
     known_values.update(detached)
@@ -370,7 +406,7 @@ def _traced_part(
 
 
 def leaf_of(value: Any, requires_grad: bool) -> Any:
-    """Return a value as a leaf of its own, if it can have a gradient."""
+    """Return a floating-point or complex tensor as a leaf that shares its memory; any other value as it is."""
     if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return value
     return value.detach().requires_grad_(requires_grad)
@@ -384,7 +420,8 @@ def results_of(part: ForwardPart) -> tuple[str, ...]:
 def _border_gradients(
     traced: _TracedPart, pair_run: PairRun, later: Sequence[PartRun]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs.
+    """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs, both by local
+    names; without a tangent, or an input that requires grad, there are no gradients.
 
     `later` are the parts after this one, the last first: the order in which autograd sums gradients. Raise RefusedError
     if autograd of the part's steps fails.
@@ -408,7 +445,8 @@ def _border_gradients(
 
 
 def _total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Sequence[PartRun]) -> Tensor | None:
-    """Return the gradient of a part's result: the tangent that the whole got for it, plus the shares of later parts."""
+    """Return the gradient of a part's result: the tangents that the whole got for it as an output, plus the shares of
+    later parts, the last first; None if there are none."""
     own_tangents = [
         pair_run.tangents[port.name]
         for port, value in part.results
@@ -418,11 +456,16 @@ def _total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Sequ
 
 
 class _BackwardValues:
-    """Every value of a backward on the whole's inputs, found by its content."""
+    """Every value of a backward on the inputs of the whole's run, found by its content.
+
+    `values` are the strided tensors by local name, `kinds` their names by dtype and shape. `echoes` has, for each step
+    of the backward, the steps of the forward that it computes the gradient of, as the Capture notes them.
+    """
 
     def __init__(self, backward: Graph, feed: PortValues) -> None:
+        """Run `backward` on `feed`, its inputs by port, and keep its tangents and the values of its steps."""
         self.values: dict[str, Tensor] = {}
-        self.kinds: dict[Any, list[str]] = {}
+        self.kinds: dict[tuple[torch.dtype, tuple[int, ...]], list[str]] = {}
         self.echoes = {step.name: step.echo.names if step.echo else () for step in backward.steps}
         env = {port.local: feed[port.key] for port in backward.inputs}
         for port in backward.by_role("tangent"):
@@ -434,13 +477,15 @@ class _BackwardValues:
                 self.keep(step.name, env[step.name])
 
     def keep(self, local: str, value: Any) -> None:
-        """Keep a value if it is a strided tensor."""
+        """Keep a value if it is a strided tensor: others cannot be compared bit for bit. Lazy conjugation and negation
+        are resolved, as they are not in the bits."""
         if isinstance(value, Tensor) and value.layout is torch.strided:
             self.values[local] = value = value.resolve_conj().resolve_neg()
             self.kinds.setdefault((value.dtype, tuple(value.shape)), []).append(local)
 
     def names_equal_to(self, wanted: Tensor) -> list[str]:
-        """Return the names of the values that equal a tensor; if none, of the nearest one if it counts as close."""
+        """Return the names of the values that equal a tensor bit for bit; if none does, of the nearest one if it counts
+        as close; [] if there is none."""
         if wanted.layout is not torch.strided:
             return []
         wanted = wanted.resolve_conj().resolve_neg()
@@ -449,14 +494,16 @@ class _BackwardValues:
         if equal:
             return equal
         distances = [(distance(self.values[local], wanted), local) for local in names]
-        error, local = min(distances, default=(float("inf"), ""))  # [6:] below: a dtype without `torch.`
-        return [local] if error <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0) else []
+        error, local = min(distances, default=(float("inf"), ""))
+        dtype = str(wanted.dtype).removeprefix("torch.")
+        return [local] if error <= TOLERANCE.get(dtype, 0.0) else []
 
 
 def _name_gradients(
     values: _BackwardValues, traced: _TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
 ) -> PartRun:
     """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them.
+    `values` are those of the whole's backward; `tangents` and `gradients` are the part's, by local names.
 
     Several values may equal a gradient, such as the gradient of a sum, which is that of each addend. The walk back may
     meet any of those that equal a result's gradient, so each is a name of it. Of those that equal an input's gradient

@@ -2,7 +2,20 @@
 
 The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not separate,
 or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and the `why` of
-its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by name.
+its Capture has the reason. A part with an opaque edge (a place where autograd of the plain forward is not the program's
+gradient, such as a custom autograd.Function) cannot be captured again, and is refused by name.
+
+Words of this file:
+
+- The *whole* is the Capture that is cut, or, beside a part, the whole's Pair that the part is of.
+- A *local* name is that of a value in a graph's text; a port has a *name* of the program's own beside it.
+- `ForwardPart`: a part's steps, with the local names of the values that it `takes`, and that it `gives` to later parts;
+  `results` are the outputs and mutations of the whole that the part completes. `Piece`: the range of steps it was cut
+  from, with its label.
+- `Borders`: all parts of one forward, and names for the values that cross between them (`BorderNames.of`).
+- `PartRun` (`ran`): a part as the whole ran it: inputs, results, tangents and gradients, by local names.
+- `BorderGradients` (`flow`): which values of the whole's backward are the gradients at the part's borders.
+  `PartBackward` (`cut`): the steps of the whole's backward between these, and the saved values that the steps need.
 """
 
 from __future__ import annotations
@@ -85,7 +98,7 @@ def pair_of(
     flow: BorderGradients | None = None,
     cut: PartBackward | None = None,
 ) -> Pair:
-    """Return a part of a Pair as a Pair; without `flow` and `cut` it has no backward."""
+    """Return a part of `pair` as a Pair of this title; without `flow` and `cut` it has no backward."""
     specs = specs_of(pair.forward)
     saved: tuple[tuple[Port, Value], ...] = ()
     backward = None
@@ -102,27 +115,30 @@ def forward_graph(
     specs: Mapping[str, Spec],
     title: str,
 ) -> Graph:
-    """Return the forward of a part: what it takes as inputs; its share of the whole's outputs and mutations, what later
-    parts take, and what its backward needs, as results. `title` is the graph's."""
-    locals_of = {port.local: port for port in graph.inputs}
-    inputs = []
-    for local in _in_order_of(graph, part.takes):
-        if local in locals_of:
-            inputs.append(locals_of[local])
-        else:
-            inputs.append(Port(names.of(local), "input", specs[local], local))
+    """Return the forward of a part of `graph`, which is the whole's forward.
+
+    Its inputs are what the part takes; its results are the part's share of the whole's outputs and mutations, what
+    later parts take, and `saved`, what its backward needs. `specs` are those of all values of `graph`.
+    """
+    port_by_local = {port.local: port for port in graph.inputs}
+    inputs = tuple(
+        port_by_local.get(local) or Port(names.of(local), "input", specs[local], local)
+        for local in _in_order_of(graph, part.takes)
+    )
     returned = {result.name for port, result in part.results if port.role == "output" and isinstance(result, Ref)}
     outputs: list[tuple[Port, Value]] = list(part.results)
+    # A value that later parts take is an output, unless the whole's output under the same name is this value already.
     outputs += [
         (Port(names.of(local), "output", specs[local]), Ref(local))
         for local in part.gives
         if local not in returned or names.of(local) not in {port.name for port, _ in part.results}
     ]
+    # A graph's results are in the order of their roles: outputs, mutations, saved values.
     ranked = sorted(outputs, key=lambda item: ("output", "mutation").index(item[0].role))
     ranked += saved
     subgraphs = tuple((name, sub) for name, sub in graph.subgraphs if name in subgraphs_in(part.steps))
     ports, results = tuple(port for port, _ in ranked), tuple(result for _, result in ranked)
-    return without_dead_code(Graph(tuple(inputs), part.steps, ports, results, subgraphs, (), title))
+    return without_dead_code(Graph(inputs, part.steps, ports, results, subgraphs, symbols=(), title=title))
 
 
 def _in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
@@ -132,7 +148,7 @@ def _in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
 
 
 def subgraphs_in(steps: Sequence[Step]) -> set[str]:
-    """Return the subgraphs that steps use."""
+    """Return the names of the subgraphs (bodies of higher-order operators) that steps use."""
     values = [value for step in steps for value in (*step.args, *(value for _, value in step.kwargs))]
     return {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)}
 
@@ -146,14 +162,16 @@ def backward_graph(
     specs: Mapping[str, Spec],
     title: str,
 ) -> Graph:
-    """Return the backward of a part: from saved values and the tangents of its results to the gradients of its
-    inputs."""
+    """Return the backward of a part of `pair`: from saved values and the tangents of the part's results to the
+    gradients of its inputs. `specs` are those of the forward's values."""
     whole = pair.backward
     assert whole is not None
     step_by_name = {step.name: step for step in whole.steps}
     port_by_local = {port.local: port for port in whole.inputs}
+    # A saved value that is no port of the whole's backward is one that the backward recomputes: a step's result.
     inputs = [port_by_local.get(local) or Port(local, "saved", step_by_name[local].spec, local) for local in cut.saved]
-    # A value of the whole that is the gradient of a result is a tangent here, under another name.
+    # A value of the whole's backward that is the gradient of a result of the part is a tangent here, under another
+    # name. Several values may be the gradient of one result: they become one tangent.
     used_names = set(cut.saved) | {step.name for step in cut.steps}
     tangent_of: dict[str, str] = {}
     needed = {name for step in cut.steps for name in used(step)} | {*flow.gradients.values()}
@@ -179,7 +197,7 @@ def backward_graph(
     results = tuple(None if value is None else or_tangent(value) for _, value in gradients)
     used_subgraphs = subgraphs_in(steps)
     subgraphs = tuple((name, graph) for name, graph in whole.subgraphs if name in used_subgraphs)
-    return Graph(tuple(inputs), steps, outputs, results, subgraphs, (), title)
+    return Graph(tuple(inputs), steps, outputs, results, subgraphs, symbols=(), title=title)
 
 
 def dense(spec: Spec) -> TensorSpec:
@@ -204,6 +222,8 @@ class PartOrigin(Origin):
     """
 
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
+        """`pair` is the part; `values` are its inputs in the whole's run, and `differentiable` its outputs with a
+        tangent, both by name; `opaque`: whether the part has an opaque edge."""
         self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
         graphs = list(pair.graphs)
         lifted = [port.name for graph in graphs for port in graph.by_role("constant")]
@@ -216,7 +236,9 @@ class PartOrigin(Origin):
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """Run one eager step of the part's forward, and compute its gradients."""
+        """Run one eager step of the part's forward, and compute its gradients: by autograd, or with an opaque edge by
+        the part's own backward. Without tangents, they are ones. `anew` changes nothing, as tensors are copied anyway.
+        """
         backward = self.pair.backward
         asking = [port.name for port in backward.outputs] if backward is not None else []
         leaf = {
@@ -232,6 +254,7 @@ class PartOrigin(Origin):
         if asking and self.opaque and backward is not None:
             feed = {key: value.detach() for key, value in returned.items() if isinstance(value, Tensor)}
             feed |= keyed("tangent", tangents_of_outputs) | keyed("constant", values)
+            # Not strict: what it takes comes from the part's own forward, and need not be checked against its ports.
             gradients = dict(zip(asking, run_graph(backward, feed, strict=False), strict=True))
         elif asking:
             grads = torch.autograd.grad(
@@ -242,12 +265,12 @@ class PartOrigin(Origin):
         return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
 
     def eager_forward(self, leaves: Mapping[str, Any]) -> dict[PortKey, Any]:
-        """Return the forward's results under autograd."""
+        """Return the forward's results under autograd, by port, from leaf tensors by the names of its inputs."""
         forward = self.pair.forward
         scope = {port.local: leaves[port.name] for port in forward.inputs}
         with torch.enable_grad():
-            make = perform_steps(forward.steps, scope, subgraphs(forward))
-            return {port.key: make(value) for port, value in zip(forward.outputs, forward.results, strict=True)}
+            value_of = perform_steps(forward.steps, scope, subgraphs(forward))
+            return {port.key: value_of(result) for port, result in zip(forward.outputs, forward.results, strict=True)}
 
 
 # ---- A part as a Capture, with recipes for the values that it had in the whole
@@ -294,20 +317,20 @@ class _PartOfWhole:
 
 
 def _capture_of_part(part_of_whole: _PartOfWhole, pair: Pair, why: str) -> Capture:
-    """Return the Capture of a part with this Pair; `why` says where its backward is from."""
-    whole, number = part_of_whole.whole, part_of_whole.number
+    """Return the Capture of a part with this Pair; `why` says where its backward is from.
+
+    Its settings, modules and seed are the whole's. Its recipes are fitted last, as they are made for a Capture.
+    """
+    whole, part = part_of_whole.whole, part_of_whole.part
     values = values_of(part_of_whole, pair)
     outputs = [port.name for port in pair.forward.by_role("output")]
     tangent_names = [port.name for port in pair.backward.by_role("tangent")] if pair.backward is not None else []
     differentiable = tuple(name for name in outputs if name in tangent_names)
     several = len(whole.pairs) > 1
     within = f" of {part_of_whole.pair.name}" if several else ""
-    part = part_of_whole.part
     place = f"forward steps {part.start} to {part.stop}{within} of {whole.name}: {part_of_whole.piece.label}"
     capture = Capture(
-        name=f"{whole.name}.{number}.{part_of_whole.part.index}"
-        if several
-        else f"{whole.name}.{part_of_whole.part.index}",
+        name=f"{whole.name}.{part_of_whole.number}.{part.index}" if several else f"{whole.name}.{part.index}",
         engine=whole.engine,
         pairs=(pair,),
         signature=Signature(
@@ -323,7 +346,7 @@ def _capture_of_part(part_of_whole: _PartOfWhole, pair: Pair, why: str) -> Captu
         environment=whole.environment,
         requires=required(pair),
         seed=whole.seed,
-        origin=PartOrigin(pair, values, differentiable, bool(part_of_whole.opaque)),
+        origin=PartOrigin(pair, values, differentiable, opaque=bool(part_of_whole.opaque)),
     )
     tangents = part_of_whole.tangents
     return replace(
@@ -333,15 +356,16 @@ def _capture_of_part(part_of_whole: _PartOfWhole, pair: Pair, why: str) -> Captu
 
 
 def values_of(part_of_whole: _PartOfWhole, pair: Pair) -> dict[str, Any]:
-    """Return the values of a part's inputs: those it had in the whole, and from recipes those that only its backward
-    takes."""
+    """Return the values of a part's inputs by name: those that they had in the whole's run, and from the whole's
+    recipes those of parameters and constants that only the part's backward takes, which the part's run does not have.
+    """
     known = part_of_whole.values
     values = {port.name: known[port.name] for port in pair.forward.inputs if port.name in known}
     constants_of_backward = pair.backward.by_role("constant") if pair.backward is not None else ()
     missing = [port.name for port in (*pair.forward.inputs, *constants_of_backward) if port.name not in values]
     if not missing:
         return values
-    recipe_values = draw_from_recipes(part_of_whole.whole, "recipe", None).values
+    recipe_values = draw_from_recipes(part_of_whole.whole, "recipe", seed=None).values  # the recipes' own seeds
     return values | {name: recipe_values[name] for name in missing if name in recipe_values}
 
 
@@ -358,13 +382,15 @@ def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping
 
 
 def laid_as(tangent: Tensor, spec: Spec | None) -> Tensor:
-    """Return a tangent with the strides that the backward takes it with."""
+    """Return a tangent with the strides of its port (`spec`); contiguous where these are not known, or where a stride
+    is 0, as of an expanded tensor: a tangent that is kept has memory for each element."""
     stride = spec.stride if isinstance(spec, TensorSpec) else None
     return tangent.contiguous() if not stride or 0 in stride else laid(tangent, tuple(map(int, stride)))
 
 
 def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
-    """Return a guard for each value that a part's steps check, with the inputs that it depends on."""
+    """Return a guard for each value that a part's steps check, with the part's inputs that the value depends on;
+    `whole` is the name of the Capture that was cut."""
     steps = {step.name: step for step in pair.forward.steps}
     ports = {port.local: port.name for port in pair.forward.inputs}
     guards = []
@@ -389,10 +415,12 @@ def required(pair: Pair) -> tuple[str, ...]:
 def derive_part(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
     """Capture a part of a forward again from its steps, and return the Pair under the part's own names. What gets a
     gradient is what got one in the whole: other results are detached, and other inputs do not require grad."""
-    graph = forward_graph(forward, part, borders.names, (), specs_of(forward), title)
+    # Without saved values, which the new capture finds itself, and without guards: the part runs on the values of the
+    # whole's run, on which they held.
+    graph = forward_graph(forward, part, borders.names, saved=(), specs=specs_of(forward), title=title)
     graph = without_dead_code(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
     module = to_fx(graph)
-    names_with_tangents = {borders.names.of(local) if local in part.gives else "" for local in ran.tangents}
+    names_with_tangents = {borders.names.of(local) for local in ran.tangents if local in part.gives}
     names_with_tangents |= {
         port.name for port, value in part.results if isinstance(value, Ref) and value.name in ran.tangents
     }
@@ -406,15 +434,17 @@ def derive_part(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRu
         )
 
     gets_gradient = [port.local in ran.gradients for port in graph.inputs]
+    inputs = [ran.values[port.local] for port in graph.inputs]
     values = [
-        value.detach().clone().requires_grad_(asks) if isinstance(value, Tensor) else value
-        for value, asks in zip((ran.values[port.local] for port in graph.inputs), gets_gradient, strict=True)
+        value.detach().clone().requires_grad_(requires_grad) if isinstance(value, Tensor) else value
+        for value, requires_grad in zip(inputs, gets_gradient, strict=True)
     ]
     captured_again = capture_call(
         run_part,
-        tuple(values),
-        {},
-        CaptureOptions(
+        args=tuple(values),
+        kwargs={},
+        options=CaptureOptions(
+            # None: the inputs that require grad already; if none does, it would be all, so that [] says none.
             requires_grad=None if any(gets_gradient) else [],
             name="part",
             allow=tuple(target for _, target in custom_operators(graph)),
@@ -428,8 +458,11 @@ GENERATED = "<eval_with_key>"
 
 
 def rename_ports(pair: Pair, graph: Graph, title: str) -> Pair:
-    """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
-    # The names of such ports end with the number (`inputs.2`); one without is the first.
+    """Return the captured `pair` of a function `run_part(*inputs)`, with the ports of the `graph` that it ran.
+
+    The capture names the ports of such a function by number (`inputs.2`; a name without a number is the first), and its
+    source lines are those of text that fx generated. Here they become the names and the lines of `graph`.
+    """
     ports = dict(enumerate(graph.inputs))
     used_names = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
 
@@ -438,7 +471,8 @@ def rename_ports(pair: Pair, graph: Graph, title: str) -> Pair:
         return int(match[0]) if match else 0
 
     def rename_input(port: Port) -> Port:
-        """Return an input with the name of the graph's port that it is."""
+        """Return an input of the forward or the backward with the name of the port of `graph` that it is. A constant,
+        which the capture made itself, is none."""
         if port.role == "tangent":
             return replace(port, name=graph.outputs[number_in(port.name)].name)
         if port.role == "saved":
@@ -456,7 +490,7 @@ def rename_ports(pair: Pair, graph: Graph, title: str) -> Pair:
         return text
 
     def rename_output(port: Port) -> Port:
-        """Return a result with the name of the graph's port that it is."""
+        """Return a result of the forward or the backward with the name of the port of `graph` that it is."""
         if port.role == "gradient":
             return replace(port, name=ports[number_in(port.name)].name)
         if port.role == "saved":
@@ -467,7 +501,8 @@ def rename_ports(pair: Pair, graph: Graph, title: str) -> Pair:
     sources = {step.name: step.source for step in graph.steps}
 
     def with_own_source(step: Step) -> Step:
-        """Return a step with the line of the program in the place of that of the text that was captured."""
+        """Return a step with the program's source line in the place of a line of fx's text, such as `mul = torch…`,
+        whose first word is the name of the step of `graph` that it calls."""
         if step.source is None or not step.source.file.startswith(GENERATED):
             return step
         written = re.match(r"\w+", step.source.code.strip())
@@ -487,14 +522,19 @@ def rename_ports(pair: Pair, graph: Graph, title: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class _DividedPair:
-    """The parts of one Pair: as cut, and as Pairs."""
+    """The parts of one Pair of the whole: as cut, and as Pairs of their own, in one order."""
 
     borders: Borders
     pairs: tuple[Pair, ...]
 
 
 def link_parts(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
-    """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
+    """Return the Capture whose Pairs are the linked parts of `capture`, and which returns what `capture` returns.
+    `divided` has the parts of each Pair of `capture`, in order.
+
+    There are three sorts of links: between parts of one Pair; those to the results; and those of `capture` itself,
+    between its Pairs, which now lead from the part that has the port to every part that takes the value.
+    """
     # The number that the first part of each Pair has among all parts.
     first_numbers = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
     links = [
@@ -507,9 +547,9 @@ def link_parts(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
             links.append(Link(_pair_with(divided[0], first_numbers[0], port.key), port.key, None, port.name))
     for link in capture.links:
         source = link.source
-        if source is not None:
+        if source is not None:  # None: it starts at an input of the whole Capture
             source = _pair_with(divided[source], first_numbers[source], link.port)
-        if link.target is None:
+        if link.target is None:  # it leads to a result of the whole Capture
             links.append(Link(source, link.port, None, link.name))
             continue
         for index, pair in enumerate(divided[link.target].pairs):
@@ -532,7 +572,8 @@ def _links_between(borders: Borders, first_number: int) -> Iterator[Link]:
 
 
 def _pair_with(divided: _DividedPair, offset: int, key: PortKey) -> int:
-    """Return the number of the Pair, among the parts, that has a port of the whole."""
+    """Return the number, among all parts, of the part that returns this result of the whole's Pair; `offset` is the
+    number of the Pair's first part. Raise GraphError if none does."""
     for index, pair in enumerate(divided.pairs):
         graph = pair.backward if key.role == "gradient" else pair.forward
         if graph is not None and any(port.key == key for port in graph.outputs):
@@ -544,22 +585,24 @@ def _pair_with(divided: _DividedPair, offset: int, key: PortKey) -> int:
 
 
 def _verdict_of_part(part_of_whole: _PartOfWhole, capture: Capture) -> Verdict:
-    """Return the verdict on a part's Capture: against the whole's own values first, then against autograd on fresh
-    inputs."""
+    """Return the verdict on a part's Capture: against the whole's own values first, then, if these agree, against its
+    Origin (autograd of its forward) on inputs of its recipes and on fresh ones; `failed` if one of these raises."""
     try:
         first = against_whole(part_of_whole, capture)
         if not first.good:
             return first
-        last = verify_capture(capture, ("recipe", "fresh"))[-1]
+        last = verify_capture(capture, ("recipe", "fresh"))[-1]  # the last is that of the whole Capture
     except BackprintError as error:
         return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
+    # The worse of the two, and of equals the second.
     return first if first.verdict == "close" and last.verdict == "bitwise" else last
 
 
 def against_whole(part_of_whole: _PartOfWhole, capture: Capture) -> Verdict:
-    """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
+    """Compare a part, on the inputs and tangents that it had in the whole's run, with its results there and with its
+    shares in the gradients (a value that several parts use gets a share from each)."""
     [pair] = capture.pairs
-    set_random_states(part_of_whole.ran.random)
+    set_random_states(part_of_whole.ran.random)  # so that the part draws the random numbers of the whole's run
     results = dict(zip(pair.forward.outputs, run_graph(pair.forward, part_of_whole.values), strict=True))
     ports = [
         compare(port.name, port.role, value, part_of_whole.ran.results[local])
@@ -577,9 +620,10 @@ def against_whole(part_of_whole: _PartOfWhole, capture: Capture) -> Verdict:
 
 
 def _gradients_against_whole(
-    part_of_whole: _PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
+    part_of_whole: _PartOfWhole, capture: Capture, pair: Pair, results: Mapping[Port, Any]
 ) -> list[PortVerdict]:
-    """Compare the gradients of a part's backward, on the values its forward saved, with its shares in the whole."""
+    """Compare the gradients of a part's backward with the part's shares in the gradients of the whole; none without a
+    backward. `results` are those of the part's forward, its saved values among them."""
     if pair.backward is None:
         return []
     feed: dict[PortKey, Any] = {port.key: value for port, value in results.items() if port.role == "saved"}
@@ -587,7 +631,8 @@ def _gradients_against_whole(
     outputs = {port.name: value for port, value in results.items() if port.role == "output"}
     tangents = part_of_whole.tangents
     for port in pair.backward.by_role("tangent"):
-        feed[port.key] = tangent_with_traced_strides(tangents[port.name], outputs[port.name], port.spec, {})
+        # No sizes of symbols, as the whole was cut at its captured sizes (`_fixed_pair`).
+        feed[port.key] = tangent_with_traced_strides(tangents[port.name], outputs[port.name], port.spec, sizes={})
     gradients = run_graph(pair.backward, feed, strict=False)
     expected = {
         part_of_whole.borders.names.of(local): gradient for local, gradient in part_of_whole.ran.gradients.items()
@@ -616,9 +661,11 @@ def split(capture: Capture, by: str, *, data: DataWord = "seed") -> Split:
 
 
 def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
-    """Cut a Capture. `data` says how a part keeps its inputs: recipes fitted to the values that the whole had at the
-    borders (`"seed"`), these values (`"exact"`), or neither (`"none"`)."""
-    kind_of(by)
+    """Cut a Capture as `split` does, whose arguments these are, and raise RefusedError for a Capture without values.
+
+    Each Pair runs once as a whole, then part by part; each part is proven; then all are linked again.
+    """
+    kind_of(by)  # refuses an unknown kind before anything runs
     check_choice("data", data)
     if capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, and a split proves its parts with them")
@@ -627,10 +674,13 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         pair_runs = runs_of_pairs(whole)
         borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
-        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, pair_runs, strict=True)]
+        runs = [
+            runs_of_parts(pair, edges, pair_run)
+            for pair, edges, pair_run in zip(whole.pairs, borders, pair_runs, strict=True)
+        ]
         split_parts = [
             [
-                _proven_part(_PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))
+                _proven_part(_PartOfWhole(whole, number, piece, part, edges, ran, exact=data == "exact"))
                 for piece, part, ran in zip(cuts[number], edges.parts, runs[number], strict=True)
             ]
             for number, edges in enumerate(borders)
@@ -659,7 +709,12 @@ def _fixed_pair(pair: Pair) -> Pair:
 
 def _proven_part(part_of_whole: _PartOfWhole) -> SplitPart:
     """Return one part as a Capture with its verdict: with the whole's own backward steps if that is proven, else
-    captured again; refuse a part of which neither is right (`_check_opaque`)."""
+    captured again.
+
+    A part that returns nothing has no backward, and is not one that the caller wants. A part that must be captured
+    again is refused if autograd of its forward is not the program's gradient (`_check_opaque`), and is `failed`, with
+    its forward alone, if that capture is refused.
+    """
     if not part_of_whole.part.gives and not part_of_whole.part.results:
         capture = _capture_of_part(part_of_whole, forward_alone(part_of_whole), "it returns no tensor")
         return replace(
@@ -689,13 +744,13 @@ def _proven_part(part_of_whole: _PartOfWhole) -> SplitPart:
 def _judged_part(part_of_whole: _PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
     """Return a part with this Capture and Verdict, as `bp.split` returns it."""
     return SplitPart(
-        part_of_whole.number,
-        part_of_whole.part.index,
-        part_of_whole.piece.label,
-        part_of_whole.piece.wanted,
-        capture,
-        verdict,
-        part_of_whole.piece.count,
+        pair=part_of_whole.number,
+        index=part_of_whole.part.index,
+        label=part_of_whole.piece.label,
+        wanted=part_of_whole.piece.wanted,
+        capture=capture,
+        verdict=verdict,
+        count=part_of_whole.piece.count,
     )
 
 
@@ -705,7 +760,7 @@ def forward_alone(part_of_whole: _PartOfWhole) -> Pair:
 
 
 def _tried_slice(part_of_whole: _PartOfWhole) -> tuple[SplitPart | None, str]:
-    """Return the part with the whole's own backward steps if that is proven; else why not."""
+    """Return the part with the whole's own backward steps, and '', if that is proven; else None, and why not."""
     if part_of_whole.ran.why:
         return None, part_of_whole.ran.why
     try:
@@ -720,7 +775,8 @@ def _tried_slice(part_of_whole: _PartOfWhole) -> tuple[SplitPart | None, str]:
 
 
 def slice_part(part_of_whole: _PartOfWhole) -> Pair:
-    """Return a part as a Pair with the whole's own backward steps; raise Inseparable if they cannot be separated."""
+    """Return a part as a Pair with the whole's own backward steps, and without a backward if none of its inputs gets a
+    gradient; raise Inseparable if the steps need a value from beyond the part's borders."""
     pair, flow = part_of_whole.pair, part_of_whole.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
         return forward_alone(part_of_whole)
@@ -730,7 +786,10 @@ def slice_part(part_of_whole: _PartOfWhole) -> Pair:
 
 
 def _check_opaque(part_of_whole: _PartOfWhole, why: str) -> None:
-    """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
+    """Refuse to capture a part again if autograd of its forward is not the program's gradient: the part has an opaque
+    edge, or the gradients of all parts do not sum to the whole's (`ran.inconsistent`). `why` says why the backward does
+    not separate. If a gradient was not found among the values of the whole's backward (`ran.why`), an opaque edge in
+    any part may be the reason, so that those of the whole count too."""
     edges = part_of_whole.opaque or (part_of_whole.whole.opaque if part_of_whole.ran.why else ())
     if not edges and not part_of_whole.ran.inconsistent:
         return
@@ -744,3 +803,4 @@ def _check_opaque(part_of_whole: _PartOfWhole, why: str) -> None:
 
 
 ANOTHER = "computes another gradient of {!r} than the program, which stops it somewhere (a detach, for example)"
+"""Why autograd of a part's forward is not the program's gradient, for the input of this name."""

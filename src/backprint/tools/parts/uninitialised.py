@@ -6,6 +6,10 @@ Where the places of a write depend on values (`index_put`), it counts as complet
 
 A step that computes with a tensor of which parts are not initialized is the program's own affair: its value is not
 followed.
+
+A *mask* is a tensor of bools in the shape of a value: whether each element is written. A value without a mask counts as
+written. The flags of an operator (`operators()`): `m` writes to an argument, `v` returns a view. `bare_operator(step)`
+is the name of an ATen operator without namespace and overload, such as `empty`.
 """
 
 from __future__ import annotations
@@ -56,22 +60,24 @@ class Uninitialized:
 
 
 def uninitialized_values(graph: Graph) -> Uninitialized:
-    """Return the values of a graph whose memory is not initialized."""
+    """Return the values of a graph whose memory is not initialized: its steps are followed in order."""
     if not any(bare_operator(step) in ALLOCATING for step in graph.steps):
         return Uninitialized()
     walk = _MaskWalk({port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps})
-    names = set()
+    made = set()
     for step in graph.steps:
         if not step.is_guard:
             walk.follow(step)
-            if not is_written(walk.masks.get(step.name, ())):
-                names.add(step.name)
+            if not is_written(walk.masks.get(step.name, ())):  # `()`, of no tensor, is written
+                made.add(step.name)
     left = {name for name, mask in walk.masks.items() if not is_written(mask)}
-    return Uninitialized(frozenset(names | walk.continued), frozenset(left | walk.continued))
+    return Uninitialized(frozenset(made | walk.continued), frozenset(left | walk.continued))
 
 
 class _MaskWalk:
-    """Follows which elements are written: a mask for each value of uninitialized memory, views of it included.
+    """Follows which elements are written: a mask for each value of uninitialized memory, views of it included (a tuple
+    of masks for a step that returns several). A view's mask is a view of the other mask, so that writes show in both.
+    `specs` are those of all values.
 
     `written_at_indices` are values written at places that depend on values, which count as complete, and `continued`
     those of them that a later write fills further.
@@ -90,28 +96,28 @@ class _MaskWalk:
         the same memory, and after the third step the mask of `a` is [yes, no].
         """
         operator, flags = bare_operator(step), operators().get(step.target, "")
-        is_mutable, is_view = "m" in flags, "v" in flags or step.target == "operator.getitem"
-        if is_mutable:
+        is_in_place, is_view = "m" in flags, "v" in flags or step.target == "operator.getitem"
+        if is_in_place:
             self.fill_named_arguments(step)
         first = step.args[0].name if step.args and isinstance(step.args[0], Ref) else ""
         if operator in ALLOCATING:
-            self.allocate(step, first, is_mutable)
+            self.allocate(step, first, is_in_place)
         elif first not in self.masks:
             return
         elif is_view:
             self.masks[step.name] = self.mask_of_view(step)
         elif operator.removesuffix("_") in OVERWRITING:
-            if is_mutable:
+            if is_in_place:  # else the result is new memory, all of it written
                 self.masks[step.name] = self.masks[first].fill_(True)
         elif operator in VIEW_WRITTEN_BY:
             self.note_continued(first)
             self.masks[step.name] = self.mask_of_scatter(step, first)
         elif operator.removesuffix("_") in WRITING_AT_INDICES:
             self.note_continued(first)
-            mask = self.masks[first] if is_mutable else self.masks[first].clone()
+            mask = self.masks[first] if is_in_place else self.masks[first].clone()
             self.masks[step.name] = mask.fill_(True)
             self.written_at_indices.add(step.name)
-        elif is_mutable:
+        elif is_in_place:  # it computes with elements that are there, such as `add_`: none is written first
             self.masks[step.name] = self.masks[first]
 
     def fill_named_arguments(self, step: Step) -> None:
@@ -121,7 +127,8 @@ class _MaskWalk:
                 self.masks[name].fill_(True)
 
     def allocate(self, step: Step, first: str, in_place: bool) -> None:
-        """Note new memory. A resized tensor keeps its elements."""
+        """Note the new memory of a step, under its name, and `in_place` under that of its first argument too. A resized
+        tensor keeps its elements. Memory whose size is not known is not followed."""
         mask = _unwritten_mask(step.spec)
         if mask is None:
             return
@@ -131,7 +138,8 @@ class _MaskWalk:
         self.masks |= dict.fromkeys((step.name, first) if in_place else (step.name,), mask)
 
     def mask_of_view(self, step: Step) -> Any:
-        """Return the mask of a view; where the view of a mask would be another, whether every element is written."""
+        """Return the mask of a view: the view of the mask. Where that would be another, as a view in another dtype has
+        other elements, it says of each whether every element of the base is written."""
         masks = {name: self.masks.get(name) for value in (*step.args, step.kwargs) for name in refs(value)}
         if step.target not in DTYPE_CHANGING_VIEWS and all(mask is not None for mask in masks.values()):
             return _run_on_masks(step, masks)
@@ -145,7 +153,8 @@ class _MaskWalk:
             self.continued.add(name)
 
     def mask_of_scatter(self, step: Step, first: str) -> Any:
-        """Return the mask of a copy of a tensor in which a part is written."""
+        """Return the mask of a copy of a tensor (`first`) in which a part is written, by an operator of
+        VIEW_WRITTEN_BY."""
         shape = part_of(step, self.masks[first]).shape
         source, written = step.args[1], torch.ones(shape, dtype=torch.bool)
         if isinstance(source, Ref) and source.name in self.masks:  # what is copied in may be uninitialized itself
@@ -165,12 +174,13 @@ def is_written(mask: Any) -> bool:
 
 
 def numel_of(spec: Spec | None) -> int:
-    """Return how many elements a tensor has; 0 if that is not known."""
+    """Return how many elements a tensor has; 0 for what is no tensor, or has symbolic sizes."""
     return spec.numel if isinstance(spec, TensorSpec) and all(type(size) is int for size in spec.shape) else 0
 
 
 def _unwritten_mask(spec: Spec) -> Tensor | None:
-    """Return a mask without a written element; None where the tensor's sizes are symbols, or too large."""
+    """Return a mask without a written element for a tensor of this type; None for what is no tensor, or if its sizes
+    are symbols, or too large."""
     if (
         not isinstance(spec, TensorSpec)
         or not all(type(size) is int for size in spec.shape)
@@ -190,8 +200,8 @@ VIEW_WRITTEN_BY = {
 
 
 def part_of(step: Step, mask: Tensor) -> Any:
-    """Return the part of a mask that a step of VIEW_WRITTEN_BY writes: the view of its first argument, at the places
-    that its arguments behind the source name."""
+    """Return the part of a mask that a step of VIEW_WRITTEN_BY writes. The arguments of such a step are the tensor, the
+    source that is written, and then those of the view."""
     return _run_on_masks(
         replace(step, target=VIEW_WRITTEN_BY[bare_operator(step)], args=(step.args[0], *step.args[2:])),
         {used(step)[0]: mask},
@@ -199,8 +209,8 @@ def part_of(step: Step, mask: Tensor) -> Any:
 
 
 def _run_on_masks(step: Step, masks: Mapping[str, Any]) -> Any:
-    """Run one step on masks."""
-    evaluate = value_evaluator(masks, {})
+    """Run one step on the masks of its arguments, by name. Raise RefusedError for a call that torch does not take."""
+    evaluate = value_evaluator(masks, subgraphs={})
     args, kwargs = tuple(map(evaluate, step.args)), {key: evaluate(value) for key, value in step.kwargs}
     function = resolve(step.target)
     check_call(step.target, function, args, kwargs)

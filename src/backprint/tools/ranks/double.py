@@ -3,6 +3,16 @@ element of a shard lies in the whole.
 
 Where an element lies is not read from what a shard says of itself, but found: the same `shard` shards a model whose
 parameters are numbered, element by element.
+
+Words of this file:
+
+- The *whole* is the model that is not sharded, on all the data; `shard` is the user's function that makes the model and
+  the arguments of a rank of a copy of them.
+- `Call`: a model, its arguments and its keyword arguments.
+- `RankPlace`: a rank in its thread: its number, its Call, and `among`, which answers its collectives by those of the
+  other ranks (`among.label` returns the label of a process group).
+- `unwrap` returns the plain tensor inside of a DTensor: this rank's shard.
+- `Answered`: a dispatch mode in which the collectives of a program are answered by a function.
 """
 
 from __future__ import annotations
@@ -37,11 +47,13 @@ from backprint.values.wrappers import unwrap, wrapping_of
 
 
 def number_elements(call: Call) -> Call:
-    """Return a call whose parameters, and inputs that require grad, are numbered from 1 on, element by element."""
+    """Return a call whose parameters, and inputs that require grad, are numbered from 1 on, element by element: the
+    parameters of a copy of the model first, then the inputs. 0 is left for what `shard` may add."""
     model, args, kwargs = call
-    model_copy, start = copy.deepcopy(model).double(), 1
+    model_copy, start = copy.deepcopy(model).double(), 1  # float64 holds whole numbers up to 2**53
 
     def next_numbers(tensor: Tensor) -> Tensor:
+        """Return the next numbers, one for each element of a tensor, in its shape."""
         nonlocal start
         numbers = torch.arange(start, start + tensor.numel(), dtype=torch.float64, device=tensor.device)
         start += tensor.numel()
@@ -58,12 +70,14 @@ def number_elements(call: Call) -> Call:
 
 
 def _takes_gradient(leaf: Any) -> bool:
-    """Whether an argument is a tensor whose gradient the step computes."""
+    """Whether an argument is a tensor whose gradient is compared: real arguments are in float64 here (`in_double`), and
+    complex ones are left out."""
     return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype == torch.float64
 
 
 def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
-    """Return the inputs of a call that require grad, by their names in the whole model's forward."""
+    """Return the inputs of a rank's call that require grad, by their names in the whole model's forward, whose
+    parameters are `arguments`."""
     _, args, kwargs = call
     named = positional(arguments, len(args))
     names_by_place = [*named, *map(str, range(len(named), len(args)))]  # `shard` may pass more than the whole takes
@@ -85,18 +99,21 @@ def in_double(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The parameters and inputs of a rank that `number_elements` has made: each element is its number in the whole."""
+    """The parameters and inputs of a rank, by name, made by `shard` of what `number_elements` returned: each element is
+    its number in the whole."""
 
     parameters: Mapping[str, Tensor]
     inputs: Mapping[str, Tensor]
 
 
 def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
-    """Return the Numbers of a rank: what `shard` has left in it of a numbered model and its arguments."""
+    """Return the Numbers of a rank: what `shard` has left in it of a numbered model and its arguments. `arguments` are
+    the names of the parameters of the whole's forward."""
     model = place.call[0]
-    state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
+    parameters = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
     inputs = {name: on_cpu(unwrap(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
-    return Numbers({name: on_cpu(unwrap(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
+    trained = {name: on_cpu(unwrap(tensor)) for name, tensor in parameters.items() if tensor.requires_grad}
+    return Numbers(trained, inputs)
 
 
 # ---- Data that hide faults: two ranks with different parts of the whole, which are equal
@@ -108,7 +125,7 @@ Digests = tuple[str, ...]
 
 def digests_of(call: Call) -> Digests:
     """Return a digest of the elements of each tensor among the arguments of a call, to compare with those of another
-    rank. Their order does not count: a sum over the same rows in another order hides as much."""
+    rank. The order of the elements does not count: a sum over the same rows in another order hides as much."""
     _, args, kwargs = call
     tensors = [on_cpu(unwrap(leaf)) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
@@ -116,8 +133,8 @@ def digests_of(call: Call) -> Digests:
 
 
 def has_equal_parts(call: Call, count: int) -> bool:
-    """Whether each tensor among the arguments of a call has a dimension along which so many parts of it, or all its
-    slices, are equal: a rank may have a wrong part, and nothing shows."""
+    """Whether each tensor among the arguments of a call has a dimension along which `count` parts of it, or all its
+    slices, are equal: a rank may have a wrong part, and nothing shows. False without tensors."""
     _, args, kwargs = call
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
 
@@ -131,8 +148,9 @@ def has_equal_parts(call: Call, count: int) -> bool:
 
 
 def with_unlike_elements(call: Call) -> Call:
-    """Return a call in which no two elements of a tensor among the arguments are equal: what a rank gets of it shows
-    which part it has. Such a call is sharded, and not run."""
+    """Return a call in which no two elements of a tensor among the arguments are equal, as far as the dtype has so many
+    values: what a rank gets of it shows which part it has. A tensor of bools, of which there are two, stays as it is.
+    Such a call is sharded, and not run."""
 
     def numbers(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or leaf.dtype == torch.bool:
@@ -157,8 +175,8 @@ def with_unlike_parameters(model: nn.Module) -> nn.Module:
 
 def redrawn(call: Call, integers: bool) -> Call:
     """Return a call whose floating-point arguments have other values: nearer to zero by up to a quarter, so that they
-    keep their sign and their bounds, and small ones in place of zeros. With `integers`, those are drawn anew from the
-    values that there are, the least the most often."""
+    keep their sign and their bounds, and values below a quarter in place of zeros. With `integers`, integers and bools
+    are drawn anew from the values that their tensor has, the least the most often. Other arguments stay as they are."""
     generator = torch.Generator().manual_seed(SEED)
 
     def redraw_leaf(leaf: Any) -> Any:
@@ -171,10 +189,11 @@ def redrawn(call: Call, integers: bool) -> Call:
             return torch.where(value == 0, fraction, value * (1 - fraction)).requires_grad_(leaf.requires_grad)
         if not integers or leaf.is_complex():
             return leaf
-        values = leaf.unique()
+        values = leaf.unique()  # sorted: the least first
         # Of one value alone, such as lengths that are all 7, the smaller ones are drawn too.
         if len(values) == 1 and int(values) > 0:
             values = torch.arange(int(values) + 1).to(leaf)
+        # Squared, so that most are near 0, which is the index of the least value: ranks then have unlike sums.
         indices = torch.rand(leaf.shape, generator=generator).square() * len(values)
         return values[indices.long().to(leaf.device)]
 
@@ -187,8 +206,11 @@ def redrawn(call: Call, integers: bool) -> Call:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a step leaves: the gradients of parameters and of inputs, and the outputs that are one number; and the
-    outputs at which the backward began, and those at which it could have begun."""
+    """What a step leaves, by name: the gradients of parameters and of inputs, and the outputs that are one number.
+
+    `roots` are the outputs at which the backward began, and `others` those at which it could have begun. A step that
+    runs its backward itself returns nothing that requires grad: it has neither.
+    """
 
     gradients: Mapping[str, Tensor | None]
     inputs: Mapping[str, Tensor]
@@ -199,7 +221,8 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class RankGradients:
-    """What the step of one rank leaves, the members of its groups, whether it draws random numbers, and its data."""
+    """What the step of one rank leaves, the members of each of its groups by label, whether it draws random numbers,
+    and digests of the data among its arguments."""
 
     rank: int
     left: Left
@@ -214,9 +237,10 @@ class RankGradients:
 
 
 def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequence[str]) -> RankGradients:
-    """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
+    """Run a rank's step among the other ranks, as a training script does; return what it leaves. `arguments` are the
+    names of the parameters of the whole's forward."""
     for parameter in place.call[0].parameters():
-        wrapping_of(parameter)  # which names the groups of its mesh
+        wrapping_of(parameter)  # for its effect: the groups of the parameter's mesh get labels (`members_by_label`)
     data = digests_of(place.call)
     with _InDouble(place.among, place.among.label) as mode:
         left = _what_is_left(place.call, options, arguments)
@@ -232,8 +256,8 @@ class _NoHandle:
 
 @contextlib.contextmanager
 def with_methods_of_sharded() -> Iterator[None]:
-    """Give all modules the methods by which a step tells FSDP2 and DDP when to gather and to reduce, as a step that
-    accumulates gradients does: the whole has nothing to gather or to reduce, so they do nothing."""
+    """Give all modules, in a block, the methods by which a step tells FSDP2 and DDP when to gather and to reduce, as a
+    step that accumulates gradients does: the whole has nothing to gather or to reduce, so they do nothing."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     names = [name for name in vars(fsdp.FSDPModule) if name.startswith("set_")] if fsdp is not None else []
     methods: dict[str, Any] = {name: lambda self, *args, **kwargs: None for name in (*names, "reshard")}
@@ -245,7 +269,9 @@ def with_methods_of_sharded() -> Iterator[None]:
 def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
     """Run a step, forward and backward, and return what it leaves; each gradient is sharded as its parameter is.
 
-    The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
+    The backward begins at a loss: the first output that is one number and requires grad, if there is one; else with
+    ones at every output that requires grad; if there is none, the step has run its backward itself. `arguments` are the
+    names of the parameters of the whole's forward.
     """
     model, args, kwargs = call
     if options.mode is not None:
@@ -257,16 +283,19 @@ def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str])
     torch.manual_seed(SEED)
     result = model(*args, **kwargs)
     result = result if options.loss is None else options.loss(result)
-    tensors = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
+    named_leaves, _ = outputs_of(result)
+    tensors = {name: leaf for name, leaf in named_leaves if isinstance(leaf, Tensor)}
     numbers = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point() and not leaf.dim()}
     outputs = {name: float(whole_tensor(leaf.detach())) for name, leaf in numbers.items()}
     requiring_grad = [name for name, leaf in tensors.items() if leaf.requires_grad]
     losses = [name for name in requiring_grad if name in numbers]
     roots = losses[:1] or requiring_grad
     if roots:
-        begun = [tensors[name] for name in roots]
-        torch.autograd.backward(begun, [tangent_for_output(root, None) for root in begun])
-    after = dict(model.named_parameters())  # DDP of DTensors has others in their place after its forward
+        root_tensors = [tensors[name] for name in roots]
+        ones = [tangent_for_output(root, tangent=None) for root in root_tensors]
+        torch.autograd.backward(root_tensors, ones)
+    # DDP of DTensors puts other parameters in their place in its forward: the gradient is at one or the other.
+    after = dict(model.named_parameters())
     return Left(
         gradients={
             name: _first_gradient(named[name] for named in (after, before) if name in named) for name in before | after
@@ -288,7 +317,7 @@ def _first_gradient(parameters: Iterable[Tensor]) -> Tensor | None:
 
 
 def gradient_of(parameter: Tensor) -> Tensor | None:
-    """Return the gradient of a parameter, sharded as that is."""
+    """Return this rank's shard of the gradient of a parameter, sharded as the parameter is; None if it has none."""
     return None if parameter.grad is None else on_cpu(unwrap(sharded_like(parameter.grad, parameter)))
 
 
@@ -298,29 +327,35 @@ def on_cpu(tensor: Tensor) -> Tensor:
 
 
 class _InDouble(Answered):
-    """Answers the collectives of a program, and keeps float64 where it casts to less: mixed precision rounds, and what
-    is compared here is not rounding."""
+    """Answers the collectives of a program, and keeps float64 where the program casts to less: mixed precision rounds,
+    and what is compared here is not rounding."""
 
     draws = False
     """Whether the program has drawn random numbers."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator of the program in float64, or answer it if it is a collective (`Answered`), and note whether
+        it draws random numbers."""
         kwargs = kwargs or {}
         if kwargs.get("dtype") in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
+        # Not of an operator that writes to an argument: it would write to the copy in float64.
         if func.namespace == "aten" and not schema_of(func).is_mutable:
             args, kwargs = widen_to_float64(args, kwargs)
         if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
             return super().__torch_dispatch__(func, types, args, kwargs)
-        before = _bytes_of_states()  # attention without dropout is such an operator, and draws nothing
+        # The tag alone does not tell: attention without dropout has it, and draws nothing. So the states of torch's
+        # generators are compared; a generator of the program's own is not among them.
+        before = _bytes_of_states()
         result = super().__torch_dispatch__(func, types, args, kwargs)
         self.draws = kwargs.get("generator") is not None or _bytes_of_states() != before
         return result
 
 
 def widen_to_float64(args: Any, kwargs: Any) -> Any:
-    """Return the arguments of an operator with all floating-point tensors in float64, if one is: a tensor that is a
-    plain attribute of a module is in float32 yet, and some operators, such as a matrix product, take one dtype."""
+    """Return the arguments of an operator with all floating-point tensors in float64, if one is in float64: a tensor
+    that is a plain attribute of a module is still in float32, as `Module.double` does not reach it, and some operators,
+    such as a matrix product, take one dtype."""
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     dtypes = {tensor.dtype for tensor in tensors}
     if torch.float64 not in dtypes or dtypes.isdisjoint(LESS):
@@ -331,7 +366,7 @@ def widen_to_float64(args: Any, kwargs: Any) -> Any:
 
 
 def _bytes_of_states() -> list[bytes]:
-    """Return the states of torch's generators."""
+    """Return the states of torch's generators, on the CPU and on each GPU, as bytes that can be compared."""
     states = random_states()
     return [state_bytes(state) for state in (states.cpu, *states.cuda)]
 
@@ -341,13 +376,15 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 
 
 class MadeInDouble(_InDouble):
-    """Answers the collectives of what makes a rank's model, and keeps float64 there, as in a step. What is computed
-    anew, such as a table of positions, has the precision that it has in the whole model, which was made before, and is
-    not rounded to less either."""
+    """Answers the collectives of `shard`, which makes a rank's model, and keeps float64 there, as in a step. What
+    `shard` computes anew, such as a table of positions, has the precision that it has in the whole model, which was
+    made before `.double()`, and is not rounded to less either."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator of `shard`: in float64 if it makes a parameter or a buffer, or takes a tensor in float64;
+        else in the dtypes that it has, but not in less than float32."""
         kwargs = kwargs or {}
-        name = func.name().partition("::")[2].partition(".")[0]
+        name = func.name().partition("::")[2].partition(".")[0]  # `empty` of `aten::empty.memory_format`
         # Parameters and buffers that are made now are in float64, as those of the whole are.
         if name in EMPTY and kwargs.get("dtype") is None and torch.get_default_dtype() in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
@@ -358,7 +395,7 @@ class MadeInDouble(_InDouble):
         # A table that is computed in float32 stays in float32, and is not cast to less.
         if kwargs.get("dtype") in LESS and torch.float32 in kinds:
             kwargs = {**kwargs, "dtype": torch.float32}
-        return Answered.__torch_dispatch__(self, func, types, args, kwargs)
+        return Answered.__torch_dispatch__(self, func, types, args, kwargs)  # not `super()`, which widens to float64
 
 
 EMPTY = frozenset({"empty", "empty_strided", "zeros", "ones"})

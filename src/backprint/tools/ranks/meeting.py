@@ -1,4 +1,14 @@
-"""Where ranks meet: the collectives of ranks that run together, computed when all members have sent."""
+"""Where ranks meet: the collectives of ranks that run together, computed when all members have sent.
+
+The ranks are threads of this process that take turns (`RankTurns`): one runs until it waits in a collective, then the
+next one. Words of this file:
+
+- A group of ranks has a *label*, such as `tp` or `world`; its *members* are ranks, in the order of the group.
+- `Call`: a collective as one member calls it: its kind, the label of the group, and its options, such as the reduction.
+- `Exchange`: one collective of a run: the Calls of all members, what each `sent`, and what this rank `received`.
+- `received_by(index, kind, options, sent)` returns what the member at this index of the group receives.
+- `mismatch(calls, tensors)` says how the Calls of the members do not belong together; '' if they do.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +35,8 @@ Key = tuple[int, str, tuple[int, ...], int]
 
 @dataclass(slots=True)
 class Sent:
-    """What the members of a group have sent so far, and where in their program; `taken` counts those that have it."""
+    """What the members of a group have sent so far in one collective, and at which line of their program, by rank;
+    `taken` counts the members that have gone on with it."""
 
     calls: dict[int, Call] = field(default_factory=dict)
     tensors: dict[int, Tensor] = field(default_factory=dict)
@@ -34,18 +45,19 @@ class Sent:
 
 
 class Meeting:
-    """The collectives that wait for members, by key. Where graphs run, no line of a program is known (`replays`)."""
+    """The collectives that wait for members (`open`, by key), and the `turns` of the ranks. With `replays`, graphs run
+    and no program, so that no line is known."""
 
     def __init__(self, turns: RankTurns[Any], replays: bool = False) -> None:
         self.turns, self.replays = turns, replays
         self.open: dict[Key, Sent] = {}
 
     def meet(self, key: Key, rank: int, call: Call, tensor: Tensor) -> Sent:
-        """Send a tensor, and return what all members have sent, as soon as they have: the last one lets the others go
-        on, which wait until then. The last that takes it removes it."""
-        members = key[2]
+        """Send a rank's tensor, and return what all members have sent, once they have: a member waits here until the
+        last one has sent. The last that goes on with it removes it from `open`."""
+        _, _, members, _ = key
         sent = self.open.setdefault(key, Sent())
-        where = "" if self.replays else frames.place(frames.here({}))
+        where = "" if self.replays else frames.place(frames.here({}))  # the program's line, as ` at FILE:LINE in …`
         sent.calls[rank], sent.tensors[rank], sent.lines[rank] = call, tensor.detach().clone(), where
         if len(sent.calls) < len(members):
             self.turns.wait(rank, waits_in(call, where))
@@ -62,9 +74,11 @@ class Meeting:
 class Among:
     """Answers the collectives of one rank that runs among the others.
 
-    `groups` has the members of each group by its label; a program's own groups are added as it uses them. With
-    `exchanges`, each collective is kept there, by group. `arrived` has those of the step that the ranks ran, if what
-    each received is known: a sum may have been rounded in another order than it is here.
+    `groups` has the members of each group by its label; a program's own groups are added as it uses them. If
+    `exchanges` is not None, each collective is kept there, by the label of its group. `arrived` has the collectives of
+    the step that the ranks ran, if it is known what each received: a sum may have been rounded in another order than it
+    is here. `run` is the number of the run, and `counts` how many collectives of each group it has had. `place` returns
+    a context manager in which a program runs as this rank, with its process groups (`sharded.in_place`).
     """
 
     meeting: Meeting
@@ -77,7 +91,8 @@ class Among:
     place: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def begin(self, position: Mapping[str, int] | None = None) -> None:
-        """Begin a run, or a part of one: its collectives are others than those before."""
+        """Begin a run, or a part of one, whose collectives are others than those of earlier runs. `position` has how
+        many collectives of each group come before the part."""
         self.run, self.counts = self.run + 1, dict(position or {})
 
     def label(self, reference: Any) -> str:
@@ -90,10 +105,14 @@ class Among:
         """Wait at a barrier for all members of a group: they meet, as in a collective of no elements."""
         label = self.label(reference)
         call = Call("barrier", label)
+        # Under a text that is no label, as barriers are counted apart from collectives, which are a graph's.
         self.counts[call.text] = number = self.counts.get(call.text, 0) + 1
-        self.meeting.meet((self.run, call.text, self.groups[label], number), self.rank, call, torch.empty(0))
+        key = (self.run, call.text, self.groups[label], number)
+        self.meeting.meet(key, self.rank, call, torch.empty(0))
 
     def __call__(self, call: Call, tensor: Tensor) -> Tensor:
+        """Return what this rank receives in a collective in which it sends a tensor, once all members have sent. Raise
+        RanksError if they do not call the same collective."""
         members = self.groups[call.group]
         number = self.counts.get(call.group, 0)
         self.counts[call.group] = number + 1
@@ -112,8 +131,8 @@ class Among:
 
 
 def _as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) -> Tensor:
-    """Return what arrived in a step, if all send what they sent in it and it is what is computed here but for the order
-    of rounding; else what is computed."""
+    """Return what this rank received in the step (`exchange`), if all members send what they sent in it and it is what
+    is `computed` here but for the order of rounding; else what is computed."""
     arrived = exchange.received
     if arrived is None or any(
         sent_then is None or not torch.equal(sent_then, sent_now)
@@ -124,8 +143,8 @@ def _as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor)
 
 
 def _is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bool:
-    """Whether what arrived is what is computed of what all have sent, but for the order of rounding: each of the sums
-    rounds at most by eps of the largest that was sent, or of the result."""
+    """Whether what arrived is what is computed of what all members have sent, but for the order of rounding: each
+    addition rounds by at most eps of the sum of the largest values that were sent, or of the result."""
     if arrived.shape != computed.shape or arrived.dtype != computed.dtype:
         return False
     if arrived.is_complex():
@@ -133,38 +152,42 @@ def _is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> b
     if not arrived.dtype.is_floating_point or not arrived.numel():
         return torch.equal(arrived, computed)
     largest = sum(float(tensor.abs().max()) for tensor in sent if tensor.numel())
-    bound = (
-        len(sent) * torch.finfo(arrived.dtype).eps * (largest + computed.abs())
-    )  # products are larger than their terms
+    # And of the result, as a product may be larger than all that was sent.
+    bound = len(sent) * torch.finfo(arrived.dtype).eps * (largest + computed.abs())
     difference = (arrived - computed).abs()
     return bool(((difference <= bound) | (arrived == computed) | (arrived.isnan() & computed.isnan())).all())
 
 
 def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Sequence[Exchange]]]) -> None:
-    """Raise if the ranks' samples are not of one step: what one has received is not what all have sent."""
+    """Raise if the ranks' samples are not of one step: what one rank has received is not what all have sent.
+
+    `exchanges` has the collectives of each rank, by the label of the group, as `exchanges_of_all` returns them. A
+    collective whose result the graphs do not use is not compared.
+    """
     _check_counts(ranks, exchanges)
-    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
-        step_by_place = collective_steps(capture)
-        for label, rows in rows_by_label.items():
+    for number, (capture, exchanges_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+        steps = collective_steps(capture)  # by label and position: the step, and whether its result is used
+        for label, exchanges_of_group in exchanges_by_label.items():
             member_index = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
-            for position, row in enumerate(rows):
-                step, is_used = step_by_place.get((label, position), (None, False))
-                if step is None or not is_used or _is_received_what_was_sent(row, member_index):
+            for position, exchange in enumerate(exchanges_of_group):
+                step, is_used = steps.get((label, position), (None, False))
+                if step is None or not is_used or _is_received_what_was_sent(exchange, member_index):
                     continue
                 where = f" at {step.source.at}" if step.source is not None else ""
                 raise RanksError(
                     f"the samples are not of one step of the ranks: what rank {number} received in "
-                    f"{row.calls[member_index].text}{where} is not what the others sent, by their samples. Is one "
+                    f"{exchange.calls[member_index].text}{where} is not what the others sent, by their samples. Is one "
                     "of them of an earlier run, or has a rank made other steps than the others?"
                 )
 
 
 def _check_counts(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Sequence[Exchange]]]) -> None:
-    """Raise if the members of a group have made different numbers of collectives over it."""
+    """Raise if the members of a group have made different numbers of collectives over it; a member without a sample of
+    the group has made none."""
     counts: dict[tuple[str, tuple[int, ...]], dict[int, int]] = {}  # of each group, by the number of the rank
-    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+    for number, (capture, exchanges_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
         for label, members in capture.rank.groups if capture.rank is not None else ():
-            counts.setdefault((label, members), {})[number] = len(rows_by_label.get(label, ()))
+            counts.setdefault((label, members), {})[number] = len(exchanges_by_label.get(label, ()))
     for (label, members), count_by_rank in counts.items():
         count_by_rank |= {number: 0 for number in members if number not in count_by_rank}
         if len(set(count_by_rank.values())) > 1:
@@ -172,39 +195,44 @@ def _check_counts(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Seq
             raise RanksError(f"the samples are not of one step of the ranks: of collectives over {label!r}, {shown}")
 
 
-def _is_received_what_was_sent(row: Exchange, member_index: int) -> bool:
-    """Whether what a member of a group has received is what the collective makes of all that was sent; True if that is
-    not known."""
-    sent = [tensor for tensor in row.sent if tensor is not None]
-    if row.received is None or len(sent) < len(row.sent):
+def _is_received_what_was_sent(exchange: Exchange, member_index: int) -> bool:
+    """Whether what the member of a group has received is what the collective makes of all that was sent; True if that
+    is not known: not all tensors are there, or the Calls do not belong together. An all-to-all is not compared."""
+    sent = [tensor for tensor in exchange.sent if tensor is not None]
+    if exchange.received is None or len(sent) < len(exchange.sent):
         return True
-    call = row.calls[member_index]
-    if call.kind == "all_to_all_single" or mismatch(row.calls, sent):
+    call = exchange.calls[member_index]
+    if call.kind == "all_to_all_single" or mismatch(exchange.calls, sent):
         return True
-    computed = received_by(member_index, call.kind, [call.options for call in row.calls], sent)
-    return _is_same_sum(row.received, computed, sent)
+    computed = received_by(member_index, call.kind, [call.options for call in exchange.calls], sent)
+    return _is_same_sum(exchange.received, computed, sent)
 
 
 def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:
-    """Return the collectives of each rank, with what every member of the group sent: a rank's own sample has only what
-    the rank itself sent, so the others' is taken from their samples, and is None where these do not keep it."""
+    """Return the collectives of each rank, by the label of the group, with what every member of the group sent: a
+    rank's own sample has only what the rank itself sent, so what the other members sent is taken from their samples,
+    and is None where these do not keep it."""
     exchanges_of_ranks = [getattr(capture.peers, "exchanges", {}) for capture in ranks]
     groups = [dict(capture.rank.groups) if capture.rank is not None else {} for capture in ranks]
+    # By the label and the members of the group, the position of the collective among the group's, and the sender.
     sent_by_key: dict[tuple[str, tuple[int, ...], int, int], Tensor | None] = {}
-    for number, (rows, members_of_label) in enumerate(zip(exchanges_of_ranks, groups, strict=True)):
+    for number, (by_label, members_of_label) in enumerate(zip(exchanges_of_ranks, groups, strict=True)):
         for label, members in members_of_label.items():
-            member_index = members.index(number)
-            sent_by_key |= {
-                (label, members, position, number): row.sent[member_index]
-                for position, row in enumerate(rows.get(label, ()))
-            }
+            own_index = members.index(number)
+            for position, exchange in enumerate(by_label.get(label, ())):
+                sent_by_key[label, members, position, number] = exchange.sent[own_index]
+
+    def completed(exchange: Exchange, label: str, members: tuple[int, ...], position: int) -> Exchange:
+        """Return a collective of a rank with what each member sent."""
+        return replace(exchange, sent=tuple(sent_by_key.get((label, members, position, member)) for member in members))
+
     return [
         {
             label: [
-                replace(row, sent=tuple(sent_by_key.get((label, members, position, member)) for member in members))
-                for position, row in enumerate(rows.get(label, ()))
+                completed(exchange, label, members, position)
+                for position, exchange in enumerate(by_label.get(label, ()))
             ]
             for label, members in members_of_label.items()
         }
-        for rows, members_of_label in zip(exchanges_of_ranks, groups, strict=True)
+        for by_label, members_of_label in zip(exchanges_of_ranks, groups, strict=True)
     ]

@@ -1,4 +1,17 @@
-"""The model and the arguments of each rank, made as its training script makes them, and what all ranks do on them."""
+"""The model and the arguments of each rank, made as its training script makes them, and what all ranks do on them.
+
+The ranks of a World are threads of this process, of which one runs at a time. Words of this file:
+
+- The *whole* is the model that is not sharded, and its arguments. `shard` is the user's function (`shard=` of
+  `bp.capture`): it takes a copy of them in each rank and makes the rank's own model and arguments, its `Call`.
+- `ThreadGroups`: the process groups of one rank, which `torch.distributed` answers with in the block `in_rank`.
+- `Meeting`: where the collectives of all ranks are computed; `Among` answers those of one rank there.
+- `Exchange`: one collective of a run: what each member of the group called and sent. `Peers` answers a rank that runs
+  alone with the Exchanges of an earlier run.
+- `Outcome`: the outputs, gradients and mutations of one step.
+- `Answered`: a dispatch mode in which the collectives of a program are answered by a function.
+- What a program *keeps* is its state outside of model and arguments (`kept`), such as globals.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +65,11 @@ def sharding(
     shard: Callable[..., Any] | None,
     without_values: bool = False,
 ) -> Make:
-    """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard`."""
+    """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard` (None: the
+    copy itself). With `without_values`, the copy is of fake tensors. The function refuses what cannot be copied."""
 
     def make() -> Call:
+        """Return the call of a rank, from a copy of its own."""
         whole = model, tuple(args), dict(kwargs)
         memo = fake_memo(strided_tensors(*whole)) if without_values else {}
         try:
@@ -73,7 +88,7 @@ def sharding(
 
 def fake_memo(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
     """Return a memo for `copy.deepcopy` that replaces the tensors that have values by fake ones, by their ids: so a
-    copy of a large model takes no memory."""
+    copy of a large model takes no memory. A fake tensor is not in the memo, and is copied as it is."""
     with_values = {str(id(tensor)): tensor for tensor in tensors if not isinstance(unwrap(tensor), FakeTensor)}
     copies = common_world().fake_copies(with_values)
     return {
@@ -85,8 +100,9 @@ def fake_memo(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
 
 
 def call_of_result(result: Any, passed: Call) -> Call:
-    """Return the call that `shard` has made: it returns the model, or (model, args), or (model, args, kwargs); None if
-    it has changed the model in place."""
+    """Return the call of a rank from the `result` of `shard`: the model, or (model, args), or (model, args, kwargs), or
+    None if it has changed the model in place. What it does not return is as it was `passed`. Raise UsageError for any
+    other result."""
     _, args, kwargs = passed
     if result is None:
         return passed
@@ -118,12 +134,16 @@ def run_in_ranks(
     answered: type[Answered] = Answered,
     loss: Callable[..., Any] | None = None,
 ) -> list[T]:
-    """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns.
-    Collectives of `make` are answered in a mode of the class `answered`; `loss` is a function that the work calls."""
-    set_device_guards()
+    """Run `work` in each of `size` ranks, on the call that `make` makes there, and return its results by rank. The
+    collectives of a rank are answered by the other ranks': those of `make` in a mode of the class `answered`, and
+    `work` enters a mode itself.
+
+    `loss` is a function of the user that `work` calls: what it keeps is each rank's own, as what `make` keeps.
+    """
+    set_device_guards()  # the first FakeTensorMode sets them, and no other rank may be in a backward then
     turns: RankTurns[T] = RankTurns(size, (make, loss))
     meeting = Meeting(turns)
-    owners: dict[int, tuple[Tensor, int]] = {}
+    owners: dict[int, tuple[Tensor, int]] = {}  # by the id of a parameter: it, and the rank that trains it
 
     def run_rank(rank: int) -> T:
         """Be one rank, in a thread that has its turn: make its call, and do the work."""
@@ -135,6 +155,7 @@ def run_in_ranks(
             with answered(among, among.label):
                 call = make()
             check_own(call[0], rank, owners)
+            # What `make` has set in this rank, so that the rank can run again later, outside of this thread.
             variables = _changed_since(before)
             among.place = functools.partial(in_place, groups, turns.kept.values(), variables)
             return work(RankPlace(rank, call, groups, among))
@@ -143,7 +164,9 @@ def run_in_ranks(
 
 
 def check_own(model: Any, rank: int, owners: dict[int, tuple[Tensor, int]]) -> None:
-    """Raise if a rank trains a parameter that another trains, too; `owners` has those known so far."""
+    """Raise if this rank trains a parameter that another rank trains, too. `owners` has the parameters of the ranks so
+    far, each with its rank, by id; this rank's are added. A parameter is kept there so that its id is not used again.
+    """
     for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
         if not parameter.requires_grad:
             continue
@@ -176,7 +199,7 @@ def _changed_since(before: contextvars.Context) -> Variables:
 
 @contextlib.contextmanager
 def _with_variables(variables: Variables) -> Iterator[None]:
-    """Set context variables, and what they were again at the end."""
+    """Set context variables for a block; at its end they have the values that they had before."""
     tokens = [(variable, variable.set(value)) for variable, value in variables.items()]
     try:
         yield
@@ -191,15 +214,24 @@ buckets in the order in which the first backward made the gradients."""
 
 
 def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Outcome, Capture]:
-    """Run a rank's step among the others, then capture it alone, where the others answer as they did."""
+    """Run a rank's step among the other ranks, then capture the rank alone, where the others answer as they did in that
+    step. Return the results of the step, and the Capture."""
     (model, args, kwargs), among = place.call, place.among
     check_options(model, options)
     program = read_call(
-        model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
+        model,
+        args,
+        kwargs,
+        requires_grad=options.requires_grad,
+        mode=options.mode,
+        loss=options.loss,
+        fake=options.fake,
+        specialize=False,
+        peers=among,
     )
     for _ in range(WARM_UP if program.reduces_gradients else 0):
         step_among_others(program)
-    among.exchanges = {}
+    among.exchanges = {}  # from here on the collectives are kept
     outcome = step_among_others(program)
     places = {label: members.index(place.rank) for label, members in among.groups.items()}
     peers = Peers(among.exchanges, places, place=among.place)
@@ -208,14 +240,14 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
 
 
 def _with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
-    """Return the results of a rank's step with those of tensors outside of its model and arguments, such as an
-    optimizer's: which they are is known once it is captured. They are the program's own, run again alone, where the
-    others answer as they did."""
+    """Return the results of a rank's step (`outcome`) with those of tensors outside of its model and arguments, such as
+    an optimizer's: which tensors these are is known once the rank is captured. If the Capture has such ports, the
+    program runs again alone, where the other ranks answer as they did, and the missing results are taken from it."""
     known = {"mutation": outcome.mutations, "gradient": outcome.gradients}
     ports = [port for pair in capture.pairs for graph in pair.graphs for port in graph.outputs]
     if all(port.name in known[port.role] for port in ports if port.role in known):
         return outcome
-    assert isinstance(capture.origin, LiveProgram)
+    assert isinstance(capture.origin, LiveProgram)  # it was captured in this process
     alone = step_among_others(capture.origin.program)
     return replace(
         outcome,
@@ -225,11 +257,13 @@ def _with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
 
 
 def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
-    """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
-    `bp.fake()`. The state of the process is put back."""
+    """Capture one rank of a step of `size` ranks without values. Its process groups move nothing, and its model is made
+    under `bp.fake()`. The state of the process, with what the program keeps outside of its arguments, is put back."""
     before = state_of_process(Kept((make, options.loss)))
     try:
-        set_state_of_process(replace(before, kept=with_own_copies(before.kept)[0]))
+        # Caches and iterators, which a run uses up, are copies, as they are where ranks run among each other.
+        [own_kept] = with_own_copies(before.kept, count=1)
+        set_state_of_process(replace(before, kept=own_kept))
         with in_rank(ThreadGroups(rank, size)):
             return _captured_in_rank(make, options)
     except Exception as error:  # with the rank, as where ranks run among each other
@@ -239,7 +273,8 @@ def captured_without_values(rank: int, size: int, make: Make, options: CaptureOp
 
 
 def _captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
-    """Make the call of a rank without values, and capture it; refuse modules that reduce gradients in hooks."""
+    """Make the call of a rank without values, and capture it. Refuse modules that reduce gradients in hooks, such as
+    FSDP2's, and DDP already where it is made: its constructor raises a RuntimeError on fake tensors."""
     torch.manual_seed(SEED)
     with fake(), Functional():
         try:
@@ -267,7 +302,8 @@ def _is_raised_in(error: BaseException, function: Any) -> bool:
 
 
 def step_among_others(program: CalledProgram) -> Outcome:
-    """Run one eager step of the untouched program of a rank."""
+    """Run one eager step of the untouched program of a rank, and return its results. Everything that the program
+    reaches, and the random states, are as before afterwards. Refuse a module that is made not to reduce gradients."""
     with preserving_random_states(), outside_modes(), restoring_state(program):
         torch.manual_seed(SEED)
         outcome = run_step(program)

@@ -1,4 +1,10 @@
-"""A World in words: who is in which group, what goes over the wire, and where ranks differ."""
+"""A World in words: who is in which group, what goes over the wire, and where ranks differ.
+
+A World has the Captures of the ranks of one distributed step. Groups of ranks have a *label*, such as `tp`; a group's
+*link* is what its collectives are sent over. The *side* of a graph is `forward` or `backward`; `sides_of` yields the
+side and the graph of each direction of a Pair, at the captured sizes. `traffic_of` yields the collectives of a rank's
+graphs, each with its group, side, kind, source line, and the bytes that the rank sends at least.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +25,20 @@ def hashes(capture: Capture) -> tuple[str, ...]:
 
 
 def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> str:
-    """Return the ranks of a step as text: their groups, and which ranks have the same graphs."""
+    """Return the ranks of a step as text under a title: which ranks have the same graphs, where the graphs of the first
+    rank differ from others, and the groups. Of each at most eight are shown. `ranks` are the Captures, and `numbers`
+    the ranks' numbers in the same order."""
     lines = [title]
-    kinds: dict[tuple[str, ...], list[int]] = {}
+    numbers_by_graphs: dict[tuple[str, ...], list[int]] = {}
     for number, capture in zip(numbers, ranks, strict=True):
-        kinds.setdefault(hashes(capture), []).append(number)
-    if len(kinds) > 1:
-        shown = "; ".join(ranks_in_words(numbers) for numbers in list(kinds.values())[:8])
-        lines.append(f"  the same graphs: {shown}{'; …' if len(kinds) > 8 else ''}")
-        by_number = dict(zip(numbers, ranks, strict=True))
-        first, *others = (members[0] for members in list(kinds.values())[:8])
-        lines += [f"  {text}" for number in others if (text := difference((first, number), by_number))]
+        numbers_by_graphs.setdefault(hashes(capture), []).append(number)
+    if len(numbers_by_graphs) > 1:
+        alike = list(numbers_by_graphs.values())[:8]
+        shown = "; ".join(map(ranks_in_words, alike))
+        lines.append(f"  the same graphs: {shown}{'; …' if len(numbers_by_graphs) > 8 else ''}")
+        capture_by_number = dict(zip(numbers, ranks, strict=True))
+        first, *others = (same_graphs[0] for same_graphs in alike)
+        lines += [f"  {text}" for number in others if (text := difference((first, number), capture_by_number))]
     groups: dict[str, dict[tuple[int, ...], None]] = {}
     for capture in ranks:
         for label, members in capture.rank.groups if capture.rank is not None else ():
@@ -41,23 +50,21 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> 
 
 
 def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
-    """Say where the graphs of two ranks (`numbers`) differ first: in a call, or else in an input or output; '' where in
-    neither."""
+    """Say where the graphs of two ranks (`numbers`) differ first: in a call, or else in an input or output; '' if in
+    neither. `ranks` has the Captures by number. What only the longer one of two has is not looked at (strict=False)."""
     left, right = (ranks[number] for number in numbers)
     names = f"ranks {numbers[0]} and {numbers[1]}"
     graphs = [
         (side, graph, other)
-        for first, second in zip(left.pairs, right.pairs, strict=False)
-        for (side, graph), (_, other) in zip(sides_of(first), sides_of(second), strict=False)
+        for left_pair, right_pair in zip(left.pairs, right.pairs, strict=False)
+        for (side, graph), (_, other) in zip(sides_of(left_pair), sides_of(right_pair), strict=False)
     ]
     for side, graph, other in graphs:
-        for steps in zip(graph.steps, other.steps, strict=False):
-            step, other_step = steps
+        for step, other_step in zip(graph.steps, other.steps, strict=False):
             if (step.target, step.args, step.kwargs) != (other_step.target, other_step.args, other_step.kwargs):
                 place = f" at {step.source.at}" if step.source is not None else ""
-                return (
-                    f"{names} differ first in the {side}{place}: {' and '.join(show_step(row)[:80] for row in steps)}"
-                )
+                calls = f"{show_step(step)[:80]} and {show_step(other_step)[:80]}"
+                return f"{names} differ first in the {side}{place}: {calls}"
     for side, graph, other in graphs:
         for ports in zip((*graph.inputs, *graph.outputs), (*other.inputs, *other.outputs), strict=False):
             left_port, right_port = map(show_port, ports)
@@ -67,7 +74,8 @@ def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
 
 
 class Sent(NamedTuple):
-    """A collective as a rank calls it: its kind and options, what it sends, and its line."""
+    """A collective as a rank calls it: its kind and options (`call`), the dtype and shape of what it sends, and its
+    line, each as text."""
 
     call: tuple[str, ...]
     shape: str
@@ -82,12 +90,13 @@ def sent_by_group(capture: Capture) -> dict[str, list[Sent]]:
             specs = specs_of(graph)
             for step in graph.steps:
                 if step.target in COLLECTIVES:
-                    # `all_reduce` of `….all_reduce.default`. In an all-to-all each rank may send other sizes, so its
-                    # options and its shape are not compared.
-                    kind, exchanges = step.target.split(".")[-2], "all_to_all" in step.target
-                    options = () if exchanges else tuple(map(repr, step.args[1:-1]))
+                    # `all_reduce` of `….all_reduce.default`. Its arguments are the tensor, options, and the label of
+                    # the group. In an all-to-all each rank may send other sizes, so its options and its shape are left
+                    # empty, and not compared.
+                    kind, is_all_to_all = step.target.split(".")[-2], "all_to_all" in step.target
+                    options = () if is_all_to_all else tuple(map(repr, step.args[1:-1]))
                     name = next(refs(step.args[0]), "")
-                    spec = specs.get(name) if not exchanges else None
+                    spec = specs.get(name) if not is_all_to_all else None
                     shape = f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, TensorSpec) else ""
                     line = step.source.at if step.source is not None else "no line"
                     rows.setdefault(str(step.args[-1]), []).append(Sent((kind, *options), shape, line))
@@ -95,11 +104,15 @@ def sent_by_group(capture: Capture) -> dict[str, list[Sent]]:
 
 
 def difference_of_calls(left: Sequence[Sent], right: Sequence[Sent]) -> str:
-    """Say how the collectives of two members of a group differ; '' if they belong together."""
-    for place, pair in enumerate(zip_longest(left, right)):
-        texts = [f"{', '.join(row.call)} of {row.shape} at {row.line}" if row is not None else "none" for row in pair]
-        if None in pair or pair[0][:2] != pair[1][:2]:
-            return f"number {place + 1} is {texts[0]} in one and {texts[1]} in the other"
+    """Say how the collectives of two members of a group differ first; '' if they belong together. Their lines may
+    differ."""
+
+    def in_words(sent: Sent | None) -> str:
+        return f"{', '.join(sent.call)} of {sent.shape} at {sent.line}" if sent is not None else "none"
+
+    for position, (one, other) in enumerate(zip_longest(left, right)):
+        if one is None or other is None or (one.call, one.shape) != (other.call, other.shape):
+            return f"number {position + 1} is {in_words(one)} in one and {in_words(other)} in the other"
     return ""
 
 
@@ -118,38 +131,41 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
 
 def totals_of_traffic(capture: Capture) -> list[str]:
     """Return what a rank sends, by group, side and kind, as lines."""
-    rows: dict[tuple[str, str, str], list[float]] = {}
-    for row in traffic_of(capture):
-        rows.setdefault((row.group, row.side, row.kind), []).append(row.bytes)
+    sizes_by_kind: dict[tuple[str, str, str], list[float]] = {}
+    for collective in traffic_of(capture):
+        key = collective.group, collective.side, collective.kind
+        sizes_by_kind.setdefault(key, []).append(collective.bytes)
     number = capture.rank.number if capture.rank is not None else 0
     return [
         f"  rank {number} sends over {group} in the {side}: {amount(int(sum(sizes)))} in {len(sizes)} {kind}"
-        for (group, side, kind), sizes in rows.items()
+        for (group, side, kind), sizes in sizes_by_kind.items()
     ]
 
 
 def lines_of_traffic(capture: Capture) -> list[str]:
-    """Return what a rank sends by source line, the most first, as lines."""
-    rows: dict[tuple[str, str], list[float]] = {}
-    for row in traffic_of(capture):
-        where = f"{row.source.at}  {row.source.code[:60]}" if row.source else "no line"
-        rows.setdefault((row.group, where), []).append(row.bytes)
-    ordered = sorted(rows.items(), key=lambda item: -sum(item[1]))
+    """Return what a rank sends by group and source line, the most first, as at most 24 lines."""
+    sizes_by_line: dict[tuple[str, str], list[float]] = {}
+    for collective in traffic_of(capture):
+        source = collective.source
+        where = f"{source.at}  {source.code[:60]}" if source else "no line"
+        sizes_by_line.setdefault((collective.group, where), []).append(collective.bytes)
+    ordered = sorted(sizes_by_line.items(), key=lambda line_and_sizes: -sum(line_and_sizes[1]))
     return [f"  {amount(int(sum(sizes))):>10}  {group}  {where}" for (group, where), sizes in ordered[:24]]
 
 
 def traffic_json(capture: Capture, rates: Rates | None) -> dict[str, object]:
-    """Return the collectives of a rank as JSON, and the model of its time where rates are given."""
+    """Return the collectives of a rank as JSON, and the model of its time if `rates`, what its device and its links do
+    in a second, are given."""
     collectives = [
         {
-            "kind": row.kind,
-            "group": row.group,
-            "ranks": row.size,
-            "bytes": int(row.bytes),
-            "side": row.side,
-            "line": row.source.at if row.source else None,
+            "kind": collective.kind,
+            "group": collective.group,
+            "ranks": collective.size,
+            "bytes": int(collective.bytes),
+            "side": collective.side,
+            "line": collective.source.at if collective.source else None,
         }
-        for row in traffic_of(capture)
+        for collective in traffic_of(capture)
     ]
     rank = capture.rank
     groups = {label: list(members) for label, members in rank.groups} if rank is not None else {}
@@ -163,17 +179,18 @@ def traffic_json(capture: Capture, rates: Rates | None) -> dict[str, object]:
 
 
 # ---- A model of the time
+# A Timeline says when the steps of a Pair would run at some Rates: what a device and its links do in a second.
 
 
 def _timelines(capture: Capture, rates: Rates) -> list[tuple[Timeline, Timeline]]:
-    """Return when the steps of each Pair would run: as the program waits, and if each collective began as early as it
-    can."""
+    """Return when the steps of each Pair would run: if the program waits for collectives where it does, and if each
+    collective began as early as it can."""
     sizes = sizes_of_groups(capture)
     return [(timeline(pair, sizes, rates), timeline(pair, sizes, rates, early=True)) for pair in capture.pairs]
 
 
 def lines_of_model(capture: Capture, rates: Rates) -> list[str]:
-    """Return the model of a rank's step as lines: how long it takes, what it waits for, and where."""
+    """Return the model of a rank's step as lines: how long it takes, which links it waits for, and at which lines."""
     links = ", ".join(f"{group} {rate / 1e9:g} GB/s" for group, rate in rates.links.items())
     lines = [
         f"a model, not a measurement: {rates.flops / 1e12:g} TFLOP/s, {rates.bytes / 1e12:g} TB/s, {links}, "
@@ -198,7 +215,7 @@ def lines_of_model(capture: Capture, rates: Rates) -> list[str]:
 
 
 MOST_WAITS = 8
-"""So many lines that a step waits for are shown."""
+"""The most lines of the program that are shown with how long the step waits for them."""
 
 
 def _seconds_text(seconds: float) -> str:
@@ -209,16 +226,16 @@ def _seconds_text(seconds: float) -> str:
 
 
 def _model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
-    """Return the model of each Pair as JSON, in seconds."""
+    """Return the model of each Pair as JSON, in seconds, for both of its Timelines."""
     return [
         {
             name: {
-                "seconds": line.seconds,
-                "computing": line.computing,
-                "wire": dict(line.on_wire),
-                "waits": line.seconds_waited(),
+                "seconds": run.seconds,
+                "computing": run.computing,
+                "wire": dict(run.on_wire),
+                "waits": run.seconds_waited(),
             }
-            for name, line in (("ordered", ordered), ("early", early))
+            for name, run in (("ordered", ordered), ("early", early))
         }
         for ordered, early in _timelines(capture, rates)
     ]

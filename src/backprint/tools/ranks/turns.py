@@ -2,7 +2,10 @@
 
 So what is the process's own is never used by two ranks at once. The random generators are each rank's own: they are
 exchanged where the turn passes on, and so are what DTensor does with some operators, which blocks of a program change,
-and what a program keeps outside of its arguments (`kept`).
+and what a program keeps outside of its arguments, such as globals (`Kept`; a `Value` is a place where a program keeps
+something, with what is there).
+
+A rank has the *turn* while it is the one thread that runs; `changed` is the condition that all threads wait at.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _ProcessState:
-    """What is the process's and each rank has for itself: the random generators, DTensor's handlers of operators, the
-    default dtype, and what a program keeps outside of its arguments."""
+    """What is the process's and each rank has for itself: the states of the random generators, DTensor's handlers of
+    operators (which blocks such as `loss_parallel` change), the default dtype, and what a program keeps outside of its
+    arguments."""
 
     generators: RandomStates
     handlers: dict[Any, Any]
@@ -35,17 +39,18 @@ class _ProcessState:
 
 
 def state_of_process(kept: Kept) -> _ProcessState:
-    """Return the state of the process now."""
+    """Return the state of the process now; `kept` are the places of what the program keeps."""
     return _ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), kept.values())
 
 
 def set_state_of_process(state: _ProcessState, *, has_run: bool = True) -> None:
-    """Set what `state_of_process` returned. Without `has_run` no program ran since it was called last, so what is in
-    the places of `kept` need not be read again."""
+    """Set what `state_of_process` returned. Without `has_run` no program ran since `state_of_process` was called last,
+    so what is in the places of `kept` need not be read again."""
     set_random_states(state.generators)
     if torch.get_default_dtype() != state.dtype:
         torch.set_default_dtype(state.dtype)
     handlers = handlers_of_operators()
+    # None in the state: `torch.distributed.tensor` was not imported then, and has brought its own since.
     if handlers != state.handlers and state.handlers:
         handlers.clear()
         handlers.update(state.handlers)
@@ -60,14 +65,16 @@ class RankTurns(Generic[T]):
     """The threads of one run of all ranks.
 
     `running` is the rank whose turn it is, `waiting` what each rank waits for, in words; a rank that waits for nothing
-    can go on. `failure` is the first error, with its rank. `own` is what each rank has of the process while it waits.
+    can go on. `ended` has the results of the ranks that have ended. `failure` is the first error, with its rank (-1:
+    the caller's thread). `own` has each rank's state of the process while it does not run, and `kept` the places of
+    what the program keeps.
     """
 
     def __init__(self, size: int, roots: Iterable[Any] = ()) -> None:
         """`roots` are the functions that the ranks run, which lead to what each rank has for itself."""
         self.size = size
         self.changed = threading.Condition()
-        self.running = -1
+        self.running = -1  # no rank yet
         self.waiting: dict[int, str] = {}
         self.ended: dict[int, T] = {}
         self.failure: tuple[int, BaseException] | None = None
@@ -75,14 +82,16 @@ class RankTurns(Generic[T]):
         self.kept = Kept(roots)
 
     def run(self, work: Callable[[int], T]) -> list[T]:
-        """Run every rank to its end; raise the first error of one, with its rank."""
+        """Run `work(rank)` for every rank to its end, and return the results by rank; raise the first error of a rank,
+        with its number. The process has its own state again afterwards."""
         threads = [
             threading.Thread(target=self.be_rank, args=(rank, work), name=f"backprint rank {rank}", daemon=True)
             for rank in range(self.size)
         ]
         before = state_of_process(self.kept)
-        rows = with_own_copies(before.kept, self.size)
-        self.own = {rank: replace(before, kept=row) for rank, row in enumerate(rows)}
+        # Every rank begins with the state of the process, and with copies of its own of caches and iterators.
+        kept_by_rank = with_own_copies(before.kept, self.size)
+        self.own = {rank: replace(before, kept=kept) for rank, kept in enumerate(kept_by_rank)}
         try:
             for thread in threads:
                 thread.start()
@@ -108,7 +117,7 @@ class RankTurns(Generic[T]):
         """Run a rank in its thread: wait for its first turn, do its work, and pass the turn on for good. An error is
         kept in `failure`, and ends the other ranks."""
         try:
-            with of_party(self):
+            with of_party(self):  # the threads of one party may hold the lock of a capture together (`ONE_AT_A_TIME`)
                 self.take_turn(rank)
                 result = work(rank)
                 with self.changed:
@@ -131,7 +140,8 @@ class RankTurns(Generic[T]):
 
     def pass_turn(self, rank: int) -> None:
         """Keep this rank's state of the process, and give the turn to the next rank that can go on. If none can, and
-        some wait, they wait for each other: all end."""
+        some wait, they wait for each other: that is the failure, and all end. After a failure nobody gets the turn, and
+        all threads wake up to end."""
         with self.changed:
             self.own[rank] = state_of_process(self.kept)
             next_ranks = [*range(rank + 1, self.size), *range(rank + 1)]  # the next ones, and at last this rank itself
@@ -144,14 +154,16 @@ class RankTurns(Generic[T]):
             self.changed.notify_all()
 
     def wait(self, rank: int, text: str) -> None:
-        """Wait until `go_on` is called for this rank; `text` says what it waits for."""
+        """Pass the turn on, and wait until `go_on` is called for this rank and it has the turn again; `text` says what
+        it waits for. Raise Stopped if another rank has failed meanwhile."""
         with self.changed:
             self.waiting[rank] = text
         self.pass_turn(rank)
         self.take_turn(rank)
 
     def go_on(self, rank: int) -> None:
-        """Let a rank go on that waits."""
+        """Let a rank go on that waits, once it gets the turn; nothing happens to one that does not wait. Called by the
+        rank whose turn it is, so that no lock is needed."""
         self.waiting.pop(rank, None)
 
     def why_none_goes_on(self) -> str:
@@ -170,8 +182,10 @@ def raise_with_rank(rank: int, error: BaseException) -> NoReturn:
 
 
 ONCE = "; register operators where their module is imported: a guard that says it is done is each rank's own"
+"""What to do about operators that several ranks register in this one process."""
 
 HAS_GROUP = "; the ranks of world= have their process group already: leave init_process_group out of shard"
+"""What to do about a rank that makes its default process group."""
 
 ADVICE = {
     "initialize the default process group twice": HAS_GROUP,
@@ -186,7 +200,9 @@ ADVICE = {
 
 
 def _error_of_rank(rank: int, error: BaseException) -> BaseException:
-    """Return an error with the rank that it was raised in; one that is not of Backprint's or Python's is wrapped."""
+    """Return an error with the rank that it was raised in: one of Backprint's with a note, another Exception as a
+    RanksError of its text, with the line and advice. As they are stay a RanksError, which names ranks itself, what was
+    raised in the caller's thread (rank -1), and what is no Exception, such as KeyboardInterrupt."""
     if rank < 0 or isinstance(error, RanksError):
         return error
     if isinstance(error, BackprintError):
@@ -200,5 +216,5 @@ def _error_of_rank(rank: int, error: BaseException) -> BaseException:
 
 
 def waits_in(call: Any, place: str) -> str:
-    """Say that a rank waits in a collective, for a message."""
+    """Return in words that a rank waits in a collective (`call`), with ` at FILE:LINE …` (`place`), for a message."""
     return f"waits in {call.text}{place}"

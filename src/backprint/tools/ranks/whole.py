@@ -2,6 +2,20 @@
 
 The step runs in float64, sharded and whole (`double`), and each element of each rank's gradients is compared with the
 whole's. What is missing in those that differ, `causes` says.
+
+Words of this file:
+
+- The *whole* is the model that is not sharded, on all the data; *the whole's* gradient of a parameter is its gradient
+  there. `shard` is the user's function that makes a rank's model and arguments of a copy of the whole's.
+- The elements of all parameters of the whole, and of its inputs that require grad, are *numbered* from 1 on. Numbers
+  stand in the place of the values when `shard` runs, and what a rank has of them (`Numbers`) says where each element of
+  its tensors lies in the whole: its *places*. 0 is an element that `shard` has added, such as padding.
+- `Call`: a model, its arguments and its keyword arguments. `run_in_ranks` makes the Call of each rank by its second
+  argument and runs its third one there, the ranks in threads of this process.
+- `RankGradients`: what the step of one rank has left; `left.roots` are the outputs at which the backward began, and
+  there are none if the step runs its backward itself.
+- `Gradients`: the gradients of one parameter, by rank: the ranks' own, and those that they should be.
+- `Members`: of groups of one label, such as `tp`, the ranks in the group of each rank.
 """
 
 from __future__ import annotations
@@ -46,7 +60,7 @@ from backprint.values.tree import bind_names
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One parameter whose gradient is not the whole's: in which ranks, by how much, and what would mend it.
+    """One parameter whose gradient is not the whole's: in which ranks, by which relative error, and what would mend it.
 
     `cause` says what is missing, such as `lacks a sum over tp`; '' if no change that is known would mend it. `source`
     is the line of the forward that the gradient comes from.
@@ -61,13 +75,17 @@ class Fault:
     def __str__(self) -> str:
         ranks = f"rank {self.ranks[0]}" if len(self.ranks) == 1 else f"{len(self.ranks)} ranks"
         cause = self.cause or "is another"
+        # `frames.place` is ` at FILE:LINE in FUNCTION: 'CODE'`, or '' without a line.
         return f"{self.name}'s gradient {cause} ({ranks}, relative error {self.error:.3g}){frames.place(self.source)}"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputNumber:
-    """An output that is one number, such as a loss: what each rank has, and the whole. Their gradients may be right
-    where it is not, as a program may sum it once too often only to print it."""
+    """An output that is one number, such as a loss: what each rank has, by rank, and what the whole has. Gradients may
+    be right where it is not, as a program may sum it once too often only to print it.
+
+    `groups` has the members of each rank's groups, by label.
+    """
 
     name: str
     ranks: tuple[float, ...]
@@ -76,8 +94,8 @@ class OutputNumber:
 
     @property
     def relation(self) -> str:
-        """How the ranks' numbers make the whole's: each is it, or their mean or sum is, over all or over the groups of
-        one label; '' if in none of these ways."""
+        """How the ranks' numbers make the whole's: each of them is it, or their mean or sum over all ranks is, or their
+        mean or sum over the groups of one label is, on every rank; '' if in none of these ways."""
         mean = sum(self.ranks) / len(self.ranks)
         if all(self.is_whole(number) for number in self.ranks):
             return "the whole's on every rank"
@@ -101,7 +119,7 @@ class OutputNumber:
 
     def __str__(self) -> str:
         ranks = sorted({f"{number:.6g}" for number in self.ranks}, key=float)
-        shown = " to ".join((ranks[0], ranks[-1])[: len(ranks)])
+        shown = ranks[0] if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
         return f"{self.name}: {self.relation or f'{shown} on the ranks, {self.whole:.6g} in the whole'}"
 
 
@@ -113,10 +131,11 @@ ROUNDING = 1e-14
 class AgainstWhole:
     """Whether the ranks compute the gradients of the whole model.
 
-    `compared` is the number of parameters, `faults` those that differ, and `unknown` those of which nobody can say
-    where they lie in the whole, each with the reason. `error` is the largest relative error of those that agree.
-    `outputs` has the outputs that are one number; they are no part of the verdict. `notes` say where the backward
-    began, if the outputs do not tell, which gradients are not the whole's to the number, and which say nothing.
+    `compared` is the number of gradients that were compared: of parameters, and of inputs that require grad. `faults`
+    are those that differ, and `unknown` what could not be compared, each with the reason. `error` is the largest
+    relative error of the gradients of parameters that agree. `outputs` has the outputs that are one number; they are no
+    part of the verdict. `notes` say where the backward began, if the outputs do not tell, which gradients are a
+    multiple of the whole's, and which say nothing.
     """
 
     compared: int
@@ -160,18 +179,20 @@ def against_whole(
     size: int,
     captures: Sequence[Capture],
 ) -> AgainstWhole:
-    """Compare the gradients of all ranks with the whole model's. Refuse a whole that is no module.
+    """Compare the gradients of all `size` ranks with those of `model`, the whole. Refuse a whole that is no module.
 
-    Where two ranks have different parts of the data which are equal, a missing reduction does not show: then the data
-    are redrawn, first only floating-point numbers, then integers too.
+    `options` are those of the capture, with `shard` and `loss`; `captures` are the ranks', for the lines and groups
+    that a fault names. Where two ranks have different parts of the data which are equal, a missing reduction does not
+    show: then the data are redrawn, first only floating-point numbers, then integers too. If they are equal still and
+    no fault was found, the answer is `cannot tell`.
     """
     if not isinstance(model, nn.Module):
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
     double = with_unlike_parameters(copy.deepcopy(model).double())
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
-    _, arguments = bind_names(model, args, kwargs)
+    _, arguments = bind_names(model, args, kwargs)  # the names of the parameters of the whole's forward
     answer, rows = _against_whole_on(call, arguments, options, size, captures)
-    alike = _equal_data(call, options, rows)
+    alike = _equal_data(call, options, rows)  # in words; '' if no data hide a fault
     for integers in (False, True) if alike else ():
         other = redrawn(call, integers)
         answer, rows = _against_whole_on(other, arguments, options, size, captures)
@@ -185,51 +206,60 @@ def against_whole(
 
 
 def _equal_data(call: Call, options: CaptureOptions, rows: Sequence[RankGradients]) -> str:
-    """Return in words which data are equal, so that they hide faults; '' if none are."""
+    """Return in words which data of the ranks (`rows`) are equal, so that they hide faults; '' if none are."""
     if alike := _ranks_with_equal_parts(call, options, rows):
         return f"{alike} have equal data"
     return "all parts of the data are equal" if has_equal_parts(call, len(rows)) else ""
 
 
 def _ranks_with_equal_parts(call: Call, options: CaptureOptions, rows: Sequence[RankGradients]) -> str:
-    """Return in words two ranks whose parts of the arguments have equal elements, but are different parts; '' if there
-    are none. Which part a rank has is seen by sharding arguments without equal elements."""
-    pairs = [pair for pair in itertools.combinations(rows, 2) if pair[0].data == pair[1].data != ()]
-    if not pairs:
+    """Return in words the first two ranks whose parts of the arguments have equal elements, but are different parts;
+    '' if there are none. `data` of a row are digests of what the rank had. Which part a rank has is seen by sharding
+    arguments without equal elements."""
+    equal = [
+        (left.rank, right.rank)
+        for left, right in itertools.combinations(rows, 2)
+        if left.data and left.data == right.data
+    ]
+    if not equal:
         return ""
     unlike = sharding(*with_unlike_elements(call), options.shard)
     try:
-        parts = run_in_ranks(len(rows), unlike, lambda place: digests_of(place.call), MadeInDouble)
+        digests_by_rank = run_in_ranks(len(rows), unlike, lambda place: digests_of(place.call), answered=MadeInDouble)
     except BackprintError:  # `shard` computes with values: nothing tells which part a rank has
-        return ranks_in_words([pairs[0][0].rank, pairs[0][1].rank])
-    hidden = [(left.rank, right.rank) for left, right in pairs if parts[left.rank] != parts[right.rank]]
-    return ranks_in_words(list(hidden[0])) if hidden else ""
+        return ranks_in_words(equal[0])
+    hidden = [(left, right) for left, right in equal if digests_by_rank[left] != digests_by_rank[right]]
+    return ranks_in_words(hidden[0]) if hidden else ""
 
 
 def _against_whole_on(
     call: Call, arguments: Sequence[str], options: CaptureOptions, size: int, captures: Sequence[Capture]
 ) -> tuple[AgainstWhole, Sequence[RankGradients]]:
-    """Compare on these arguments, and return what each rank left, too. Three programs run: the ranks on numbered
-    parameters, which tells where elements lie, the ranks, and the whole in one rank. `what` names the one that runs."""
-    what = "the model with numbered parameters"
+    """Compare on the arguments of `call`, the whole's, and return what each rank left, too (nothing if the ranks do not
+    run). Three programs run: `shard` in each rank on numbered parameters, which tells where elements lie; the ranks'
+    step; and the whole's step, in a group of one rank. If one raises, the answer is `cannot tell`, with its name.
+
+    `arguments` are the names of the parameters of the whole's forward.
+    """
+    what = "the model with numbered parameters"  # the program that runs, for the message if it raises
     rows: Sequence[RankGradients] = ()
     try:
         numbers = run_in_ranks(
             size,
             sharding(*number_elements(call), options.shard),
             lambda place: numbers_of_rank(place, arguments),
-            MadeInDouble,
+            answered=MadeInDouble,
         )
         what = "the sharded step in float64"
         rows = run_in_ranks(
             size,
             sharding(*call, options.shard),
             lambda place: gradients_of_rank(place, options, arguments),
-            MadeInDouble,
-            options.loss,
+            answered=MadeInDouble,
+            loss=options.loss,
         )
         what = "the whole model in float64, in a group of one rank,"
-        with with_methods_of_sharded():
+        with with_methods_of_sharded():  # so that a step which calls methods of FSDP2 or DDP runs on the whole too
             [whole] = run_in_ranks(
                 1,
                 lambda: copy.deepcopy(call),
@@ -246,11 +276,12 @@ def _against_whole_on(
     notes = tuple(_notes_on_roots(rows[0].left))
     if _has_cleared(rows):
         return AgainstWhole(0, unknown=(CLEARED,), outputs=outputs, notes=notes), rows
-    of_parameters = {
+    # Of a complex parameter the real part: it is never compared (`_why_place_unknown`), but its elements have numbers.
+    whole_gradients = {
         name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole.gradients[name]) is None else gradient.real
         for name, parameter in call[0].named_parameters()
     }
-    answer = compare_with_whole(numbers, rows, of_parameters, whole.left.inputs, captures)
+    answer = compare_with_whole(numbers, rows, whole_gradients, whole.left.inputs, captures)
     if answer.faults and any(row.draws for row in (*rows, whole)):
         names = ", ".join(fault.name for fault in answer.faults[:MOST_SHOWN])
         answer = replace(answer, faults=(), unknown=(*answer.unknown, (DRAWS, f"and the gradient of {names} differs")))
@@ -258,10 +289,12 @@ def _against_whole_on(
 
 
 DRAWS = "the step draws random numbers, and ranks draw others than the whole (compare in eval mode, with mode='eval'),"
+"""Why faults of a step that draws random numbers are no faults: the first half of a reason in `unknown`."""
 
 
 def _notes_on_roots(left: Left) -> Iterator[str]:
-    """Say at which outputs the backward began, if others could have been meant."""
+    """Yield a note that says at which outputs the backward began, if others could have been meant: there are others
+    that require grad, or the first root is no single number, as a loss would be. `left` is what a rank's step left."""
     others = ", ".join(left.others[:MOST_SHOWN])
     if others:
         yield f"the backward begins at {left.roots[0]}, and not at {others}: pass loss= to begin elsewhere"
@@ -271,7 +304,7 @@ def _notes_on_roots(left: Left) -> Iterator[str]:
 
 
 def _has_cleared(rows: Sequence[RankGradients]) -> bool:
-    """Whether a step that runs its backward itself (its outputs have no `roots`) has left no gradient on any rank."""
+    """Whether a step that runs its backward itself (it has no `roots`) has left no gradient on any rank."""
     gradients = [gradient for row in rows for gradient in row.gradients.values() if gradient is not None]
     return not any(row.left.roots for row in rows) and not any(bool(gradient.any()) for gradient in gradients)
 
@@ -281,16 +314,21 @@ CLEARED = (
     "leaves no gradients: it clears them, or takes them by torch.autograd.grad. Compare the model that it trains, or a "
     "step that clears them first",
 )
+"""The reason in `unknown` where a step has left no gradient on any rank."""
 
 
 @dataclass(slots=True, eq=False)
 class _Comparison:
     """Compares the gradients of all ranks with those of the whole model, tensor by tensor, and keeps what it finds.
 
-    `numbers` says where the elements of each rank's tensors lie in the whole, whose gradients are `flat`, one after
-    another, from index 1 on; 0 is no element of the whole. `least` is the least number that errors are relative to.
-    `trained` are the elements for which a rank has a gradient, `reducing` the groups over which the backward sends, or
-    the step, if it runs its backward itself. `zeros` are the parameters and inputs whose gradients are 0 everywhere.
+    `numbers` says, by rank, where the elements of its tensors lie in the whole; `rows` has what the ranks left, and
+    `captures` the Captures of the ranks. `flat` has the gradients of the whole, one after another, at the numbers of
+    their elements, from index 1 on; index 0 is for what is no element of the whole. `least` is the least number that
+    errors are relative to. `trained` are the numbers of the elements for which a rank has a gradient. `reducing` are
+    the labels of the groups over which the backward sends, or the whole step if it runs its backward itself.
+
+    What it finds: `faults`, `unknown`, `notes`, `error` and `count` as in AgainstWhole (`compared`); `zeros` are the
+    parameters and inputs whose gradients are 0 everywhere.
     """
 
     numbers: Sequence[Numbers]
@@ -308,7 +346,9 @@ class _Comparison:
     count: int = 0
 
     def compare_parameter(self, name: str) -> None:
-        """Compare a parameter on the ranks that have it, and count it, or note why it is not compared."""
+        """Compare a parameter on the ranks that have it, and count it, or note why it is not compared: where it lies in
+        the whole is not known, the whole's gradient is not finite, it is a copy, the step has cleared its gradient, or
+        its gradient is 0 everywhere."""
         places = {rank: row.parameters[name] for rank, row in enumerate(self.numbers) if name in row.parameters}
         if reason := _why_place_unknown(places, len(self.flat)):
             self.unknown.append((name, reason))
@@ -320,6 +360,7 @@ class _Comparison:
         runs_backward = not any(row.left.roots for row in self.rows)
         if not all(bool(wanted.isfinite().all()) for wanted in gradients.wanted.values()):
             self.unknown.append((name, "has NaN or Inf in its gradient in the whole"))
+        # Without a gradient on any rank, and all its elements have one under another name, such as a tied weight.
         elif len(missing) == len(places) and all(bool(torch.isin(at, self.trained).all()) for at in places.values()):
             self.notes.append(f"{name} is a copy of a parameter that is compared, and has no gradient itself")
         elif missing and runs_backward and any(bool(gradients.wanted[rank].any()) for rank in missing):
@@ -335,8 +376,8 @@ class _Comparison:
                 self.faults.append(self.fault(name, gradients))
 
     def compare_input(self, name: str) -> None:
-        """Compare an input that requires grad, as `compare_parameter` does a parameter. Its gradient may be a whole
-        number of times too large on every rank (`_divisors`)."""
+        """Compare an input that requires grad, and count it; note it if `shard` has made another input of it, or if its
+        gradient is 0 everywhere. The gradient may be a whole number of times too large on every rank (`_divisors`)."""
         places = {rank: row.inputs[name] for rank, row in enumerate(self.numbers) if name in row.inputs}
         if len(places) < len(self.rows) or _why_place_unknown(places, len(self.flat)):
             self.notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
@@ -355,15 +396,16 @@ class _Comparison:
             self.notes.append(f"the gradient of the input {name} is {times} times the whole's on every rank")
 
     def fault(self, name: str, gradients: Gradients) -> Fault:
-        """Return what is wrong with a gradient."""
+        """Return the Fault of a gradient that differs on some rank."""
         errors = gradients.errors()
-        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)  # `not` includes NaN
+        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)  # `not`: NaN is wrong, too
         source = _source_of_gradient(self.captures[wrong[0]], name) if self.captures else None
         cause = cause_of(groups_of(self.rows, self.captures, name), wrong, gradients, self.reducing)
         return Fault(name, wrong, _worst_of(errors.values()), cause, source)
 
     def note_zeros(self) -> None:
-        """Say of which gradients nothing is known, as they are 0 everywhere."""
+        """Say of which gradients nothing is known, as they are 0 everywhere: in a note, or as the reason why nobody can
+        tell if nothing else was compared."""
         more = f" and {len(self.zeros) - MOST_SHOWN} more" if self.zeros[MOST_SHOWN:] else ""
         shown = ", ".join(self.zeros[:MOST_SHOWN]) + more
         text = "0 in the whole and on every rank, so that a missing reduction does not show"
@@ -380,34 +422,39 @@ def compare_with_whole(
     inputs: Mapping[str, Tensor],
     captures: Sequence[Capture],
 ) -> AgainstWhole:
-    """Compare every parameter of every rank with the gradients of the whole model, in the order of its parameters, and
-    every input that requires grad."""
-    nothing = torch.zeros(0, dtype=torch.float64)
-    sent = [row for capture in captures for row in traffic_of(capture)]
-    every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
-    flat = torch.cat(
-        [torch.zeros(1, dtype=torch.float64), *every]
-    )  # elements are numbered from 1 on (`number_elements`)
-    with_gradient = [
-        row.parameters[name].real.reshape(-1)
-        for row, left in zip(numbers, rows, strict=True)
-        for name, gradient in left.gradients.items()
-        if gradient is not None and name in row.parameters
+    """Compare every parameter of every rank with the gradients of the whole model (`whole`, in the order of its
+    parameters), and every input that requires grad with `inputs`, the whole's gradients of these.
+
+    `numbers` and `rows` have, by rank, where its elements lie in the whole and what its step left.
+    """
+    collectives = [collective for capture in captures for collective in traffic_of(capture)]
+    all_gradients = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
+    # Elements are numbered from 1 on (`number_elements`), so the gradients begin at index 1.
+    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *all_gradients])
+    numbers_with_gradient = [
+        of_rank.parameters[name].real.reshape(-1)
+        for of_rank, row in zip(numbers, rows, strict=True)
+        for name, gradient in row.gradients.items()
+        if gradient is not None and name in of_rank.parameters
     ]
+    nothing = torch.zeros(0, dtype=torch.float64)  # as `torch.cat` takes no empty list
+    groups_in_backward = {collective.group for collective in collectives if collective.side == "backward"}
     comparison = _Comparison(
         numbers,
         rows,
         captures,
         flat,
-        LEAST * float(flat.abs().nan_to_num(0.0, 0.0, 0.0).max()),
-        torch.cat([nothing, *with_gradient]).unique(),
-        frozenset({row.group for row in sent if row.side == "backward"} or {row.group for row in sent}),
+        least=LEAST * float(flat.abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()),
+        trained=torch.cat([nothing, *numbers_with_gradient]).unique(),
+        reducing=frozenset(groups_in_backward or {collective.group for collective in collectives}),
     )
-    for name in dict.fromkeys(name for row in numbers for name in row.parameters):
+    for name in dict.fromkeys(name for of_rank in numbers for name in of_rank.parameters):
         comparison.compare_parameter(name)
     for name in inputs:
         comparison.compare_input(name)
-    comparison.unknown = comparison.unknown or list(_untrained_parameters([row.parameters for row in numbers], whole))
+    # Where the place of a parameter is not known, its elements would seem to be trained by no rank.
+    parameters_by_rank = [of_rank.parameters for of_rank in numbers]
+    comparison.unknown = comparison.unknown or list(_untrained_parameters(parameters_by_rank, whole))
     if comparison.zeros:
         comparison.note_zeros()
     return AgainstWhole(
@@ -422,13 +469,14 @@ def compare_with_whole(
 def _gradients_at(
     places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Tensor | None], least: float
 ) -> Gradients:
-    """Return the gradients of a parameter or an input on the ranks that have it, with the whole's at its places."""
+    """Return the gradients of a parameter or an input on the ranks that have it (`local`, for all ranks), beside the
+    whole's gradients (`flat`, by number) at its places there. Errors are relative to the largest of the whole's, and to
+    `least` at least."""
     indices = {rank: place.long() for rank, place in places.items()}
-    expected = {rank: flat[place] for rank, place in indices.items()}
-    largest = max((float(row.abs().max()) for row in expected.values() if row.numel()), default=0.0)
-    return Gradients(
-        {rank: _of_the_whole(local[rank], indices[rank]) for rank in indices}, expected, max(largest, least)
-    )
+    expected = {rank: flat[index] for rank, index in indices.items()}
+    largest = max((float(gradient.abs().max()) for gradient in expected.values() if gradient.numel()), default=0.0)
+    own = {rank: _of_the_whole(local[rank], index) for rank, index in indices.items()}
+    return Gradients(own, expected, max(largest, least))
 
 
 def _count_of_different(places: Mapping[int, Tensor]) -> int:
@@ -441,9 +489,10 @@ def _count_of_different(places: Mapping[int, Tensor]) -> int:
 
 
 def _divisors(number: int) -> list[int]:
-    """Return the numbers by which the gradient of an input may be too large: each rank takes the mean over its own
-    rows, and only gradients of parameters are averaged."""
-    return [by for by in range(1, number + 1) if number % by == 0]
+    """Return the factors by which the gradient of an input may be too large, if the ranks hold `number` different parts
+    of it: the divisors of that number. Each rank takes the mean of its loss over its own rows, and only the gradients
+    of parameters are averaged."""
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def _worst_of(errors: Iterable[float]) -> float:
@@ -457,15 +506,17 @@ arithmetic, such as that of a bias before a norm, and what is computed is the ro
 
 
 def _of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
-    """Return a gradient without the elements that are not of the whole, such as those of rows that a shard adds."""
+    """Return a gradient with 0 for the elements that are not of the whole (place 0), such as rows that a shard adds;
+    as it is if it is None, or of another shape than its places, which is a fault."""
     return gradient if gradient is None or gradient.shape != places.shape else gradient * (places > 0)
 
 
 def _untrained_parameters(
     numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of the whole that have a gradient and are trained by no rank, or not all of them."""
-    elements = [places.real.reshape(-1) for row in numbers for places in row.values()]
+    """Yield the parameters of the whole that have a gradient (`whole`) and of which no rank has all or some elements,
+    each with the reason. `numbers` has, by rank and parameter, the numbers of the elements that the rank trains."""
+    elements = [places.real.reshape(-1) for by_name in numbers for places in by_name.values()]
     trained_elements = torch.cat([torch.zeros(0, dtype=torch.float64), *elements]).unique()
     start = 1  # the number of the parameter's first element, as `number_elements` counts them
     for name, gradient in whole.items():
@@ -477,26 +528,24 @@ def _untrained_parameters(
             yield name, f"has a gradient in the whole, and no rank trains {what}"
 
 
-def _why_place_unknown(rows: Mapping[int, Tensor], count: int) -> str:
+def _why_place_unknown(places_by_rank: Mapping[int, Tensor], count: int) -> str:
     """Say why it is not known where a parameter lies in the whole; '' if it is. Each of its elements must be the number
-    of one element of the whole (`number_elements`), or 0 for what a shard adds."""
-    for rank, places in rows.items():
+    of another element of the whole (`number_elements`), which are below `count`, or 0 for what a shard adds."""
+    for rank, places in places_by_rank.items():
         if places.is_complex():
             return "is complex, and only real gradients are compared"
         element_numbers = places[places != 0]
-        are_valid = bool((element_numbers == element_numbers.round()).all()) and bool(
-            ((element_numbers >= 1) & (element_numbers < count)).all()
-        )
-        if places.numel() and (
-            not element_numbers.numel() or not are_valid or len(element_numbers.unique()) < element_numbers.numel()
-        ):
+        are_whole = bool((element_numbers == element_numbers.round()).all())
+        are_in_range = bool(((element_numbers >= 1) & (element_numbers < count)).all())
+        is_any_twice = len(element_numbers.unique()) < element_numbers.numel()
+        if places.numel() and (not element_numbers.numel() or not are_whole or not are_in_range or is_any_twice):
             return f"does not hold elements of the whole in rank {rank}: `shard` computes it, or makes it anew"
     return ""
 
 
 def _source_of_gradient(capture: Capture, name: str) -> Source | None:
-    """Return the line of the forward that a gradient comes from: the first in the module of the parameter, else the
-    first step that reads it and has a line."""
+    """Return the line of the forward that the gradient of a parameter or an input comes from: the first in the module
+    of the parameter at which a step depends on it, else the first at which any does; None without such a line."""
     module = name.rpartition(".")[0]
     for pair in capture.pairs:
         reading = _steps_reading(pair.forward, name)
@@ -508,7 +557,7 @@ def _source_of_gradient(capture: Capture, name: str) -> Source | None:
 
 
 def _steps_reading(graph: Graph, name: str) -> list[Step]:
-    """Return the steps that depend on an input, directly or through others, in order."""
+    """Return the steps that depend on the input port of this name, directly or through others, in order."""
     known = {port.local for port in graph.inputs if port.name == name}
     reading = []
     for step in graph.steps:

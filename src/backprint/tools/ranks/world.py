@@ -1,4 +1,17 @@
-"""A World: the Captures of the ranks of one distributed step."""
+"""A World: the Captures of the ranks of one distributed step.
+
+Words of this file:
+
+- The ranks of a World run as threads of this process, *among each other*: what a collective returns is computed from
+  what all ranks send (`Meeting`; `Among` answers one rank there). A rank can also run alone, where the collectives are
+  answered as in an earlier run.
+- `Call`: a model, its arguments and its keyword arguments. `Make`: a function that makes the Call of the rank in which
+  it runs. `shard` is the user's function that makes a rank's Call of a copy of the whole model and its arguments.
+- `Outcome`: the outputs, gradients and mutations of a step that the program ran, each by name. `Results`: results by
+  `PortKey`, which is a port's role and name.
+- `Exchange`: one collective of a step: what each member of a group called and sent, and what this rank received.
+- A *witness* of a rank has a digest and a few numbers for each of its program's results, in the place of the tensors.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +19,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -77,9 +90,10 @@ class Whole:
 class World:
     """The Captures of the ranks of one distributed step, by rank.
 
-    `numbers` are the ranks that were captured, if not all of the `size` ranks: a World without values may be one rank
-    of a thousand. `outcomes` are the results of the step that the ranks ran among each other, before each was captured
-    alone. A World that was loaded has digests of them, its `witnesses`, if the ranks' values were kept.
+    `numbers` are the ranks that were captured, which need not be all of the `size` ranks: a World without values may be
+    one rank of a thousand; `ranks` are their Captures, in that order. `outcomes` are the results of the step that the
+    ranks ran among each other, before each was captured alone. A World that was loaded has digests of them instead, its
+    `witnesses`, if the ranks' values were kept. `whole` is the program that was sharded; None if it is not known here.
     """
 
     ranks: tuple[Capture, ...]
@@ -90,7 +104,7 @@ class World:
     whole: Whole | None = field(default=None, repr=False)
 
     def rank(self, number: int) -> Capture:
-        """Return the Capture of a rank."""
+        """Return the Capture of a rank; raise UsageError for one that was not captured."""
         if number not in self.numbers:
             raise UsageError(f"rank {number} was not captured: there are {ranks_in_words(self.numbers)}")
         return self.ranks[self.numbers.index(number)]
@@ -115,40 +129,29 @@ class World:
         """Run the graphs of all ranks together, and compare each rank with the program as it ran among the others.
 
         No process group is needed: a rank runs until it waits for others, then these do. A World that was loaded runs
-        on the inputs that its samples keep, and is compared with the digests of the program's results. One without
-        values is unproven.
+        on the inputs that its samples keep, and is compared with the digests of the program's results; it is refused if
+        samples of ranks are missing, or the values. One without values is unproven.
         """
         if self.ranks[0].fake:
             return [capture.verify()[0] for capture in self.ranks]
         if self.outcomes:
-            replayed = replay_together(self.ranks, [capture.origin.values() for capture in self.ranks])
-            rows = [
-                (compare_results(results, _with_unwritten(capture, results_of(outcome))), PROGRAM)
+            witness, replayed = PROGRAM, replay_together(self.ranks, [rank.origin.values() for rank in self.ranks])
+            compared = [
+                compare_results(results, _with_unwritten(capture, results_of(outcome)))
                 for capture, results, outcome in zip(self.ranks, replayed, self.outcomes, strict=True)
             ]
         else:
-            if len(self.ranks) < self.size:
-                raise UsageError(
-                    f"there are samples of {ranks_in_words(self.numbers)} of {self.size}, so the ranks cannot run "
-                    "together: verify each alone (world.ranks[0].verify())"
-                )
-            if not self.witnesses:
-                raise UsageError(
-                    "the samples do not keep the values that the ranks had in the step, so these cannot run together "
-                    "as they did: verify each alone (world.ranks[0].verify()); World.save(…, data='exact') and "
-                    "`backprint record` keep them"
-                )
-            inputs = [capture.inputs() for capture in self.ranks]
-            exchanges = exchanges_of_all(self.ranks)
-            check_one_step(self.ranks, exchanges)
-            replayed = replay_together(self.ranks, inputs, exchanges)
-            rows = [
-                (_against_digests(witness, results), DIGESTS)
-                for witness, results in zip(self.witnesses, replayed, strict=True)
+            witness, replayed = DIGESTS, _replay_of_samples(self)
+            compared = [
+                _against_digests(digests, results) for digests, results in zip(self.witnesses, replayed, strict=True)
             ]
+        verdicts = [
+            _verdict_of_rank(number, self.rank(number), ports, witness)
+            for number, ports in zip(self.numbers, compared, strict=True)
+        ]
         return [
-            self.with_nonfinite(number, _verdict_of_rank(number, self.rank(number), *row), results)
-            for number, row, results in zip(self.numbers, rows, replayed, strict=True)
+            self.with_nonfinite(number, verdict, results)
+            for number, verdict, results in zip(self.numbers, verdicts, replayed, strict=True)
         ]
 
     def with_nonfinite(self, number: int, verdict: Verdict, results: Results) -> Verdict:
@@ -163,7 +166,7 @@ class World:
         """Compare the gradients of all ranks, put together, with those of the same model that is not sharded.
 
         Both run in float64, from the beginning: `shard` is called again in each rank. `model` is the whole model, if it
-        is another than the one that was captured.
+        is another than the one that was captured. Refuse a World without values, or one whose whole is not known here.
         """
         if self.ranks[0].fake:
             raise UsageError(
@@ -187,21 +190,42 @@ class World:
         return _save_world(self, path, data or ("seed" if self.ranks[0].fake else "exact"), overwrite)
 
 
+def _replay_of_samples(world: World) -> list[Results]:
+    """Run the graphs of all ranks of a World that was loaded, on the inputs and with the collectives that its samples
+    keep, and return the results by rank. Raise UsageError if samples of ranks or their values are missing, and
+    RanksError if the samples are not of one step."""
+    if len(world.ranks) < world.size:
+        raise UsageError(
+            f"there are samples of {ranks_in_words(world.numbers)} of {world.size}, so the ranks cannot run "
+            "together: verify each alone (world.ranks[0].verify())"
+        )
+    if not world.witnesses:
+        raise UsageError(
+            "the samples do not keep the values that the ranks had in the step, so these cannot run together "
+            "as they did: verify each alone (world.ranks[0].verify()); World.save(…, data='exact') and "
+            "`backprint record` keep them"
+        )
+    inputs = [capture.inputs() for capture in world.ranks]
+    exchanges = exchanges_of_all(world.ranks)
+    check_one_step(world.ranks, exchanges)
+    return replay_together(world.ranks, inputs, exchanges)
+
+
 def results_of(outcome: Outcome) -> Results:
     """Return the results of a step that the program ran, by port."""
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
 def _with_unwritten(capture: Capture, results: Results) -> Results:
-    """Return the program's results with the values of tensors that the graph writes and the program does not: those
-    that the tensors had."""
+    """Return the program's results, and for each tensor that the graphs write and the program does not the value that
+    it had before: an equal value that is written changes nothing."""
     values = capture.origin.values()
     written = {PortKey("mutation", name): values[name] for name in mutated(capture) if name in values}
     return {**written, **results}
 
 
 def _against_digests(witness: Mapping[str, Any], results: Results) -> list[PortVerdict]:
-    """Compare results with the digests of the program's."""
+    """Compare results with a witness: digests of the program's results, by port as text."""
     return compare_with_rows({PortKey.from_text(text): row for text, row in witness.items()}, results)
 
 
@@ -217,8 +241,9 @@ def replay_together(
     values: Sequence[Mapping[str, Any]],
     arrived: Sequence[Mapping[str, Sequence[Exchange]]] | None = None,
 ) -> list[Results]:
-    """Run the graphs of all ranks, which take turns in threads, and return the results of each. Their collectives are
-    computed where they meet; what `arrived` in the step is used instead if it is the same but for rounding."""
+    """Run the graphs of all ranks, which take turns in threads, on their input `values` by name, and return the results
+    of each. Their collectives are computed where they meet. `arrived` has the collectives of the step, by rank and the
+    label of the group: what arrived in one is used instead if it is the same but for rounding."""
     turns: RankTurns[Results] = RankTurns(len(ranks))
     meeting = Meeting(turns, replays=True)
 
@@ -227,15 +252,15 @@ def replay_together(
         groups = dict(capture.rank.groups) if capture.rank is not None else {}
         among = Among(meeting, rank, groups, arrived={} if arrived is None else arrived[rank])
         torch.manual_seed(capture.seed)
-        return replay_values(capture, values[rank], None, RunOptions(answer=among)).results
+        return replay_values(capture, values[rank], tangents=None, options=RunOptions(answer=among)).results
 
     with preserving_random_states():
         return turns.run(replay_rank)
 
 
 def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> World:
-    """Capture every rank of a step: all run it among each other, then each is captured alone. Refuse a model that is
-    sharded already."""
+    """Capture every rank of a step: all run it among each other, then each is captured alone. With `options.fake`, the
+    ranks that `options.ranks` names are captured without values. Refuse a model that is sharded already."""
     for name, tensor in target.named_parameters() if isinstance(target, nn.Module) else ():
         if is_wrapped(tensor):
             raise UsageError(
@@ -245,14 +270,15 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     make = sharding(target, args, kwargs, options.shard, options.fake)
     if options.fake:
         return fake_world(make, options)
-    rows = run_in_ranks(options.world, make, lambda place: captured_among_others(place, options), loss=options.loss)
-    return world_of(rows, Whole(target, tuple(args), dict(kwargs), options))
+    captured = run_in_ranks(options.world, make, lambda place: captured_among_others(place, options), loss=options.loss)
+    return world_of(captured, Whole(target, tuple(args), dict(kwargs), options))
 
 
-def world_of(rows: Sequence[tuple[Outcome, Capture]], whole: Whole | None = None) -> World:
-    """Return the World of all ranks, of the result and the Capture of each."""
-    ranks = tuple(capture for _, capture in rows)
-    return World(ranks, len(ranks), tuple(range(len(ranks))), tuple(outcome for outcome, _ in rows), whole=whole)
+def world_of(captured: Sequence[tuple[Outcome, Capture]], whole: Whole | None = None) -> World:
+    """Return the World of all ranks, from the results of each rank's step and its Capture, by rank."""
+    ranks = tuple(capture for _, capture in captured)
+    outcomes = tuple(outcome for outcome, _ in captured)
+    return World(ranks, size=len(ranks), numbers=tuple(range(len(ranks))), outcomes=outcomes, whole=whole)
 
 
 def fake_world(make: Make, options: CaptureOptions) -> World:
@@ -267,14 +293,14 @@ def fake_world(make: Make, options: CaptureOptions) -> World:
 
 def _check_same_collectives(world: World) -> None:
     """Raise if two ranks of one group that were captured do not call the same collectives in it: they would wait for
-    each other."""
+    each other. Each rank is compared with the first of its group."""
     calls_by_rank = {number: sent_by_group(world.rank(number)) for number in world.numbers}
     groups = {group for capture in world.ranks if capture.rank is not None for group in capture.rank.groups}
     for label, members in sorted(groups):
         captured = [number for number in world.numbers if number in members]
         for number in captured[1:]:
-            rows = (calls_by_rank[rank].get(label, []) for rank in (captured[0], number))
-            if problem := difference_of_calls(*rows):
+            first_calls, calls = (calls_by_rank[rank].get(label, []) for rank in (captured[0], number))
+            if problem := difference_of_calls(first_calls, calls):
                 raise RanksError(
                     f"ranks {captured[0]} and {number} do not call the same collectives over {label!r}: {problem}"
                 )
@@ -282,7 +308,8 @@ def _check_same_collectives(world: World) -> None:
 
 def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
     """Capture every rank of the step that a factory makes, `file.py:factory`: it is called in each rank, as the
-    training script of a rank is run."""
+    training script of a rank is run, and returns the rank's own model and arguments. Refuse a folder, the name of a
+    model, and a factory that returns anything else. The World has no `whole`, as no rank has the whole model."""
     if Path(text).is_dir():
         raise UsageError(f"{text}: world= takes a factory (file.py:factory), which is called in each rank")
     if is_named(text):
@@ -313,22 +340,30 @@ def _folder_of_rank(folder: Path, rank: int) -> Path:
 
 
 def _save_world(world: World, path: str | os.PathLike[str], data: str, overwrite: bool) -> Path:
-    """Write the sample of each rank, in a folder of a temporary name that is renamed when it is complete."""
+    """Write the sample of each rank and `world.json`, in a folder of a temporary name that is renamed when it is
+    complete, and return its path. `data` says how inputs are kept, as of `bp.save`; the program's results are kept only
+    with `exact`, as only then do the samples make what ran. Refuse a path that is not free."""
     place = Path(path)
     check_place(place, overwrite, WORLD)
     with unfinished_folder(place.parent, place.name) as staging:
         for number, capture in zip(world.numbers, world.ranks, strict=True):
-            write_sample(capture, _folder_of_rank(staging, number), data, (), False, "quick")
-        content: dict[str, Any] = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
-        content["ranks"] = list(world.numbers)
-        write_json(staging / WORLD, {**content, "witness": digests_of(world) if data == "exact" else []})
+            folder = _folder_of_rank(staging, number)
+            write_sample(capture, folder, data, allow=(), overwrite=False, power="quick")
+        content = {
+            "format": FORMAT,
+            "name": world.ranks[0].name,
+            "size": world.size,
+            "ranks": list(world.numbers),
+            "witness": digests_of(world) if data == "exact" else [],
+        }
+        write_json(staging / WORLD, content)
         settle(staging, place)
     return place
 
 
 def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World:
-    """Read the samples of all ranks of a step, as `World.save` or each rank's process has written them. Runs none of
-    their code."""
+    """Read the samples of all ranks of a step, as `World.save` or each rank's process has written them (these without
+    a `world.json`). Run none of their code, and refuse custom operators that `allow` does not name."""
     folder = Path(path)
     if not is_world(folder):
         inside = sorted(str(place) for place in folder.glob("*") if place.is_dir() and is_world(place))
@@ -338,8 +373,23 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World
         )
     if not (folder / WORLD).is_file():
         return _world_of_samples(folder, allow)
-    content = read_json(folder / WORLD)
-    with errors_with_path(folder / WORLD):
+    facts = _read_world_json(folder / WORLD)
+    ranks = tuple(_loaded_rank(_folder_of_rank(folder, rank), rank, allow) for rank in facts.numbers)
+    return World(ranks, facts.size, facts.numbers, witnesses=facts.witnesses)
+
+
+class _WorldFacts(NamedTuple):
+    """What `world.json` says of a World, as fields of World."""
+
+    size: int
+    numbers: tuple[int, ...]
+    witnesses: tuple[Witness, ...]
+
+
+def _read_world_json(path: Path) -> _WorldFacts:
+    """Read `world.json`. Raise SampleError, with the path, for another format or for content that does not fit."""
+    content = read_json(path)
+    with errors_with_path(path):
         root: Any = Field(content, "")
         number = root.get("format").whole()
         if number != FORMAT:
@@ -348,11 +398,10 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World
         numbers = tuple(item.whole(MAX_RANKS) for item in root.get("ranks").items(size))
         if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= size:
             raise SampleError(f"ranks: {list(numbers)} are not some of {size} ranks")
-        witnesses = tuple(Witness(row, folder / WORLD) for row in root.get("witness", []).items(size))
+        witnesses = tuple(Witness(row, path) for row in root.get("witness", []).items(size))
         if witnesses and len(witnesses) != len(numbers):
             raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {len(numbers)}")
-    ranks = tuple(_loaded_rank(_folder_of_rank(folder, rank), rank, allow) for rank in numbers)
-    return World(ranks, size, numbers, witnesses=witnesses)
+    return _WorldFacts(size, numbers, witnesses)
 
 
 def _loaded_rank(place: Path, number: int, allow: Sequence[str]) -> Capture:
@@ -369,15 +418,17 @@ def is_world(folder: Path) -> bool:
 
 
 def _numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:
-    """Yield the samples of ranks in a folder, with their numbers."""
-    for place in folder.glob(f"{_folder_of_rank(folder, 0).name[:-1]}*") if folder.is_dir() else ():  # `rank_*`
-        number = place.name.rpartition("_")[2]
+    """Yield the samples of ranks in a folder, each after the rank's number; nothing if it is no folder."""
+    for place in folder.glob("rank_*") if folder.is_dir() else ():
+        _, _, number = place.name.rpartition("_")
         if number.isdecimal() and len(number) < 8 and (place / CAPTURE).is_file():
             yield int(number), place
 
 
 def _world_of_samples(folder: Path, allow: Sequence[str]) -> World:
-    """Return the World of samples that each rank's process has written: `record` or `Capture.save` under torchrun."""
+    """Return the World of samples that each rank's process has written: `record` or `Capture.save` under torchrun.
+    Raise SampleError if they are of steps of different numbers of ranks. Without the values that ran, it has no
+    witnesses."""
     places = dict(sorted(_numbered_samples(folder)))
     ranks = {number: _loaded_rank(place, number, allow) for number, place in places.items()}
     sizes = {capture.rank.size if capture.rank is not None else len(ranks) for capture in ranks.values()}
@@ -395,21 +446,25 @@ def _world_of_samples(folder: Path, allow: Sequence[str]) -> World:
 def _makes_what_ran(capture: Capture) -> bool:
     """Whether a sample has the values that its rank had in the step, and digests of what these came to: none of its
     inputs is drawn from a seed, but for those that another Pair feeds."""
-    brought = {link.name for link in capture.links}
+    fed_by_links = {link.name for link in capture.links}
     drawn = {name for name, recipe in capture.recipes.recipes.items() if getattr(recipe, "kind", "") in DRAWN_KINDS}
-    return capture.witness is not None and drawn <= brought
+    return capture.witness is not None and drawn <= fed_by_links
 
 
 def _digests_of_program(capture: Capture) -> Mapping[str, Any]:
-    """Return the digests of the program's results; a sample's witness may have other rows."""
+    """Return the digests of the program's results from a sample's witness, by port as text; {} without a witness. It
+    may have other rows, such as of inputs."""
     rows = capture.witness or {}
     return {text: rows[text] for text in rows if PortKey.from_text(text).role in OUT_ROLES}
 
 
 def digests_of(world: World) -> list[dict[str, Any]]:
-    """Return the digests of the results of the step that the ranks ran among each other."""
+    """Return the digests of the results of the step that the ranks ran among each other, by rank and by port as text:
+    of the results themselves, or, of a World that was loaded, those that its samples keep."""
     if world.outcomes:
-        ranks = zip(world.ranks, world.outcomes, strict=True)
-        rows = [_with_unwritten(capture, results_of(outcome)) for capture, outcome in ranks]
-        return [{str(key): numbers_of(value) for key, value in row.items()} for row in rows]
+        results_by_rank = [
+            _with_unwritten(capture, results_of(outcome))
+            for capture, outcome in zip(world.ranks, world.outcomes, strict=True)
+        ]
+        return [{str(key): numbers_of(value) for key, value in results.items()} for results in results_by_rank]
     return [dict(witness) for witness in world.witnesses]

@@ -125,8 +125,9 @@ def _values_to_read(
 ) -> list[Element]:
     """Return the cut: the values of an iteration to read with the fewest bytes. The other arguments are those of
     `_minimum_cut`."""
-    used_each_step = {value for value, slot in uses if isinstance(slot, Now)}
-    used_at_edges = {value for value, slot in uses if isinstance(slot, Edge)}
+    # in the order of their uses, as no set has them: what is kept, and so the file, is the same in every process
+    used_each_step = dict.fromkeys(value for value, slot in uses if isinstance(slot, Now))
+    used_at_edges = dict.fromkeys(value for value, slot in uses if isinstance(slot, Edge))
     cut = _minimum_cut(used_each_step, written_anyway, read_anyway, tensors, state, of_rows)
     # a value that is used at an end alone counts only if it cannot be computed of what is read for the others
     if not all(_computable(value, cut) for value in used_at_edges):

@@ -599,7 +599,7 @@ def run_body(
     values: Sequence[Element],
     time: int,
     elements: Elements,
-    absent: set[Element] | None = None,
+    absent: dict[Element, None] | None = None,
     history: History | None = None,
 ) -> list[Element]:
     """Return what the `roots` of a body are in the iteration of a time that takes `values`. Operations on `zero` are
@@ -619,7 +619,7 @@ def run_body(
         else:
             memo[element] = _fold_zero(replace_inputs(element, memo, elements))
             if absent is not None and memo[element].op == "zero" and _may_be_infinite(element, memo):
-                absent.add(element)
+                absent[element] = None
     return [memo[root] for root in roots]
 
 
@@ -798,7 +798,7 @@ def extend_body(
     start, last = values, first - 1  # no iteration is known to be right yet
     # forwards: run the body from its first values; step 4
     roots = [*body.following, *(write.element for write in body.writes)]
-    absent: set[Element] = set()
+    absent: dict[Element, None] = {}
     covered_slots: set[tuple[str, Slot]] = set()
     for index in range(first, length):
         time = walk[index]
@@ -849,7 +849,7 @@ def _build_loop(
     first_and_last: tuple[int, int],
     walk: Sequence[int],
     length: int,
-    absent: set[Element],
+    absent: Iterable[Element],
     history: History,
 ) -> Loop:
     """Return the Loop with the writes that its iterations do not cover: `after` it if they use what it hands on, and
@@ -987,9 +987,12 @@ def canonical_loop(loop: Loop, elements: Elements) -> Loop:
         following=following,
         writes=body,
         after=renumber_writes(loop.after),  # `before` has no carried values
-        # in one order for all lengths, by how many elements each is computed from: they come from a set
+        # in one order for all lengths, by how many elements each is computed from
         absent=tuple(
-            sorted({item for item in absent if item in live}, key=lambda item: len(list(in_dependency_order([item]))))
+            sorted(
+                dict.fromkeys(item for item in absent if item in live),
+                key=lambda item: len(list(in_dependency_order([item]))),
+            )
         ),
     )
 
