@@ -3,6 +3,9 @@
 A call is given tensors, and says what it returned, from which random state it drew, which of its inputs it changed, and
 which results have an input's memory. All calls of a graph get the same tensors, as those of a training loop do: a
 compiled function that keeps results by tensor, by address or by shape is then wrong on the second contents.
+
+Contents are one value for each input of a graph. A BenchGraph is a forward or a backward with its run in eager (`run`:
+inputs, results); a BenchStep is both of a Pair as one. A place is the number of an input or of a result.
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ def join_forward_and_backward(
     then the gradients, so that both can be judged.
 
     The backward takes the saved values in the strides that it was compiled for. Which of them the forward saves with
-    other strides is found here, by one call of the forward, so that no timed call has to look.
+    other strides is found here, by one call of the forward, so that no timed call has to look. `step.sources` says of
+    each input of the backward whether it is a result of the forward, and its place there or among the step's inputs.
     """
     # def call(v0, v1): r = forward(v0); return (*r, *backward(v1, r[1], laid(r[2], s2)))
     names, forward_count = arguments_of(len(step.inputs)), len(step.forward.graph.inputs)
@@ -72,11 +76,12 @@ def join_forward_and_backward(
     namespace: dict[str, Any] = {"forward": forward, "backward": backward, "laid": laid_as_saved}
     backward_arguments = []
     for place, (saved, source) in enumerate(step.sources):
-        backward_arguments.append(f"r[{source}]" if saved else names[source])
-        stride = step.strides.get(place)
+        argument = f"r[{source}]" if saved else names[source]
+        stride = step.strides.get(place)  # only saved values have one
         if stride is not None and results[source].stride() != stride:
             namespace[f"s{place}"] = stride
-            backward_arguments[-1] = f"laid({backward_arguments[-1]}, s{place})"
+            argument = f"laid({argument}, s{place})"
+        backward_arguments.append(argument)
     body = [
         f"r = forward({', '.join(names[:forward_count])})",
         f"return (*r, *backward({', '.join(backward_arguments)}))",
@@ -89,9 +94,10 @@ def join_forward_and_backward(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a compiled function. `returned` are its results as they are, and `results` copies that were made when
-    it had returned. `changed` are places of inputs that it wrote into; `shared` has, for a result with an input's
-    memory, the place of that input."""
+    """One call of a compiled function. `inputs` are copies of what it was called on, `returned` its results as they
+    are, and `results` copies that were made when it had returned. `random` is the random state that it drew from.
+    `changed` are places of inputs that it wrote into and eager does not; `shared` has, for a result with an input's
+    memory, the place of that input. `device_bytes` is the peak of the GPU memory that it allocated; None on a CPU."""
 
     inputs: list[Any]
     returned: list[Any]
@@ -102,8 +108,8 @@ class Call:
     device_bytes: int | None = None
 
     def fault_of_memory(self) -> str:
-        """Return why what was returned is no longer what it was, or an empty text. A result with an input's memory does
-        not count: contents change."""
+        """Return why what was returned is no longer what it was when the call ended, or an empty text. A result with an
+        input's memory does not count: other contents are written into the inputs for the next call."""
         for place, (value, before) in enumerate(zip(self.returned, self.results, strict=True)):
             if place not in self.shared and isinstance(value, Tensor) and not one_to_the_bit(value, before):
                 return "its results change after it returned: they are written late, or their memory is used again"
@@ -121,6 +127,7 @@ class CompiledCalls:
     written: Sequence[int] = ()
     """The places of inputs that eager writes into."""
     chance: random.Random = field(default_factory=lambda: random.Random(os.urandom(32)))
+    """Draws the seeds of calls, and the order of programs when they are timed."""
 
     def put(self, contents: Sequence[Any]) -> None:
         """Write contents into the tensors."""
@@ -129,7 +136,8 @@ class CompiledCalls:
                 _copy_contents(value, other)
 
     def call(self, contents: Sequence[Any], grad: bool = True, seed: int | None = None) -> Call:
-        """Call the function once on contents, from the random state of a seed; raise CompilerFailed, or NoTuple."""
+        """Call the function once on contents, from the random state of a seed, a drawn one if it is None; with `grad`
+        in the mode in which autograd records. Raise CompilerFailed if the function raises, or NoTuple."""
         self.put(contents)
         fill_free_memory(self.kinds)
         state = state_of(self.chance.getrandbits(62) if seed is None else seed)
@@ -173,8 +181,8 @@ FEW_BYTES, TRACES = 2**16, 8
 
 
 def fill_free_memory(kinds: Sequence[Any]) -> None:
-    """Leave NaN, or ones, in memory that is free: a result that nobody writes then shows. Such memory may have held
-    eager's own."""
+    """Leave NaN, or ones in integers, in memory that is free and of the sizes of these results: a result that the
+    compiled function does not write then shows. Without this, the memory might still have eager's results."""
     plain = [value for value in kinds if isinstance(value, Tensor) and value.layout is torch.strided]
     freed = [
         torch.full_like(value, math.nan if value.is_floating_point() or value.is_complex() else 1)
@@ -196,14 +204,14 @@ def contents_that_fit(inputs: Sequence[Any], others: Sequence[Sequence[Any]]) ->
 
 
 def _fits(value: Any, other: Any) -> bool:
-    """Whether an input can take the contents of another: `_copy_contents` copies elements one by one, or, where they
-    share memory, the memory as it is, which must then be laid out alike."""
+    """Whether `_copy_contents` can copy `other` into the input `value`. Numbers must be equal. It copies elements one
+    by one, or, where elements of the input share memory, the memory as it is, which must then be laid out alike."""
     if not isinstance(value, Tensor) or not isinstance(other, Tensor):
         return type(value) is type(other) and (value == other or value != value)  # NaN fits
     if (value.dtype, value.shape, value.layout, value.device) != (other.dtype, other.shape, other.layout, other.device):
         return False
     if value.layout is not torch.strided:
-        return value.layout is torch.sparse_coo
+        return value.layout is torch.sparse_coo  # its `copy_` takes another number of elements
     if has_distinct_elements(value):
         return True
     sizes = [tensor.untyped_storage().nbytes() for tensor in (value, other)]
@@ -238,9 +246,9 @@ AT_EDGES = ("zeros", "NaN", "inf")
 
 
 def contents_at_edges(graph: BenchGraph, held_by_guards: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the contents of a forward with an edge value among its inputs, and in words what they are: zeros among all
-    floats, and NaN or infinity in one, because two may leave nothing that is a number. Parameters stay as they are, and
-    what is `held_by_guards` by a guard."""
+    """Yield (words, contents) for a forward with edge values among its inputs: zeros in all floats, and NaN or infinity
+    in the first one alone, because two may leave nothing that is a number. Parameters stay as they are, and so do
+    inputs that a guard holds (`held_by_guards`). A backward, or a forward without such floats, has none."""
     inputs = graph.run.inputs
     places = [
         place
@@ -263,14 +271,14 @@ def contents_at_edges(graph: BenchGraph, held_by_guards: Collection[str]) -> Ite
 
 
 def changed_places(values: Sequence[Any], before: Sequence[Any]) -> list[int]:
-    """Return the places of inputs that differ in any bit."""
+    """Return the places of the values that differ in any bit from what they were `before`."""
     return [place for place, pair in enumerate(zip(values, before, strict=True)) if not _unchanged(*pair)]
 
 
 def _unchanged(value: Any, before: Any) -> bool:
     """Whether two values are the same tensor to the bit, or the same number."""
     if not isinstance(value, Tensor):
-        return type(value) is type(before) and (value == before or value != value)
+        return type(value) is type(before) and (value == before or value != value)  # NaN is the same as NaN
     if value.dtype != before.dtype or value.shape != before.shape:
         return False
     pairs = zip(strided_parts(value.detach()), strided_parts(before.detach()), strict=True)

@@ -5,7 +5,11 @@ one day cancels out. The intervals of both runs count: the logarithms of the rat
 in quadrature. `slower` and `faster` are certain only where the whole interval lies beyond the threshold and beyond the
 noise of eager against eager beside either cell.
 
-Of several runs each is compared with the next, and the oldest with the newest, because small steps add up.
+Of several runs each is compared with the next, and the oldest with the newest, because small steps add up. In a
+history, a step is the comparison of one run with the next.
+
+A cell is how one compiler did on one graph of a sample; its timing has the `ratio` of the compiler's time to eager's,
+with its interval from `low` to `high`.
 """
 
 from __future__ import annotations
@@ -85,7 +89,8 @@ class BenchComparison:
 
 
 def compare_runs(old: BenchRun, new: BenchRun, *, threshold: float = 0.05) -> BenchComparison:
-    """Return what changed from one run to another. Runs without a cell in common raise UsageError."""
+    """Return what changed from one run to another, the worst first; times have changed beyond the share `threshold`.
+    Runs without a cell in common raise UsageError, and so does a threshold that is no number above 0."""
     if not 0 < threshold < math.inf:
         raise UsageError(f"threshold={threshold!r} must be a number above 0: 0.05 is 5%")
     before, after = _cells_by_key(old), _cells_by_key(new)
@@ -120,12 +125,13 @@ def change_of(
         new = stopped if stopped and stopped.outcome in STOPPED else None
     if old is None or new is None:
         return BenchChange("missing" if new is None else "new", old, new)
-    if (kind := _outcome_change(old, new) or _derivative_change(old, new)) or not (old.right and new.right):
+    kind = _outcome_change(old, new) or _derivative_change(old, new)
+    if kind or not (old.right and new.right):
         return BenchChange(kind or "same", old, new)  # times count only where both are right
     if not (old.timing and new.timing and timed(old.timing) and timed(new.timing)):
         return BenchChange("not timed", old, new)
-    kind, *interval = _time_change(old.timing, new.timing, threshold)
-    return BenchChange(kind, old, new, *interval)
+    kind, ratio, low, high = _time_change(old.timing, new.timing, threshold)
+    return BenchChange(kind, old, new, ratio, low, high)
 
 
 def _outcome_change(old: BenchCell, new: BenchCell) -> str:
@@ -148,10 +154,11 @@ def _derivative_change(old: BenchCell, new: BenchCell) -> str:
     not, or if one of the two is not known."""
     if old.derivative is None or new.derivative is None:
         return ""
-    good = [derivative.word.startswith(DERIVATIVE) for derivative in (old.derivative, new.derivative)]
-    if good[0] and new.not_the_derivative:
+    # `derivative but for NAME` differs only where its author means it to: it counts as the derivative.
+    was_derivative, is_derivative = (row.word.startswith(DERIVATIVE) for row in (old.derivative, new.derivative))
+    if was_derivative and new.not_the_derivative:
         return NOT_DERIVATIVE_NOW
-    return DERIVATIVE_NOW if old.not_the_derivative and good[1] else ""
+    return DERIVATIVE_NOW if old.not_the_derivative and is_derivative else ""
 
 
 def _judgement_change(old: BenchCell, new: BenchCell) -> str:
@@ -167,7 +174,9 @@ def timed(timing: BenchTiming) -> bool:
 
 
 def _time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> tuple[str, float, float, float]:
-    """Return the kind of change of a time, and the ratio with its interval, of a cell that is right in both runs."""
+    """Return the kind of change of a time, the ratio of the ratios, and its interval from low to high, of a cell that
+    is right in both runs. The interval of a difference of logarithms: its lower end is as far below as the new ratio
+    may be lower and the old one higher, both in quadrature."""
     log_ratio = math.log(after.ratio / before.ratio)
     low = log_ratio - math.hypot(math.log(after.ratio / after.low), math.log(before.high / before.ratio))
     high = log_ratio + math.hypot(math.log(after.high / after.ratio), math.log(before.ratio / before.low))
@@ -192,7 +201,8 @@ def noise_of(timing: BenchTiming) -> float:
 
 
 def differences(old: BenchRun, new: BenchRun) -> Iterator[str]:
-    """Yield a text for each difference between two runs other than their cells, with both values."""
+    """Yield a text for each difference between two runs other than their cells, with both values: versions, machine,
+    options; and a text for each run that is not finished."""
     for name, before, after in (("torch", old.torch, new.torch), ("backprint", old.backprint, new.backprint)):
         if before != after:
             yield f"{name} {before or 'unknown'}, now {after or 'unknown'}"
@@ -228,9 +238,10 @@ class BenchHistory:
 
     @property
     def decisive(self) -> dict[str, BenchComparison]:
-        """The comparisons of the newest run: with the one before it, and with the oldest if that is another."""
-        found = {self.names[-2]: self.steps[-1]}
-        return found if len(self.runs) == 2 else found | {self.names[0]: self.whole}
+        """The comparisons of the newest run, by the name of the older one: with the run before it, and with the oldest
+        if that is another."""
+        with_previous = {self.names[-2]: self.steps[-1]}
+        return with_previous if len(self.runs) == 2 else with_previous | {self.names[0]: self.whole}
 
     @property
     def regressed(self) -> bool:
@@ -305,29 +316,32 @@ def _common_means(history: BenchHistory) -> Means:
     cells_of_runs = [_cells_by_key(run) for run in history.runs]
     speeds_by_compiler: dict[str, list[list[float]]] = {}
     for key in cells_of_runs[0]:
+        _, _, compiler = key
         cells = [run.get(key) for run in cells_of_runs]
         speeds = [finite_speedup(cell) if cell is not None and cell.right else None for cell in cells]
         if all(speeds):  # a speed is above 0, or None
-            speeds_by_compiler.setdefault(key[2], []).append([speed for speed in speeds if speed])
+            speeds_by_compiler.setdefault(compiler, []).append([speed for speed in speeds if speed])
+    # From a row for each cell to a column for each run.
     return {name: tuple(map(geometric_mean, zip(*speeds, strict=True))) for name, speeds in speeds_by_compiler.items()}
 
 
 def _runs_table(history: BenchHistory, means: Means) -> Table:
-    """Return a row for each run and compiler."""
+    """Return a row for each run and compiler; none for a run that does not have the compiler."""
     rows: list[tuple[Any, ...]] = []
     names = dict.fromkeys(compiler.name for run in history.runs for compiler in run.compilers)
     for compiler in names:
         for place, (name, run) in enumerate(zip(history.names, history.runs, strict=True)):
-            if cells_of_run := [cell for cell in run.cells if cell.compiler == compiler]:
-                right = right_share(judged_cells(cells_of_run, powerless_graphs(run.cells)))
-                wrong, stopped = (
-                    sum(cell.outcome in outcomes for cell in cells_of_run) for outcomes in (("wrong",), STOPPED)
-                )
-                loads = [cell.load for cell in cells_of_run if cell.load is not None]
-                mean = means[compiler][place] if compiler in means else None
-                # [:16]: the date to the minute
-                facts_of_run = (date_text(run.started)[:16], run.torch, statistics.median(loads) if loads else None)
-                rows.append((compiler, name, len(cells_of_run), right, wrong, stopped, mean, *facts_of_run))
+            cells = [cell for cell in run.cells if cell.compiler == compiler]
+            if not cells:
+                continue
+            right = right_share(judged_cells(cells, powerless_graphs(run.cells)))
+            wrong = sum(cell.outcome == "wrong" for cell in cells)
+            stopped = sum(cell.outcome in STOPPED for cell in cells)
+            mean = means[compiler][place] if compiler in means else None
+            started = date_text(run.started)[:16]  # the date to the minute
+            loads = [cell.load for cell in cells if cell.load is not None]
+            load = statistics.median(loads) if loads else None
+            rows.append((compiler, name, len(cells), right, wrong, stopped, mean, started, run.torch, load))
     columns = {"compiler": "name", "run": "name", "cells": "count", "right": "share", "wrong": "count"}
     columns |= {"stopped": "count", "speedup": "times", "started": "text", "torch": "text", "load": "number"}
     note = (
@@ -338,12 +352,20 @@ def _runs_table(history: BenchHistory, means: Means) -> Table:
 
 
 def _changes_table(history: BenchHistory) -> Table:
-    """List what certainly changed until the newest run, the worst first."""
+    """Return a row for each cell that certainly changed until the newest run, since the run before it or since the
+    oldest; the worst first."""
     rows = [
         (
-            *(title_of(change.cell), change.cell.compiler, change.kind, name),
-            *(side.outcome if side else "" for side in (change.old, change.new)),
-            *(change.ratio, change.low, change.high, reason_of(change.new) if change.new else ""),
+            title_of(change.cell),
+            change.cell.compiler,
+            change.kind,
+            name,
+            change.old.outcome if change.old else "",
+            change.new.outcome if change.new else "",
+            change.ratio,
+            change.low,
+            change.high,
+            reason_of(change.new) if change.new else "",
         )
         for name, comparison in history.decisive.items()
         for change in comparison.changes
@@ -352,22 +374,25 @@ def _changes_table(history: BenchHistory) -> Table:
     columns = {"sample": "name", "compiler": "name", "change": "word", "since": "text", "old": "word", "new": "word"}
     columns |= {"time": "times", "low": "times", "high": "times", "reason": "detail"}
     note = "Time is the new over the old, each as a multiple of eager's time in its run."
-    return Table("Changes", columns, sorted(rows, key=lambda row: KINDS.index(row[2])), note)  # 2: the change
+    place_of_change = list(columns).index("change")
+    return Table("Changes", columns, sorted(rows, key=lambda row: KINDS.index(row[place_of_change])), note)
 
 
 def _cells_table(history: BenchHistory) -> Table:
     """Return a row for each cell of each run, with how it changed from the run before; the oldest run's did not."""
     rows = []
     for place, (name, run) in enumerate(zip(history.names, history.runs, strict=True)):
-        step = history.steps[place - 1].changes if place else ()
-        changes = {(change.cell.sample, change.cell.graph, change.cell.compiler): change for change in step}
+        changes_until_run = history.steps[place - 1].changes if place else ()
+        changes = {
+            (change.cell.sample, change.cell.graph, change.cell.compiler): change for change in changes_until_run
+        }
         for key, cell in _cells_by_key(run).items():
             change = changes.get(key)
-            interval = (None,) * 3 if change is None else (change.ratio, change.low, change.high)
+            interval = (None, None, None) if change is None else (change.ratio, change.low, change.high)
             kind, regression = ("", False) if change is None else (change.kind, change.regression)
             derivative = cell.derivative.word if cell.derivative is not None else None
-            costs = (cell.cold, cell.warm, cell.load, derivative, reason_of(cell))
-            rows.append((*key, name, cell.outcome, finite_speedup(cell), kind, regression, *interval, *costs))
+            facts = (cell.cold, cell.warm, cell.load, derivative, reason_of(cell))
+            rows.append((*key, name, cell.outcome, finite_speedup(cell), kind, regression, *interval, *facts))
     columns = {"sample": "name", "graph": "name", "compiler": "name", "run": "text", "outcome": "word"}
     columns |= {"speedup": "times", "change": "word", "regression": "flag", "ratio": "times", "low": "times"}
     columns |= {"high": "times", "cold": "seconds", "warm": "seconds", "load": "number", "derivative": "text"}

@@ -4,6 +4,13 @@ What was compiled runs elsewhere: `call` runs it on the inputs and tangents of a
 compared with the captured forward's on the same inputs. If they agree, its derivative is the captured forward's, which
 forward-mode AD of the captured graph computes: two functions that are equal at inputs drawn from a distribution are
 equal, and so are their derivatives. Its gradients then take the place of the captured backward's in the two products.
+
+- `Setting` (`derive/setting`): a Pair in float64 with drawn inputs, tangents g of outputs and a direction v of inputs,
+  and the captured results and gradients on them. One Setting is a draw.
+- The two products are ⟨g, J·v⟩ by forward-mode AD and ⟨Jᵀ·g, v⟩ by gradients; their distance relative to the sizes of
+  their terms is the gap, which is rounding below a limit.
+- `CannotTell` is raised where nothing can be said of the derivative, with the reason.
+- `program_seed` is the seed of the program's own draws, such as those of a dropout.
 """
 
 from __future__ import annotations
@@ -48,7 +55,7 @@ from backprint.errors import BackprintError
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair
 from backprint.graph.sizes import unguarded_graph
-from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
+from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE, Derivative
 from backprint.judge.closeness import distance, size_of
 from backprint.prove.power import spec_in_float64
 from backprint.tools.lowering.subjects import lifted_draws, steps_that_draw
@@ -86,7 +93,7 @@ class Returned:
 
 
 Call = Callable[[Setting], Returned]
-"""Runs what was compiled on the inputs and tangents of a Setting, from the random state of its `chance`."""
+"""Runs what was compiled on the inputs and tangents of a Setting, from the random state of its `program_seed`."""
 
 
 def wide_pairs(capture: Capture) -> list[Pair | None]:
@@ -99,7 +106,7 @@ def wide_pairs(capture: Capture) -> list[Pair | None]:
 
 
 def _for_compiler(graph: Graph) -> Graph:
-    """Return a graph in float64 without guards, whose steps are annotated as float64 too."""
+    """Return a graph in float64 without guards, in which the specs of the steps say float64 too."""
     steps = tuple(replace(step, spec=spec_in_float64(step.spec)) for step in graph.steps)
     return unguarded_graph(replace(graph, steps=steps))
 
@@ -110,11 +117,11 @@ def values_for_pairs(capture: Capture) -> list[Mapping[str, Any]]:
         return inputs_of_pairs(capture)
 
 
-def setting_for(pair: Pair, values: Mapping[str, Any], seed: int, chance: int) -> Setting:
-    """Return a Setting near the inputs of a Pair; raise CannotTell if its captured backward does not run or is not
-    finite there."""
+def setting_for(pair: Pair, values: Mapping[str, Any], seed: int, program_seed: int) -> Setting:
+    """Return a Setting near the inputs of a Pair, `values` by name, drawn from a seed; raise CannotTell if its captured
+    backward does not run or is not finite there."""
     try:
-        return make_setting(pair, values, seed, chance)
+        return make_setting(pair, values, seed, program_seed)
     except (NotFinite, BackprintError, RuntimeError) as error:
         raise CannotTell(str(error)) from error
 
@@ -122,7 +129,7 @@ def setting_for(pair: Pair, values: Mapping[str, Any], seed: int, chance: int) -
 def derivative_of_compiled(
     pair: Pair,
     values: Mapping[str, Any],
-    chance: int,
+    program_seed: int,
     opaque: Sequence[OpaqueEdge],
     meant: tuple[str, ...],
     call: Call,
@@ -132,12 +139,13 @@ def derivative_of_compiled(
     CannotTell if it stays open.
 
     Inputs, tangents and directions are drawn from each of the `seeds` until a gap is rounding; the least gap counts,
-    and one that no rounding makes counts before all. Errors of `call` are the caller's. `check_pair` does the same for
-    the captured backward, and tells here whether a gap is the compiler's or was there before it.
+    and one that no rounding makes (NO_ROUNDING) counts before all. Errors of `call` are the caller's. `check_pair` does
+    the same for the captured backward, and tells here whether a gap is the compiler's or was there before it: `opaque`
+    and `meant` are the Capture's, and say where its author means another gradient.
     """
     measured: list[Measured] = []
     for seed in seeds:
-        setting = setting_for(pair, values, seed, chance)
+        setting = setting_for(pair, values, seed, program_seed)
         measured.append(measure(setting, call(setting)))
         if measured[-1].gap < measured[-1].limit:
             break
@@ -150,19 +158,35 @@ def derivative_of_compiled(
             return CompiledDerivative(DERIVATIVE, draw.left_out, draw.gap, forward)
         draw, reason = other, "its backward is not linear in its tangents"
     else:
+        explained = _explained_gap(draw, forward)
+        if explained is not None:
+            return explained
         reason = draw.reason
-        if draw.gap <= ROUNDING * max(_rounding_of(draw.setting), draw.forward):
-            why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
-            return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
-        # Formulas of forward-mode AD may be wrong themselves: differences need none.
-        by_differences = _gap_by_differences(draw.setting, draw.gradients)
-        if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
-            why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
-            return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
-    captured = check_pair(pair, values, chance, opaque, meant)
+    captured = check_pair(pair, values, program_seed, opaque, meant)
+    return _beside_captured(draw, reason, forward, captured)
+
+
+def _explained_gap(draw: Measured, forward: float) -> CompiledDerivative | None:
+    """Return the verdict on a gap beyond the limit that is no fault of the gradients: rounding explains it, or
+    differences, which need no formulas, agree with the gradients and not with forward-mode AD, whose formulas may be
+    wrong themselves. None for any other gap. `forward` is the largest distance of the forwards in all draws, which the
+    verdict has."""
+    if draw.gap <= ROUNDING * max(_rounding_of(draw.setting), draw.forward):
+        why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
+        return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
+    by_differences = _gap_by_differences(draw.setting, draw.gradients)
+    if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
+        why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
+        return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
+    return None
+
+
+def _beside_captured(draw: Measured, reason: str, forward: float, captured: Derivative) -> CompiledDerivative:
+    """Return the verdict on a draw whose gap is a fault: the compiler's if its gradients differ from the captured ones,
+    else that of the captured backward, of which `captured` is the verdict. `reason` is what is wrong with the draw."""
     gap = draw.gap if math.isfinite(draw.gap) else None  # JSON has no infinity
     known = CompiledDerivative(NOT_THE_DERIVATIVE, reason, gap, forward, captured.word)
-    if draw.differing:  # the compiler's own gradients; else the fault, if any, is the captured backward's
+    if draw.differing:
         if captured.word == DERIVATIVE:
             return known
         return replace(known, detail=f"{reason}, which is {captured.word} ({captured.detail})")
@@ -186,7 +210,7 @@ nearer than a step, the two estimates differ."""
 
 def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
     """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
-    are apart, if this is more; infinite where the forward does not run."""
+    derivative are apart, if this is more; infinite where the forward does not run, or where there is no direction."""
     # `step * direction` is to move the largest input by STEPS times its size.
     largest_direction = max(map(size_of, setting.direction.values()), default=0.0)
     largest_input = max((size_of(setting.inputs[name]) for name in setting.direction), default=0.0)
@@ -228,7 +252,9 @@ def _rounding_of(setting: Setting) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One draw: the Setting with the compiled gradients beside it, and the figures."""
+    """One draw: the Setting with what was compiled returned on it, and the figures. `limit` is the largest gap that is
+    rounding, `forward` the distance of the compiled outputs from the captured ones, `differing` the names of gradients
+    that are not the captured ones, and `reason` says what is wrong with the gradients."""
 
     setting: Setting
     gradients: Mapping[str, Tensor]
@@ -247,7 +273,8 @@ class Measured:
 
 
 def measure(setting: Setting, returned: Returned) -> Measured:
-    """Return the figures of one draw; raise CannotTell if the compiled forward is not the captured one in float64."""
+    """Return the figures of one draw; raise CannotTell if the compiled forward is not the captured one in float64. One
+    that has drawn other random numbers, and returns them, is compared with the captured forward on these numbers."""
     try:
         forward = _forward_distance(setting, returned.results)
     except CannotTell:  # it may have drawn other random numbers
@@ -265,8 +292,8 @@ def measure(setting: Setting, returned: Returned) -> Measured:
             forward_side, size, _ = forward_product(setting)
             # As in `gap_by_accuracy`: a direction has the size 1/‖its gradient‖ (`setting.FLOOR`), so the terms of a
             # gradient that is not 0 have the size 1 before they are weighted.
-            least = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
-            gap = _gap_with(setting, (forward_side, max(size, least)), gradients)
+            least_size = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
+            gap = _gap_with(setting, (forward_side, max(size, least_size)), gradients)
     except (BackprintError, RuntimeError) as error:
         raise CannotTell(str(error)) from error
     differing = differing_gradients(gradients, setting.gradients)
@@ -285,20 +312,22 @@ def differing_gradients(gradients: Mapping[str, Tensor], expected: Mapping[str, 
 
 
 def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
-    """Return the gap of a Setting with these gradients; infinite if one is not finite."""
+    """Return the gap of a Setting with these gradients; infinite if one is not finite. `left` is ⟨g, J·v⟩ and the sum
+    of the sizes of its terms."""
     gap = gap_of(left, backward_product(setting, gradients))
     return gap if math.isfinite(gap) else math.inf
 
 
 def _with_compiled_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
-    """Return the Setting with the random numbers that the compiled forward drew, where it returns them: they are inputs
-    of its forward then, and the captured results and gradients are computed anew with them; CannotTell if that
-    fails."""
+    """Return the Setting with the random numbers that the compiled forward drew, among its `results`: they are inputs
+    of the Setting's forward then, and the captured results and gradients are computed anew with them. Return the
+    Setting as it is if nothing is drawn or the draws are not returned; raise CannotTell if the graphs do not run."""
     if not steps_that_draw(setting.forward):
         return setting
     graph_with_draws = lifted_draws(unguarded_graph(setting.forward))
     if graph_with_draws is None:
         return setting
+    # The last inputs of the lifted graph are the draws, in the order of their places among the results.
     ports = [setting.forward.outputs[place] for place in graph_with_draws.places]
     names = [port.name for port in graph_with_draws.graph.inputs[len(setting.forward.inputs) :]]
     inputs = setting.inputs | {name: results[port.key] for name, port in zip(names, ports, strict=True)}
@@ -385,8 +414,9 @@ def not_linear(draw: Measured, call: Call) -> Measured | None:
 
 
 def _distance(value: Any, expected: Any, least: float = 0.0) -> float:
-    """Return how far two results are apart (`judge.closeness.distance`); infinity if only one is a tensor, or it is of
-    another form."""
+    """Return how far two results are apart (`judge.closeness.distance`), relative to the larger of the expected values
+    and `least`; infinity if only one is a tensor, or it has another shape or layout. Sparse tensors are not compared:
+    0."""
     if not isinstance(value, Tensor) or not isinstance(expected, Tensor):
         return 0.0 if type(value) is type(expected) else math.inf
     if value.shape != expected.shape or value.layout is not expected.layout:

@@ -5,6 +5,10 @@ The search knows numbered units and no torch. The units are in the order in whic
 beginning that shows the fault, by bisection: its last unit is part of the fault. Then it tries that unit alone, with
 the units that compute its inputs, and with theirs; failing that, the shortest end of the beginning, by bisection. From
 the rest it leaves out halves first and single units last, so that no unit of the result can be left out alone.
+
+A unit is one step of a graph, or several that are never separated (why: the comment above `CutGraph`). A cut is a graph
+of some units of another, whose inputs are the values that these units take from others. A place is the number of a step
+in its graph.
 """
 
 from __future__ import annotations
@@ -47,9 +51,9 @@ class _OutOfTestsError(Exception):
 
 @dataclass
 class UnitSearch:
-    """A search (its steps: the module's docstring): `shows` tests whether units still show the fault, in `most` tests
-    together; `producers` gives the units that compute the inputs of some; `smaller` is called with each smaller set
-    that shows the fault."""
+    """A search (how it goes: the module's docstring). `shows` tests whether units still show the fault, `most` times at
+    most; `producers` returns the units that compute the inputs of some; `smaller` is called with each smaller set that
+    shows the fault. `tests` counts the tests, and `known` has the answer for each set that was tested."""
 
     shows: Callable[[tuple[int, ...]], bool]
     producers: Callable[[Collection[int]], Collection[int]]
@@ -97,7 +101,7 @@ class UnitSearch:
 
     def shortest_suffix(self, units: Sequence[int]) -> Sequence[int]:
         """Return a few of the units that show the fault, the last unit among them: that unit with its producers, or
-        else the shortest end; of this, its first and last unit if they are enough."""
+        else the shortest end that does; of this, its first and last unit alone if they are enough."""
         for with_producers in self.with_producers(units):
             if len(with_producers) < len(units) and self.shown_by(with_producers):
                 return with_producers
@@ -129,6 +133,7 @@ class UnitSearch:
                     remaining = rest
                 else:
                     start += size
+            # A round by single units that left out some is done again: others may be needless now.
             if size == 1 and len(remaining) in (1, count_before):
                 return tuple(remaining)
             size = max(size // 2, 1)
@@ -181,7 +186,7 @@ class CutGraph:
             if _kind_of_spec(specs[argument]) != _kind_of_spec(step.spec):
                 continue
 
-            def value_of(other: str, instead: str = argument) -> Value:
+            def value_of(other: str, instead: str = argument) -> Value:  # a default keeps the argument of this turn
                 return Ref(instead if other == name else other)
 
             steps = tuple(mapped(other, value_of) for other in graph.steps if other is not step)
@@ -216,8 +221,8 @@ class RecordedGraph:
         return {unit_of[name] for name in names if name in unit_of} - set(units)
 
     def cut(self, units: Collection[int]) -> CutGraph | None:
-        """Return the graph of some units, with the values that they take from others as inputs; None if it has no
-        output that is a tensor."""
+        """Return the graph of some units, with the tensors that they take from others as inputs; other values are
+        written into the graph. Its outputs are the tensors that others take (`crossing`); None if there are none."""
         places = sorted(place for number in units for place in self.units[number])
         steps = [self.graph.steps[place] for place in places]
         names = {step.name for step in steps}
@@ -239,7 +244,8 @@ class RecordedGraph:
         return CutGraph(graph, tuple(self.values[name] for name in input_names))
 
     def crossing(self, names: Collection[str], steps: Sequence[Step]) -> Iterator[str]:
-        """Yield the values of these steps that other steps read, that the graph returns, or that nothing reads."""
+        """Yield the values of these steps, whose names are `names`, that other steps read, that the graph returns, or
+        that none of these steps reads."""
         inner = {name for step in steps for name in used(step)}
         outer = {name for step in self.graph.steps if step.name not in names for name in used(step)}
         outer |= {name for result in self.graph.results for name in refs(result)}
@@ -247,7 +253,8 @@ class RecordedGraph:
 
 
 def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
-    """Run a graph, whose inputs and random state are those of an eager run, and keep a copy of every value."""
+    """Run a graph, whose inputs and random state are those of an eager run, and return it with a copy of every value,
+    as it was when its step had run: later steps may write into it."""
     input_names = [port.local for port in graph.inputs]
     values: dict[str, Any] = {}
 
@@ -276,7 +283,8 @@ def copy_with_strides(value: Any) -> Any:
 
 
 def _units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """Return the units of a graph: places of steps that `ties` joins, directly or by others."""
+    """Return the units of a graph: places of steps that `ties` joins, directly or by others. `values` has the value of
+    each name in a run of the graph."""
     groups: list[set[int]] = [{place} for place in range(len(graph.steps))]
     for tie in ties(graph, values):
         joined = set().union(*(groups[place] for place in tie))
@@ -294,11 +302,11 @@ def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
             users.setdefault(name, []).append(place)
     for name, places in users.items():
         if not isinstance(values[name], Tensor | bool | int | float | complex | str | None):
-            yield places
+            yield places  # a tuple or list, which no input can hold
     for step in graph.steps:
         if "m" in operators().get(step.target, ""):  # it changes an argument
             yield [place for name in used(step) for place in users[name]]
-    for name in uninitialized_values(graph).made:
+    for name in uninitialized_values(graph).made:  # values with elements that no step has written
         yield users[name]
 
 
@@ -351,7 +359,8 @@ class FaultTrial:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind or "every output is right"
 
     def same_fault(self, other: FaultTrial) -> bool:
-        """Whether two tests failed in the same way: by one signal, or with one exception about one operator."""
+        """Whether two tests failed in the same way: by one signal, with one exception about the same operators in
+        similar words, or both with wrong outputs, at a limit of time, or at one of memory."""
         if self.kind != other.kind or not self.kind:
             return False
         if self.kind == "crashed":
@@ -390,8 +399,8 @@ class FaultTrials:
     """0 is as much as there is."""
 
     def run_trial(self, cut: CutGraph, limit: float) -> FaultTrial:
-        """Compile and run a graph in a process of its own, for at most `limit` seconds: of processors, because others
-        may use them; one that uses none is waited for as long as `AT_WORK` says."""
+        """Compile and run a graph in a process of its own, for at most `limit` seconds of processors, because other
+        programs may use them too; a test that uses none ends after `limit / AT_WORK` seconds on the clock."""
         started = time.monotonic()
 
         def spent(pid: int) -> float:
@@ -401,10 +410,10 @@ class FaultTrials:
         end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory, spent)
         seconds = time.monotonic() - started
         if not end.ended_well:
+            # What the compiler raises is returned, so what is raised is eager's.
             kind = "eager failed" if end.cause == "raised" else end.kind
-            return FaultTrial(
-                kind, end.reason if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds
-            )
+            detail = end.reason if kind != "timeout" else f"no answer after {limit:.3g} s"
+            return FaultTrial(kind, detail, seconds=seconds)
         outputs = tuple(_WrongOutput(**row) for row in end.value["outputs"])
         return FaultTrial(**{**end.value, "outputs": outputs, "seconds": seconds})
 
@@ -416,7 +425,7 @@ class FaultTrials:
         try:
             compiled = self.compile(module, inputs)
             results = run.again(compiled)
-        except Exception as error:
+        except Exception as error:  # a compiler may raise anything
             cause = getattr(error, "inner_exception", None) or error  # what torch.compile's BackendCompilerFailed wraps
             name = type(cause).__name__
             if name in LACKING:
@@ -426,7 +435,8 @@ class FaultTrials:
 
 
 def _judge_trial(eager: Eager, results: Any) -> FaultTrial:
-    """Return whether one of a compiler's outputs is wrong."""
+    """Return how a test ended whose compiler returned `results`: `wrong` for another number of outputs than eager's, or
+    for one that is wrong by `judged`."""
     results = results if isinstance(results, (tuple, list)) else (results,)
     expected = eager.run.outputs
     if len(results) != len(expected):
@@ -442,12 +452,14 @@ def _judge_trial(eager: Eager, results: Any) -> FaultTrial:
 
 
 def eager_run(graph: Graph, inputs: Sequence[Any], seed: int) -> EagerRun:
-    """Run a graph in eager, from the state of a seed."""
+    """Run a graph in eager, from the random state of a seed; return the run with its inputs and results."""
     [module] = graph_classes({"graph": graph}).values()
+    # `rebuilt` gives the class its text, which a run in float64 changes (`judged.widened_class`).
     module = rebuilt(module, inspect.getsource(module))
     outputs = [(port.role, port.name) for port in graph.outputs]
     torch.manual_seed(seed)
-    run = EagerRun(module, list(inputs), (torch.get_rng_state(), ()), outputs, ())
+    random_state = torch.get_rng_state(), ()  # of the CPU, and of no GPU
+    run = EagerRun(module, list(inputs), random_state, outputs, results=())
     return replace(run, results=run.again(module()))
 
 

@@ -28,7 +28,9 @@ from backprint.tools.lowering.subjects import BenchStep, current_random_state, g
 
 @dataclass(frozen=True, slots=True)
 class _EagerGradients:
-    """The gradients of a graph's class in eager, in the place of the class of a graph that returns them."""
+    """The gradients of a graph in eager, for an EagerRun in the place of the class of a graph: calling it, as a class
+    is called, returns a function from the graph's inputs to its gradients. `module` is the class of the graph itself,
+    `places` are the inputs whose gradients are wanted, and tangents are drawn from the seed."""
 
     module: Any
     places: tuple[int, ...]
@@ -44,7 +46,8 @@ class _EagerGradients:
 
 def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
     """Return why a gradient that `torch.compile` computes by itself is wrong, or an empty text, and a note, which says
-    why it was not compared, or that it is right. Only what differs from autograd is a fault: raising is none."""
+    why it was not compared, or that it is right ('' if it is wrong). Only what differs from autograd is a fault:
+    raising is none."""
     graph = forward_alone(step.forward.graph)
     names = {port.name for port in step.backward.graph.by_role("gradient")}
     places = tuple(place for place, port in enumerate(graph.inputs) if port.name in names)
@@ -55,14 +58,13 @@ def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
         rebuilt(module, inspect.getsource(module)), places, int.from_bytes(os.urandom(6), "little")
     )
     outputs = [("gradient", graph.inputs[place].name) for place in places]
-    run = EagerRun(gradients, copies(step.forward.run.inputs), current_random_state(), outputs, ())
+    run = EagerRun(gradients, copies(step.forward.run.inputs), current_random_state(), outputs, results=())
     try:
         run = replace(run, results=run.again(run.module()))
-    except (
-        Exception
-    ) as error:  # an operator without a derivative: the captured backward is not autograd's of this graph
+    except Exception as error:
+        # An operator without a derivative: the captured backward is then not what autograd makes of this graph.
         return "", one_line(f"how torch.compile differentiates it is not looked at: eager raises {error}")
-    settings = read_all_settings()
+    settings = read_all_settings()  # a compiler may change torch's own
     try:
         with compiler_errors():
             function = compile_to_differentiate(compiler, to_fx(graph))
@@ -71,7 +73,7 @@ def fault_of_gradients(compiler: Compiler, step: BenchStep) -> tuple[str, str]:
         return "", one_line(f"torch.compile does not differentiate it by itself: {error}")
     finally:
         restore_settings(settings)
-    eager = Eager(run, gradients())
+    eager = Eager(run, gradients())  # nothing is drawn, so the second argument, the compiled form, is not called
     for place, value in enumerate(results):
         word, detail = judged_output(eager, place, value)
         if word == "wrong":

@@ -21,8 +21,8 @@ def forward_alone(graph: Graph) -> Graph:
 
 
 def gradients_of(function: Callable[..., Any], places: Sequence[int], seed: int, *values: Any) -> tuple[Tensor, ...]:
-    """Call a function, and return autograd's gradients of the inputs at these places, for tangents that are drawn from
-    a seed; zeros where autograd has none."""
+    """Call a function on values, and return autograd's gradients of the inputs at these places, for tangents that are
+    drawn from a seed for each result that requires grad; zeros where autograd has no gradient."""
     inputs = [
         value.detach().requires_grad_(place in places) if isinstance(value, Tensor) else value
         for place, value in enumerate(values)

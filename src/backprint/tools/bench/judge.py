@@ -7,6 +7,13 @@ A graph that returns its draws, as the mask of a dropout, is judged in *lifted* 
 draws as inputs, and every other result must be eager's. So draws may be the compiler's own, and only have to be like
 eager's in a few moments. For any other graph eager draws from the random state that the call had. A step is judged in
 two parts: the forward's results, and the gradients by eager's backward on the values that the compiled forward saved.
+
+An `EagerRun` is a graph that ran in eager: its class (`module`), inputs, random state, and its outputs' (role, name)
+with their results; `again` runs a function on copies of the inputs from that state. `Eager` adds runs in float64, from
+other seeds and with other rounding, each made when it is needed. A BenchGraph is a graph with its EagerRun (`run`), a
+BenchStep a forward and a backward. A place is the number of an input or a result. Words for outputs are `bitwise`,
+`close`, `wrong`, `random` (it depends on draws of the compiler's own), and `nondeterministic`, where two runs of eager
+differ.
 """
 
 from __future__ import annotations
@@ -59,8 +66,8 @@ SEEDS = (0x3D, 0x7B, 0xC5)
 def redrawn_graphs(
     capture: Capture, graphs: Sequence[BenchGraph], seeds: Sequence[int] = SEEDS
 ) -> list[list[BenchGraph]]:
-    """Return the graphs with their runs on redrawn inputs, a list for each seed that has a redraw with finite
-    results."""
+    """Return the graphs with their runs on redrawn inputs: a list for each seed for which a redraw has finite results
+    wherever the sample's own inputs have. Steps of the inputs are tried from the largest, a full redraw, on."""
     needed = graphs_needed(capture, "both")
     recipes = recipes_needed(capture, needed, capture.recipes.recipes)
     content = content_of(capture, needed, recipes)
@@ -80,7 +87,8 @@ def run_in_eager(
     capture: Capture, content: Mapping[str, Any], classes: Mapping[str, Any], values: Mapping[str, Tensor]
 ) -> dict[str, EagerRun] | None:
     """Run every graph on these inputs, from the capture's seed; return their runs by title, None if one raises, as a
-    guard does."""
+    guard does. `content` is what an exported file of the capture has (pairs, links, recipes), and `classes` the classes
+    of its graphs by title."""
     torch.manual_seed(capture.seed)
     try:
         return Program(content, classes, values, copies=True).play()
@@ -111,23 +119,27 @@ def moving_outputs(run: EagerRun, others: Sequence[EagerRun]) -> tuple[bool, ...
 
 
 def judged_output(eager: Eager, place: int, value: Any) -> tuple[str, str]:
-    """Return the word for one output of a compiler, by `tools/export/judged`, and the reason."""
+    """Return the word for one output of a compiler, by `tools/export/judged`, and the reason; `place` is its number
+    among the results of the graph."""
     return judged(eager, place, value)
 
 
 def output_of_port(role: str, name: str, word: str, detail: str, wanted: Any, value: Any) -> BenchOutput:
-    """Return the BenchOutput of one port: its word, and both dtypes and shapes."""
+    """Return the BenchOutput of one port: its word and detail, the dtype and shape of eager's result (`wanted`) and of
+    the compiler's (`value`), whether both are equal, and the tolerances of GraphNet that they are within."""
     dtype, shape = _kind_of_value(wanted)
+    compiled_dtype, compiled_shape = _kind_of_value(value)
     return BenchOutput(
         role,
         name,
         word,
         detail,
-        dtype,
-        shape,
-        *_kind_of_value(value),
-        one_to_the_bit(value, wanted),
-        within(value, wanted),
+        dtype=dtype,
+        shape=shape,
+        compiled_dtype=compiled_dtype,
+        compiled_shape=compiled_shape,
+        equal=one_to_the_bit(value, wanted),
+        within=within(value, wanted),
     )
 
 
@@ -173,9 +185,10 @@ def _named_first(outputs: Sequence[BenchOutput]) -> str:
 
 @dataclass
 class PartJudge:
-    """Eager as the judge of one graph's results."""
+    """Eager as the judge of one graph's results. It is kept for all calls of the graph, and for its step."""
 
     bench: BenchGraph
+    """The graph, with its run in eager on the sample's own inputs."""
     unsteady: set[int] = field(default_factory=set)
     """The places of outputs that eager does not repeat."""
     drawn: list[list[Tensor]] = field(default_factory=list)
@@ -192,7 +205,8 @@ class PartJudge:
 
     @cached_property
     def lifted(self) -> LiftedDraws | None:
-        """The graph with its draws as inputs, where it returns them."""
+        """The graph with its draws as inputs, where it returns them; None for a graph that draws nothing, or that does
+        not return all its draws."""
         return lifted_draws(unguarded_graph(self.bench.graph)) if self.draws else None
 
     @cached_property
@@ -219,14 +233,16 @@ class PartJudge:
         return ""
 
     def eager_run(self, inputs: Sequence[Any], results: Sequence[Any], random: RandomState) -> EagerRun:
-        """Return eager's run on these inputs with the compiler's draws, or from this random state if eager draws."""
+        """Return eager's run on these inputs: with the draws among the compiler's results as further inputs of the
+        lifted form, or else from this random state, if eager draws."""
         drawn = [results[place] for place in self.lifted.places] if self.lifted else []
-        run = EagerRun(self.module, copies([*inputs, *drawn]), random, self.bench.run.outputs, ())
+        run = EagerRun(self.module, copies([*inputs, *drawn]), random, self.bench.run.outputs, results=())
         return replace(run, results=tuple(run.again(run.module())))
 
     def fault(self, run: EagerRun, results: Sequence[Any]) -> str:
-        """Return which result is wrong by eager's run on the same inputs, or an empty text. Note in `unsteady` which
-        outputs eager does not repeat: they are compared no more."""
+        """Return which result is wrong by eager's run on the same inputs, or an empty text, also if results cannot be
+        compared one by one (`followed`). Note in `unsteady` which outputs eager does not repeat: they are compared no
+        more."""
         if not self.followed:
             return ""
         eager = _EagerFromState(run, no_compiled) if self.by_stream else Eager(run, no_compiled)
@@ -266,8 +282,9 @@ class PartJudge:
         return ""
 
     def outputs_of(self, run: EagerRun, results: Sequence[Any], compiled: Any) -> Iterator[BenchOutput]:
-        """Yield each output of a call, judged; one that cannot be compared is `close` where the opened graph
-        (`trial.by_draws`) is right, else `random`."""
+        """Yield each output of a call, judged; if outputs cannot be compared (`followed`), they are `close` where the
+        opened graph (`_CompilerTrial.judge_by_draws`) is right, else `random`. `compiled` is the compiled function,
+        which is called again where the graph draws."""
         eager = Eager(run, compiled)
         for place, ((role, name), wanted, value) in enumerate(zip(run.outputs, run.results, results, strict=True)):
             word, detail = ("close", BY_DRAWS) if self.opened else ("random", "it was not judged")
@@ -278,17 +295,19 @@ class PartJudge:
             yield output_of_port(role, name, word, detail, wanted, value)
 
     def fault_of_draws(self) -> str:
-        """Return which draws of the compiler are not like eager's, or an empty text."""
+        """Return which draws of the compiler are not like eager's, or an empty text, also if too few were kept
+        (`drawn`)."""
         if self.lifted is None or len(self.drawn) < FEWEST_DRAWS:
             return ""
         torch.seed()  # eager's draws must be others in each trial
-        module, places, eager = self.bench.run.module(), self.lifted.places, []
+        module, places = self.bench.run.module(), self.lifted.places
+        drawn_by_eager: list[list[Tensor]] = []
         most = max(FEWEST_DRAWS, MOST_DRAWN_BYTES // max(1, sum(value.nbytes for value in self.drawn[0])))
         for _ in range(min(EAGER_DRAWS, most)):
             results = module(*copies(self.bench.run.inputs))
-            eager.append([results[place].clone() for place in places])
+            drawn_by_eager.append([results[place].clone() for place in places])
         for at, place in enumerate(places):
-            own, its = ([draws[at] for draws in calls] for calls in (eager, self.drawn))
+            own, its = ([draws[at] for draws in calls] for calls in (drawn_by_eager, self.drawn))
             if reason := _differing_moment(own, its):
                 role, name = self.bench.run.outputs[place]
                 return f"{role} {name} is drawn otherwise than by eager: {reason}"
@@ -296,7 +315,8 @@ class PartJudge:
 
 
 def _is_as_near(value: Any, wanted: Any) -> bool:
-    """Whether a result is so near to eager's that it is right by any run in float64."""
+    """Whether a result is so near to eager's that it is right by any run in float64: LEAST has for each dtype the error
+    that is always allowed."""
     allowed = LEAST.get(wanted.dtype, 0.0) if isinstance(wanted, Tensor) else 0.0
     same_kind = text_of_kind(value) == text_of_kind(wanted)
     return one_to_the_bit(value, wanted) or (allowed > 0 and same_kind and apart(value, wanted) <= allowed)
@@ -316,6 +336,7 @@ class _EagerFromState(Eager):
     """Eager runs of a graph that draws, each from the random state that the compiled graph had: its draws are fixed, so
     it is judged as one that draws nothing, and without float64."""
 
+    # Eager sets `draws` when it runs once more; here it stays False.
     draws = property(lambda self: False, lambda self, value: None)
     wide = "float64 draws other numbers"  # a text in the place of results says why there are none
 
@@ -329,7 +350,8 @@ NONE: Mapping[str, PartJudge] = {}
 
 
 class GraphJudge:
-    """Eager as the judge of a graph, or of both parts of a step."""
+    """Eager as the judge of a graph, or of both parts of a step. `known` has judges of parts by title, which a step
+    takes over from its forward and backward."""
 
     def __init__(self, graph: AnyGraph, known: Mapping[str, PartJudge] = NONE) -> None:
         self.graph = graph
@@ -364,7 +386,8 @@ class GraphJudge:
             values = copies(own)
             part.bench.run.module()(*values)
             changed = changed_places(values, own)
-            if isinstance(self.graph, BenchStep) and part is self.parts[1]:  # what was saved is no input of the step
+            if isinstance(self.graph, BenchStep) and part is self.parts[1]:
+                # From places among the backward's inputs to places among the step's: what was saved is none of these.
                 changed = [place for saved, place in (self.graph.sources[at] for at in changed) if not saved]
             places |= set(changed)
         return sorted(places)
@@ -376,18 +399,19 @@ class GraphJudge:
         The backward gets what the compiled forward saved, in the strides that it was compiled for."""
         if not isinstance(self.graph, BenchStep):
             return [(self.parts[0], list(inputs), list(results))]
-        count, inner = len(self.graph.forward.graph.inputs), len(self.graph.forward.run.outputs)
+        input_count, result_count = len(self.graph.forward.graph.inputs), len(self.graph.forward.run.outputs)
         backward_inputs = [results[place] if saved else inputs[place] for saved, place in self.graph.sources]
         for place, stride in self.graph.strides.items():
             backward_inputs[place] = laid_as_saved(backward_inputs[place], stride)
         forward, backward = self.parts
         return [
-            (forward, list(inputs[:count]), list(results[:inner])),
-            (backward, backward_inputs, list(results[inner:])),
+            (forward, list(inputs[:input_count]), list(results[:result_count])),
+            (backward, backward_inputs, list(results[result_count:])),
         ]
 
     def wrong_kind(self, results: Sequence[Any]) -> str:
-        """Return which result is of another kind than eager's, or an empty text."""
+        """Return which result has another dtype, shape or type than eager's, or that their number is another; else an
+        empty text."""
         if len(results) != len(self.outputs):
             return f"{len(results)} results where eager gives a tuple of {len(self.outputs)}"
         at = 0
@@ -432,8 +456,8 @@ class GraphJudge:
         return tuple(outputs)
 
     def keep_drawn(self, call: Call, own: bool) -> None:
-        """Keep the draws of a call for `fault_of_draws`, if those of eager on the sample's own inputs are distributed
-        alike: the call ran on these (`own`), or the draws do not depend on inputs (`free`)."""
+        """Keep the draws of a call for `fault_of_draws`, which compares them with draws of eager on the sample's own
+        inputs. That is fair if the call ran on these inputs (`own`), or if the draws depend on no inputs (`free`)."""
         for part, _, results in self.split_by_part(call.inputs, call.results):
             if part.lifted and (own or part.lifted.free):
                 part.drawn.append([results[place].clone() for place in part.lifted.places])
@@ -473,7 +497,8 @@ FEWEST_NUMBERS = 16
 
 
 def _differing_moment(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
-    """Return which mean of a compiler's draws is not like eager's, or an empty text."""
+    """Return which mean of a compiler's draws is not like eager's, or an empty text. Both are draws of one operator, a
+    tensor for each call."""
     eager_moments, compiled_moments = _moments(eager), _moments(compiled)
     rounding = ROUNDED.get(eager[0].dtype, USUALLY_ROUNDED)
     scales = {name: float(values.abs().mean()) for name, values in eager_moments.items()}
@@ -484,6 +509,7 @@ def _differing_moment(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> st
         scale = scales[name]
         # Few draws have a spread that is itself uncertain, and no two means are equal to the last digit.
         deviation = max(float(values.std()), 0.05 * scale / math.sqrt(max(eager[0].numel(), 1)))
+        # The last factor is that of the standard error of the difference of two means.
         limit = rounding * scale + SPREADS * deviation * math.sqrt(1 / len(values) + 1 / len(compiled_moments[name]))
         compiled_mean, eager_mean = float(compiled_moments[name].mean()), float(values.mean())
         if not abs(compiled_mean - eager_mean) <= limit:  # NaN is a fault too
@@ -492,7 +518,8 @@ def _differing_moment(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> st
 
 
 def _moments(draws: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return by name the means of each draw."""
+    """Return, by name, a mean of each draw: tensors with a number for each draw, one fewer for products with the draw
+    before."""
     rows = torch.stack([draw.detach().cpu() for draw in draws]).double()
     rows = rows.unsqueeze(-1) if rows.dim() == 1 else rows
     products = {"a number": rows, "the square of a number": rows**2, "the fourth power of a number": rows**4}

@@ -1,5 +1,9 @@
 """Begin a bench run, or go on with one: a corpus run for each compiler, and `bench.json` for all of them.
 
+A corpus run (`tools/jobs`) calls a verb, here `trial.bench_sample`, on each sample below a folder in worker processes,
+and keeps a row for each in a ledger. A Watcher is a function that is called with its events: `Begun` (how many samples
+there are, and how many were done before), `Written` (a sample's row), `Stage` (what a worker is at).
+
 Nothing here imports torch, but the list of torch.compile's backends for a name that no row has; worker processes do.
 """
 
@@ -97,7 +101,9 @@ class Workplace:
 
 
 def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[str], watch: Watcher) -> BenchRun:
-    """Do a plan, one compiler after the other, or go on with it; return all that the run knows then."""
+    """Do a plan, one compiler after the other, or go on with it; return all that the run knows then. With `restart`,
+    what is there is done again; `retry` are verdicts and causes of finished samples that are done again. Raise
+    UsageError for a plan that cannot be right, or a folder with another run."""
     compilers = [compiler_named(name) for name in dict.fromkeys(plan.compilers)]
     _check_bench(plan, compilers, retry)
     source, ids = common_source(plan.sources, "bench")
@@ -108,24 +114,33 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
             names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
     watcher_of, gpus = across(watch, len(compilers)), gpu_option()
     for compiler in compilers:
-        compiler_names = {
+        options = {
+            **plan.options,
             "compiler": compiler.name,
-            "asked": absolute_compiler(compiler.name),
-        }  # `asked`: the name to look up
-        options = {**plan.options, **compiler_names, **gpus, "caches": os.fspath((plan.out / CACHES).resolve())}
+            "asked": absolute_compiler(compiler.name),  # the name by which workers look it up
+            **gpus,
+            "caches": os.fspath((plan.out / CACHES).resolve()),
+        }
         folder = plan.out / folder_of(compiler.name)
         run = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
-        most = (plan.timeout * GRAPHS, *place.most)
-        count, limits, elsewhere = workplace(run, place.ray, place.jobs, most)
-        arguments: Any = dict(restart=restart, retry=retry, watcher=watcher_of(compiler.name), executor=elsewhere)
-        run_plan(run, replace(limits, processes=PROCESSES), count, **arguments)
+        limits_of_sample = (plan.timeout * GRAPHS, *place.most)  # seconds, GiB of memory, GiB of disk
+        count, limits, elsewhere = workplace(run, place.ray, place.jobs, limits_of_sample)
+        run_plan(
+            run,
+            replace(limits, processes=PROCESSES),
+            count,
+            restart=restart,
+            retry=retry,
+            watcher=watcher_of(compiler.name),
+            executor=elsewhere,  # None: worker processes on this machine
+        )
     _note_meta(plan.out, {"finished": time.time()})
     return read_run(plan.out)
 
 
 def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
-    """Return a function that gives each compiler the Watcher of its corpus run: it passes events on to `watch` as those
-    of one run over all compilers, with `runs` times as many samples."""
+    """Return a function from the name of a compiler to the Watcher of its corpus run. It passes events on to `watch` as
+    those of one run over all compilers, with `runs` times as many samples, whose ids are `SAMPLE by COMPILER`."""
     done_counts = []  # of each corpus run that has begun, how many samples were done before
 
     def watcher_of(compiler: str) -> Watcher:
@@ -182,8 +197,8 @@ def folder_of(compiler: str) -> str:
 
 
 def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
-    """Write `bench.json`; for a resumed run, add its compilers to the one that is there. Raise UsageError if that has
-    other sources or options or other versions of a compiler, or if the folder is no run's."""
+    """Write `bench.json`; for a resumed run, add its compilers to those of the file that is there. Raise UsageError if
+    that file has other sources, options or versions of a compiler, or if the folder has other content."""
     place, facts = plan.out, {"sources": sources, "options": plan.options}
     rows = [
         {"name": compiler.name, "folder": folder_of(compiler.name), "versions": versions_of(compiler)}

@@ -2,8 +2,11 @@
 Pairs whose backward is not the derivative of its forward.
 
 The calling process runs nothing of the sample and does not load torch. The sample's process (`tools/jobs/apart`) runs
-its graphs in eager and forks one more for each test. It writes what it found into a folder as the graph shrinks, a case
-a folder, and the calling process puts the last one in place, however the search ends.
+its graphs in eager and forks one more for each test. It writes what it found into a folder as the graph shrinks, and
+the calling process puts the last result in place, however the search ends.
+
+A case is a result on disk: a folder with a sample, the file that shows the fault, and the row ROW, which says in plain
+values what the fault is.
 """
 
 from __future__ import annotations
@@ -67,9 +70,10 @@ def minify_sample(
     a compiler, shrink a Pair whose backward is not the derivative. Raise UsageError for what the search refuses, and
     SampleError if its process ended without a case.
 
-    `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `limit` are the seconds of a test
-    before one has failed, `timeout` those of the whole. `on_written` is called with the result once it is in place,
-    after Ctrl-C too.
+    `graph` is one of its graphs (`pair_0 backward`), else the first that fails; `tests` is the number of tests at most,
+    `limit` are the seconds of a test before one has failed, `timeout` those of the whole search, and `memory` the GiB
+    of its process. `on_status` is called with the stages of the search, and `on_written` with the result once it is in
+    place, after Ctrl-C too. A result without a case says why in `why`.
     """
     place = Path(out)
     check_place(place, overwrite)
@@ -91,10 +95,14 @@ def minify_sample(
         }
         content: dict[str, str] = {}
         try:
-            # An answer has `why` (reasons for no case), `usage` (wrong usage), or `error`.
-            [answer] = run_apart(FUNCTION, [Path(sample)], options, (timeout, memory), lambda path: None, on_status)
+            # An answer has `why` (reasons for no case), `usage` (wrong usage), or `error`. Without content, the process
+            # has ended before it answered.
+            limits = (timeout, memory)
+            [answer] = run_apart(
+                FUNCTION, [Path(sample)], options, limits, on_sample=lambda path: None, on_stage=on_status
+            )
             content = answer.content or {"error": answer.ended}
-        finally:
+        finally:  # what was found so far is put in place after Ctrl-C, too
             minified = put_in_place(Path(sample), Path(work), place, file)
             if minified is not None:
                 minified = replace(minified, why=content.get("error", "" if content else "stopped"))
@@ -107,8 +115,9 @@ def minify_sample(
 
 
 def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedSample | None:
-    """Move the last written case to its place; return None if there is none. A case is a folder, numbered in the order
-    in which they are written, `.part` while it is incomplete."""
+    """Move the last written case to its place: the sample to `place`, its Python file, and data beside it, to `file`.
+    Return what is there then; None if there is no case. Cases are folders of `work`, numbered in the order in which
+    they are written, `.part` while they are incomplete."""
     cases = sorted(path for path in work.iterdir() if (path / ROW).is_file() and path.suffix != ".part")
     if not cases:
         return None
@@ -124,7 +133,8 @@ def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedS
 
 
 def _loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
-    """Load PyTorch, its compilers' front end and what runs graphs; start nothing."""
+    """Load PyTorch, its compilers' front end and what runs graphs, for the processes that are forked from this one, but
+    start no threads; return the versions of what is loaded."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # read when Inductor is loaded
     import torch
 
@@ -133,14 +143,14 @@ def _loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     from backprint.tools.jobs.task import on_cpu
     from backprint.tools.jobs.verbs import versions, without_device_threads
 
-    _ = case_of, wrong_backward  # loaded, for the processes that are forked from this one
+    _ = case_of, wrong_backward  # named, so that the imports are used
     torch.set_num_threads(1)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
     if options["compiler_lookup"] is None:
         return versions(options)
     if ":" not in options["compiler_lookup"]:
-        torch.compiler.list_backends(exclude_tags=())
+        torch.compiler.list_backends(exclude_tags=())  # loads Dynamo
     if options["compiler_lookup"].partition(":")[0] == "inductor":  # or `inductor:MODE`
         from backprint._torch.inductor import load_inductor
 
@@ -149,7 +159,8 @@ def _loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
-    """Minify in the sample's own process; where there is no case, the answer has the reason."""
+    """Minify in the sample's own process, and write the answer into `staging`: it has the reasons where there is no
+    case. Without a compiler, look for a backward that is not the derivative."""
     import torch
 
     torch.set_num_threads(1)  # a thread pool made here would be missing in the tests' processes
@@ -160,7 +171,7 @@ def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[s
         return write_answer(staging, {"usage": str(error)})
 
 
-minify_task.warm = _loaded_compiling  # type: ignore[attr-defined]  # what a worker calls first
+minify_task.warm = _loaded_compiling  # type: ignore[attr-defined]  # a worker calls it once, before its first sample
 
 
 class _SampleSearch:
@@ -170,16 +181,22 @@ class _SampleSearch:
         from backprint.sample.load import load
         from backprint.tools.bench.shrinking import compiler_versions
 
-        self.options, self.memory = options, task.memory // 2  # for a test's process; this one holds the graph's values
-        self.work, self.cases, self.written = Path(options["work"]), 0, float("-inf")
+        self.options = options
+        self.memory = task.memory // 2  # for a test's process: the other half is for this one, which holds the values
+        self.work = Path(options["work"])
+        self.cases = 0
+        """How many cases have been written."""
+        self.written = float("-inf")
+        """When `keep` wrote one last."""
         self.versions = compiler_versions(options["compiler_lookup"])
         with stage("read"):
             self.capture = load(task.path, tuple(options["allow"]))
 
     def minify(self) -> Iterator[str]:
-        """Minify the first graph that fails, and write its case; if none is minified, return the reasons. One that
-        takes too long comes after all others: the machine may only be slow. One that fails only sometimes (`flaky`) is
-        the first that fails, and none is minified in its place."""
+        """Minify the first graph that fails, and write its case; if none is minified, return the reasons. A graph that
+        takes too long comes after all others: the machine may only be slow. If a graph fails only sometimes (`flaky`),
+        none is minified in its place, but one that took too long before it. Raise UsageError for an unknown compiler or
+        graph."""
         from backprint.tools.bench.shrinking import UnminifiedGraph, begin_search
         from backprint.tools.lowering.subjects import bench_graphs
 
@@ -190,7 +207,7 @@ class _SampleSearch:
         wanted = self.options["graph"]
         if wanted is not None and wanted not in titles:
             raise UsageError(f"{self.capture.name} has no graph {wanted!r}; it has {', '.join(titles)}")
-        reasons, slow = [], []
+        reasons, slow = [], []  # slow: the searches in graphs that take too long
         for graph in graphs:
             if wanted not in (None, graph.title):
                 continue
@@ -208,11 +225,12 @@ class _SampleSearch:
                 reasons.append(f"{graph.title}: {begun.why}")
                 if begun.flaky:
                     break
-            elif begun[0].first.kind == "timeout":
-                slow.append(begun)
-            else:
-                self.finish(*begun)
+                continue
+            search, recorded = begun
+            if search.first.kind != "timeout":
+                self.finish(search, recorded)
                 return iter(())
+            slow.append(begun)
         if not slow:
             return iter(reasons)
         self.finish(*slow[0])
@@ -254,12 +272,13 @@ class _SampleSearch:
             self.write(minified, exact_inputs(minified.cut, self.capture.seed), finished=False)
             self.written = time.monotonic()
 
-    def finish(self, search: Any, known: Any) -> None:
-        """Shrink a graph, and write the result with its proof, and whether its file shows the fault."""
+    def finish(self, search: Any, recorded: Any) -> None:
+        """Shrink a graph, and write the result with its proof, and whether its file shows the fault. `search` and
+        `recorded`, the graph with its values, are as `begin_search` returned them."""
         from backprint.tools.bench.cuts import FaultTrials
         from backprint.tools.bench.shrinking import as_program, inputs_for
 
-        minified = search.minify(known)
+        minified = search.minify(recorded)
         minified = replace(minified, cut=as_program(minified.cut))
         trials = FaultTrials(self.compiled, self.capture.seed, self.memory)
         self.tell("inputs")
@@ -268,7 +287,8 @@ class _SampleSearch:
         self.write(minified, inputs, finished=True)
 
     def write(self, minified: Any, inputs: Any, finished: bool) -> None:
-        """Write a case into a folder of its own."""
+        """Write a case into a folder of its own. If it is `finished`, and its file can run the compiler, the row says
+        whether the file shows the fault."""
         from backprint.tools.bench.shrinking import backend_in_file, case_of, shows_fault, write_case
 
         compiler = self.options["compiler"]

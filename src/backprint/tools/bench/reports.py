@@ -1,8 +1,11 @@
 """The report of a bench run: which compiler is right, how much faster, what failed and why, and a row a cell.
 
 A share counts cells that were judged and have power. It leaves out cells that are no compiler's fault
-(`cells.NOT_JUDGED`), and those of graphs without an output that a redraw of the inputs moves. What else people ask is a
-line of pandas over the rows as a file: docs/compilers.md shows some.
+(`cells.NOT_JUDGED`), and those of graphs without an output that a redraw of the inputs moves: graphs without power, or
+powerless. What else people ask is a line of pandas over the rows as a file: docs/compilers.md shows some.
+
+A Table is a title, columns (name -> kind of value, which says how a page writes it) and rows. A speedup is eager's time
+over the compiler's; a MeanSpeedup is a geometric mean with its interval, each None where there are too few.
 """
 
 from __future__ import annotations
@@ -38,15 +41,14 @@ def bench_report(run: BenchRun) -> Report:
     }
     speeds_by_short_name = {short: speeds[name] for name, short in short_names(names).items() if speeds[name]}
     note = "Of the graphs that are right, from the slowest to the fastest."
+    picture = Picture("Speedups over samples", note, "speedups", speeds_by_short_name)
     return Report(
         title="Bench report",
         answer="; ".join(f"{name}: {_answer_of_compiler(run.of(name), powerless)}" for name in names),
         tables=(_summary(run, powerless), _faults(run.cells, powerless)),
         rows=Table("All cells", COLUMNS, [_row_of(cell, powerless) for cell in run.cells], shown=SHOWN),
         facts=run_facts(run),
-        pictures=(Picture("Speedups over samples", note, "speedups", speeds_by_short_name),)
-        if speeds_by_short_name
-        else (),
+        pictures=(picture,) if speeds_by_short_name else (),
     )
 
 
@@ -73,7 +75,8 @@ def _answer_of_compiler(cells: Sequence[BenchCell], powerless: Graphs) -> str:
 
 
 def _summary(run: BenchRun, powerless: Graphs) -> Table:
-    """Return a row for each compiler and direction: how many cells are right, how fast, and what they cost."""
+    """Return a row for each compiler and direction, and, if there are several directions, one for all of a compiler:
+    how many cells are right, how fast, and how long they took to compile."""
     directions = [name for name in BENCH_DIRECTIONS if any(cell.direction == name for cell in run.cells)]
     rows: list[tuple[Any, ...]] = []
     for compiler in run.compilers:
@@ -94,14 +97,18 @@ def _summary(run: BenchRun, powerless: Graphs) -> Table:
 
 
 def _summary_cells(cells: Sequence[BenchCell], powerless: Graphs) -> tuple[Any, ...]:
-    """Return what the cells of a row of the summary come to."""
+    """Return what these cells come to, in the order of the columns of `_summary` from `cells` on."""
     judged, cold = judged_cells(cells, powerless), [cell.cold for cell in cells if cell.cold is not None]
-    outcomes = (("wrong",), STOPPED, ("slower",))
     speedup, low, high = _speedup_mean(judged)
     return (
-        *(len(cells), right_share(judged), speedup),
-        *(sum(cell.outcome in kinds for cell in cells) for kinds in outcomes),
-        *(low, high),
+        len(cells),
+        right_share(judged),
+        speedup,
+        sum(cell.outcome == "wrong" for cell in cells),
+        sum(cell.outcome in STOPPED for cell in cells),
+        sum(cell.outcome == "slower" for cell in cells),
+        low,
+        high,
         sum(cell.not_the_derivative for cell in cells),
         sum(cell.outcome in NOT_JUDGED for cell in cells),
         sum((cell.sample, cell.graph) in powerless for cell in cells),
@@ -126,7 +133,7 @@ def _speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
 
 def _faults(cells: Sequence[BenchCell], powerless: Graphs) -> Table:
     """Return a table of what is not right, the worst first and the smallest graphs first: wrong, stopped, not the
-    derivative; then what was not judged, or proves nothing."""
+    derivative; then what was not judged, or proves nothing because its graph is powerless."""
     order = ("wrong", *STOPPED, NOT_THE_DERIVATIVE, *NOT_JUDGED, "powerless")
     listed = []
     for cell in cells:
@@ -143,8 +150,10 @@ def _faults(cells: Sequence[BenchCell], powerless: Graphs) -> Table:
 
 
 def reason_of(cell: BenchCell, outcome: str = "") -> str:
-    """Return the reason of a cell's outcome, and its wrong outputs."""
-    outputs = [output for output in wrong_outputs(cell) if output.role != "cell"]  # `cell`: it repeats the reason
+    """Return the reason of a cell's outcome, and its wrong outputs. `outcome` is the word that a table has for it, such
+    as `powerless`."""
+    # An output of role `cell` repeats the cell's own reason (`wrong_outputs`).
+    outputs = [output for output in wrong_outputs(cell) if output.role != "cell"]
     wrong = (f"{output.role} {output.name}: {output.detail}".strip(": ") for output in outputs)
     derivative = cell.derivative
     of_derivative = f"{derivative.word}: {derivative.detail}" if derivative and cell.not_the_derivative else ""
@@ -236,9 +245,10 @@ SHOWN = (
 
 
 def _row_of(cell: BenchCell, powerless: Graphs) -> tuple[Any, ...]:
-    """Return every column of a cell."""
+    """Return the values of a cell for COLUMNS, in their order."""
     return (
         *(getattr(cell, name) for name in OF_CELL),
+        # None for a cell without a timing, or without a derivative
         *(getattr(cell.timing, name, None) for name in OF_TIMING),
         *(getattr(cell.derivative, name, None) for name in OF_DERIVATIVE),
         finite_speedup(cell),
@@ -319,7 +329,8 @@ def _noise_text(cells: Sequence[BenchCell]) -> str:
 
 
 def _noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
-    """Return the interval of eager against eager beside a cell; for cells of `eager`, the cell's own interval."""
+    """Return the interval of eager against eager beside a cell; for cells of the compiler `eager`, the cell's own
+    interval, which is that too. None where it was not measured, or is no interval of numbers above 0."""
     low, high = timing.noise_low, timing.noise_high
     if cell.compiler == EAGER:
         low, high = timing.low, timing.high
@@ -327,12 +338,12 @@ def _noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float]
 
 
 def _load_text(run: BenchRun) -> str:
-    """Return the machine's load as text, and whether other work ran beside the bench."""
+    """Return the machine's load as text, and whether other work ran beside the bench; '' if no cell has a load."""
     loads = [cell.load for cell in run.cells if cell.load is not None]
     if not loads:
         return ""
-    own_load, cores = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1), run.machine.get("cores")
-    usual_load = own_load + max(MORE_LOAD, (cores or 1) / 4)
+    own_load = int(run.options.get("jobs") or 1) * int(run.options.get("threads") or 1)
+    usual_load = own_load + max(MORE_LOAD, (run.machine.get("cores") or 1) / 4)
     busy = sum(load > usual_load for load in loads)
     high_text = (
         f"HIGH: {busy:,} of {len(loads):,} cells over {usual_load:g}: other work ran beside, and times may wait for it"

@@ -25,7 +25,8 @@ def has_symbolic_sizes(capture: Capture) -> bool:
 
 
 def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGraph]]:
-    """Return other sizes in words, and the graphs with their runs in eager there; none if eager runs at no others."""
+    """Return other sizes in words, and the graphs with their runs in eager at these, by title; '' and no graphs if
+    eager runs at no other sizes. `seed` is that of the inputs, which are drawn by the capture's recipes."""
     symbols = tuple({symbol.name: symbol for pair in capture.pairs for symbol in pair.forward.symbols}.values())
     graphs = graphs_needed(capture, "both")
     recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
@@ -34,9 +35,9 @@ def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGra
     for sizes in sizes_to_try(symbols):
         values: dict[str, Tensor] = {}
         try:
-            for name, spec in specs.items():  # a recipe that cannot draw other sizes raises
+            for name, spec in specs.items():
                 values[name] = draw_with_sizes(name, spec, capture.recipes, sizes, seed)
-        except BackprintError:
+        except BackprintError:  # a recipe cannot draw an input in these sizes
             continue
         classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
         runs = run_in_eager(capture, content, classes, values)
@@ -47,7 +48,8 @@ def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGra
 
 
 def specs_of(capture: Capture) -> dict[str, TensorSpec]:
-    """Return the specs of inputs and of tangents, by the names of their recipes."""
+    """Return the specs of the inputs and tangents of a capture that are tensors, by the names of their recipes. Inputs
+    that a link from another Pair feeds are left out."""
     specs = {port.name: port.spec for port in free_ports(capture)}
     for pair in capture.pairs:
         tangents = () if pair.backward is None else pair.backward.by_role("tangent")

@@ -2,7 +2,7 @@
 
 Each line of `cells.jsonl` is a BenchCell; its sample is named by the ledger's row. Before a graph is compiled, a line
 `{"begun": TITLE}` names it, with the `stage` that it has reached. Where a process was ended, that graph's cell is made
-from the ledger's row.
+from the ledger's row: the `verdict` of the sample, the `cause` and `detail` of its end, and what it took.
 """
 
 from __future__ import annotations
@@ -93,22 +93,23 @@ def read_run(path: Path | str) -> BenchRun:
     meta = read_meta(place)
     try:
         compilers = tuple(map(_compiler_of, meta["compilers"]))
-        parts = [_read_compiler(place, compiler) for compiler in compilers]
+        cells_and_unfinished = [_read_compiler(place, compiler) for compiler in compilers]
         return BenchRun(
             place,
-            str(meta.get("backprint", "")),
-            str(meta.get("torch", "")),
-            moment(meta, "started"),
-            moment(meta, "finished"),
-            tuple(map(str, meta.get("sources", ()))),
-            dict(meta.get("options") or {}),
-            dict(meta.get("machine") or {}),
-            compilers,
-            with_operator_counts([cell for cells, _ in parts for cell in cells]),
-            sum(left for _, left in parts),
+            backprint=str(meta.get("backprint", "")),
+            torch=str(meta.get("torch", "")),
+            started=moment(meta, "started"),
+            finished=moment(meta, "finished"),
+            sources=tuple(map(str, meta.get("sources", ()))),
+            options=dict(meta.get("options") or {}),
+            machine=dict(meta.get("machine") or {}),
+            compilers=compilers,
+            cells=with_operator_counts([cell for cells, _ in cells_and_unfinished for cell in cells]),
+            unfinished=sum(count for _, count in cells_and_unfinished),
         )
+    # What values of another type raise, which a damaged file may have where the code above takes lists and texts.
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        if isinstance(error, UsageError):
+        if isinstance(error, UsageError):  # it is a ValueError, and has its own message
             raise
         raise SampleError(f"{place / META}: is damaged: {type(error).__name__}: {error}; bench again") from error
 
@@ -167,11 +168,12 @@ def _read_compiler(place: Path, compiler: _BenchCompiler) -> tuple[tuple[BenchCe
 
 
 def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[BenchCell]:
-    """Yield the cells of one sample; where its process was ended, the cell of the graph at work comes last. A last cell
-    without a graph says that a line is damaged, that no graph had begun, or that all had ended before the process."""
+    """Yield the cells of one sample, whose row is in the ledger of the folder `out`; where its process was ended, the
+    cell of the graph at work comes last. A last cell without a graph says that a line is damaged, that no graph had
+    begun, or that all had ended before the process."""
     failed = row["verdict"] == FAILED
     cells: dict[str, BenchCell] = {}
-    begun: Mapping[str, Any] = {}
+    begun: Mapping[str, Any] = {}  # the last line that names a graph
     damage: list[str] = []
     for line in read_lines(place_of(out, row) / CELLS, failed):
         match line:
@@ -187,14 +189,16 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
         return
     if not cells or (failed and begun and begun["begun"] not in cells):
         yield _ended_cell(row, compiler, str(begun.get("begun") or ""), str(begun.get("stage") or ""))
-    elif failed and _outcome_of_row(row["cause"]) in {*STOPPED} - {cell.outcome for cell in cells.values()}:
+        return
+    # The process was ended in a way that no cell has yet, such as a limit of time after its last graph.
+    if failed and _outcome_of_row(row["cause"]) in {*STOPPED} - {cell.outcome for cell in cells.values()}:
         yield replace(_ended_cell(row, compiler, "", "after the last cell"), outcome="skipped")
 
 
 def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, Any] | str]:
-    """Yield the cells of a file of JSON lines, the objects that name a graph, and a text for a damaged line.
+    """Yield the cells of a file of JSON lines, the objects that name a graph (`begun`), and a text for a damaged line.
 
-    The last line may be cut off where the process was ended.
+    The last line may be cut off if the process was ended (`failed`): it is then left out.
     """
     if not file.is_file():
         return
@@ -214,7 +218,8 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
 
 
 def _ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) -> BenchCell:
-    """Return the cell of a graph whose process was ended; without a title, no graph had begun."""
+    """Return the cell of a graph whose process was ended, from the sample's row in the ledger and the stage that the
+    graph had reached; without a title, no graph had begun."""
     direction = title.rpartition(" ")[2]  # of `pair_0 forward`
     reason_of_end = ": ".join(filter(None, (stage, str(row["cause"] or ""), str(row["detail"] or ""))))
     return BenchCell(

@@ -13,6 +13,9 @@ GraphNet knows fewer outcomes than a cell has:
 - `nondeterministic`, `skipped` and cells that are right and not timed are unmeasured, and so is a process that ended
   before any graph had begun.
 
+A ScoredSample is a graph that one compiler ran, as GraphNet counts it; a ScoredOutput is an output of eager with the
+tolerances that the compiler's result is within, and an OutputForm its dtype and shape.
+
 An output that eager itself does not repeat, or that draws other random numbers, is left out of its sample. A cell
 without any output that a redraw of the inputs moves is left out of all scores: zeros would pass there. So is that
 graph with the compilers that did not compile it.
@@ -108,12 +111,12 @@ def size_class(cell: BenchCell) -> str:
 
 
 def scored_cell(cell: BenchCell) -> ScoredSample:
-    """Return a cell as a sample of its graph."""
+    """Return a cell as a sample of its graph, by the rules of the module's docstring."""
     steady = [output for output in cell.outputs if output.word not in UNSTEADY]
     speedup = finite_speedup(cell)
     outputs = tuple(map(_scored_output, steady))
     if cell.outcome == "wrong" and speedup is None:
-        outputs = tuple(ScoredOutput(output.form) for output in outputs)
+        outputs = tuple(ScoredOutput(output.form) for output in outputs)  # within no tolerance
     outcome, reason = _scored_outcome(cell, steady, outputs)
     return ScoredSample(
         name=f"{cell.sample} {cell.graph}".strip(),
@@ -146,11 +149,12 @@ def _compiled_form(output: BenchOutput) -> OutputForm:
 
 
 def _scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[ScoredOutput, ...]) -> tuple[str, str]:
-    """Return GraphNet's outcome of a cell, and its reason."""
+    """Return GraphNet's outcome of a cell, and its reason. `steady` are the outputs that eager repeats, and `outputs`
+    the same as scores read them."""
     if cell.outcome in FAILS:
         return FAILS[cell.outcome], cell.reason
     if cell.outcome in ENDED_PROCESSES:
-        if not cell.graph:
+        if not cell.graph:  # the process ended before any graph had begun
             return UNMEASURED, cell.reason
         return ("runtime_fail" if RUNNING.match(cell.reason) else "compile_fail"), cell.reason
     if cell.outcome not in (*RIGHT, "wrong"):
@@ -176,7 +180,7 @@ def mismatch_of(outputs: list[BenchOutput]) -> str:
 
 
 def _config_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
-    """Return the words by which a cell is grouped."""
+    """Return (name, word) for each of the words by which scores group a cell; without those that are unknown."""
     known = {
         "compiler": cell.compiler,
         "direction": cell.direction,

@@ -2,6 +2,12 @@
 
 `cuts` cuts the graph down, chooses which steps to leave out, and tries a compiler on each cut. This module runs the
 search on one graph, and writes the result as a Capture, a sample and a file that shows the fault.
+
+- A `CutGraph`, or cut, is a graph of some steps of another, with its inputs.
+- A `FaultTrial` is how one test ended; its `kind` is one of FAULTS (`wrong`, `raised`, `crashed`, `timeout`, `out of
+  memory`), '' for a compiler that is right, or says that eager failed.
+- `FaultTrials` runs tests: with a compiler, from a seed, in a process each.
+- `RecordedGraph`: a graph with every value that it had in eager, and its units, which a cut has or leaves out.
 """
 
 from __future__ import annotations
@@ -111,13 +117,17 @@ class UnminifiedGraph:
 
 
 Tell = Callable[[str], None]
+"""Called with what is being tried, in words."""
 
 Smaller = Callable[[MinifiedGraph], None]
+"""Called with each smaller graph that shows the fault."""
 
 
 @dataclass
 class _GraphSearch:
-    """The search in one graph, with the smallest cut so far."""
+    """The search in one graph, with the smallest cut so far. `limit` are the seconds of a test, `most` the number of
+    tests at most. `first` is the fault that is looked for, and `last` how the smallest cut, `best`, fails. `others`
+    counts tests that failed in another way."""
 
     title: str
     whole: Graph
@@ -175,7 +185,7 @@ class _GraphSearch:
         return False
 
     def keep(self, cut: CutGraph, trial: FaultTrial) -> None:
-        """Keep a cut that shows the fault, if it is the smallest."""
+        """Keep a cut that shows the fault, if none is smaller, and pass it to `smaller`. `trial` is how it failed."""
         if self.best is None or _size_of_cut(cut) <= _size_of_cut(self.best):
             self.best, self.last = cut, trial
             self.smaller(self.result(complete=False))
@@ -183,14 +193,21 @@ class _GraphSearch:
     def result(self, complete: bool) -> MinifiedGraph:
         """Return the smallest cut so far, with the state of the search."""
         assert self.best is not None
-        seconds = time.monotonic() - self.started
-        operators = count_operators(self.whole)
-        state = (self.tests, seconds, dict(self.others), complete)
-        return MinifiedGraph(self.title, operators, self.best, self.first, self.last, *state)
+        return MinifiedGraph(
+            self.title,
+            count_operators(self.whole),
+            self.best,
+            self.first,
+            self.last,
+            tests=self.tests,
+            seconds=time.monotonic() - self.started,
+            others=dict(self.others),
+            complete=complete,
+        )
 
     def minify(self, known: RecordedGraph) -> MinifiedGraph:
-        """Shrink the graph. Where it takes too long, and a part of it is wrong, shrink that part instead: a wrong
-        result is worth more to know, and the machine may only be slow."""
+        """Shrink the graph, whose values and units `known` has. Where it takes too long, and a part of it gives wrong
+        results, shrink that part instead: a wrong result is worth more to know, and the machine may only be slow."""
         try:
             return self.result(self.shrink(known))
         except _WrongSeenError as seen:
@@ -200,8 +217,8 @@ class _GraphSearch:
             return self.result(self.shrink(part))
 
     def shrink(self, recorded: RecordedGraph) -> bool:
-        """Leave out units, then outputs, then steps between others; return whether the tests were enough for the
-        units. OUTPUT_TESTS are kept back for outputs."""
+        """Leave out units, then outputs, then steps between others, as far as the tests allow; what is smallest is in
+        `best`. Return whether the tests were enough for the units. OUTPUT_TESTS are kept back for outputs."""
         allowed = self.most - self.tests - OUTPUT_TESTS
         search = UnitSearch(lambda units: self.shows(recorded.cut(units)), recorded.producers, allowed)
         search.smallest(len(recorded.units))
@@ -227,6 +244,7 @@ class _GraphSearch:
         assert self.best is not None
         names = [port.name for port in self.best.graph.outputs]
         wrong = [output.name for output in self.last.outputs]
+        # One test is left for all the wrong ones together, below.
         tries: Sequence[Collection[str]] = [[name] for name in reversed(wrong or names)][: OUTPUT_TESTS - 1]
         if len(names) == 1 or any(self.shows(self.best.with_outputs(kept)) for kept in tries):
             return
@@ -265,10 +283,12 @@ def begin_search(
     tell: Tell = lambda text: None,
     smaller: Smaller = lambda minified: None,
 ) -> tuple[_GraphSearch, RecordedGraph] | UnminifiedGraph:
-    """Try one graph, and return the search for a smaller one with the graph's values; `limit` are the seconds of a test
-    before any has failed, `most` the tests.
+    """Try one graph, and return the search for a smaller one with the graph's values, or why it cannot be minified.
+    `limit` are the seconds of a test before any has failed, `memory` the bytes of its process (0: no limit), and `most`
+    the number of tests.
 
-    `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded.
+    `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded,
+    because each test is forked from it.
     """
     whole = unguarded_graph(graph.graph)
     search = _GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, tell, smaller)
@@ -342,12 +362,14 @@ class _MinifiedCase:
 
 
 def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> _MinifiedCase:
-    """Return a minified graph as a Capture with these inputs, and digests of its results on them."""
+    """Return a minified graph, which was cut from `whole`, as a Capture with these inputs, and digests of its results
+    on them. `compiler` and `versions` are named in what is written about it."""
     inputs_by_name = inputs.make()
     graph = minified.cut.graph
     values = tuple(inputs_by_name[port.local] for port in graph.inputs)
     run = eager_run(graph, values, whole.seed)
     recorded = record_values(graph, run).values
+    # Steps get the types that their results have in this run.
     with_specs = replace(graph, steps=tuple(replace(step, spec=spec_of(recorded[step.name])) for step in graph.steps))
     names = [port.name for port in graph.outputs]
     place = f"cut from {minified.title} of {whole.name}: {minified.cut.operators} of its {minified.operators} operators"
@@ -371,8 +393,8 @@ def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: s
 
 
 def as_program(cut: CutGraph) -> CutGraph:
-    """Return a graph as one of tensors alone: numbers are written into it, each tensor is returned once, and every
-    port is an input or an output named by its value."""
+    """Return a graph as one of tensors alone: numbers among its inputs are written into it, each tensor that a step
+    computes is returned once, and every port is an input or an output named by its value."""
     ports = list(zip(cut.graph.inputs, cut.inputs, strict=True))
     numbers = {port.local: value for port, value in ports if not isinstance(value, Tensor)}
 
@@ -392,7 +414,7 @@ def as_program(cut: CutGraph) -> CutGraph:
 def exact_inputs(cut: CutGraph, seed: int) -> Inputs:
     """Return Inputs that keep every value as it is, in place of recipes that draw like ones."""
     values = named_inputs(cut)
-    recipes = fit_all(values, seed, list(values))
+    recipes = fit_all(values, seed, exact=list(values))
     return Inputs(recipes, exact_data(values, recipes), seed)
 
 
@@ -407,7 +429,8 @@ def _drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
 
 
 def inputs_for(minified: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
-    """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
+    """Return drawn inputs if the graph fails on them in the same way, in one more test of `limit` seconds; else the
+    values themselves."""
     recipes = _drawn_inputs(minified.cut, trials.seed)
     if recipes is not None:
         drawn_values = recipes.make()
@@ -428,7 +451,8 @@ def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
 def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool) -> Path:
     """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path.
 
-    Without `proven`, which takes some seconds, the sample's verdict is `unproven`.
+    Without `proven`, which takes some seconds, the sample's verdict is `unproven`. `backend` is the compiler as the
+    file's `--backend` names it; None if the file cannot run it.
     """
     capture = case.capture
     kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
@@ -439,7 +463,7 @@ def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None
     records = {"witness": capture.witness, "verdict": kept}
     write_staged(capture, folder / name, capture.recipes, records, values, graphnet_writer(None))
     place = folder / f"{name}.py"
-    return write_export(capture, place, capture.recipes, backend, "both", case.about)
+    return write_export(capture, place, capture.recipes, backend, direction="both", about=case.about)
 
 
 def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool | None:

@@ -3,6 +3,12 @@
 A compiler of single graphs returns every value that eager saves, or eager's backward could not be called on them. A
 solution need not: it is judged as a whole, by the judge of tasks (`tools/tasks/judge`) and with the comparisons of
 `bp.check`. Here its report becomes cells like those of a compiler: one of the forward, and one of the step.
+
+- `Judging`: a solution in a process of its own (`remote`), with the contents that it is called on.
+- `TaskReport`: what the judge says of it. Each of its `rows` is a `CheckRow`, one comparison: `check` is what was
+  compared (`gradient, …`, `derivative`, or results), `verdict` is `ok`, `wrong` or `not tried: …`.
+- `TaskProgram`: the one Pair of a Capture as a task; `wanted` are the inputs whose gradients are compared.
+- A direction is `forward` or `step`. A solution has no cell of its backward alone, which takes what only it has saved.
 """
 
 from __future__ import annotations
@@ -53,7 +59,8 @@ def cells_of_solution(
     turns: Turns,
 ) -> Iterator[BenchCell]:
     """Judge a solution on the one Pair of a Capture, and yield a cell for each of `blanks` (direction -> the cell to
-    fill in). `turns` gives it the machine alone while it is timed."""
+    fill in); all are `skipped` if the Pair is refused as a task. `turns` gives the solution the machine alone while it
+    is timed. With `derivative`, the step's cell says whether its backward is the derivative of its forward."""
     start = time.monotonic()
     try:
         program = program_of(capture)
@@ -79,7 +86,7 @@ def cells_of_solution(
             notes=tuple(map(one_line, notes_of(report))),
             derivative=_derivative_of_solution(report) if derivative and direction == STEP else None,
         )
-        solution_time = next((solution_time for solution_time in report.times if solution_time.what == direction), None)
+        solution_time = next((measured for measured in report.times if measured.what == direction), None)
         if outcome == UNTIMED and solution_time is not None:
             timing = timing_of(solution_time)
             cell = replace(cell, outcome=timing.answer, reason="", timing=timing)
@@ -87,7 +94,8 @@ def cells_of_solution(
 
 
 def _loader_of(compiler: Compiler, program: TaskProgram) -> Callable[[], Callable[..., Any]]:
-    """Return the function with which the process of a solution loads it; that of a PAIR gets both graphs."""
+    """Return the function with which the process of a solution loads it: it imports the user's class, or calls the
+    user's function of both graphs (a compiler that takes a PAIR) with the captured inputs."""
 
     def load() -> Callable[..., Any]:
         build = loaded_build(compiler)
@@ -107,10 +115,10 @@ def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[s
     forward is right where only gradients are wrong."""
     if report.right:
         return UNTIMED, report.untimed
-    end_of_process = solution.remote.ended
+    end_of_process = solution.remote.ended  # in words; '' while the process lives
     if solution.raised:
         return "failed", report.reason
-    if end_of_process and not solution.remote.cheats:
+    if end_of_process and not solution.remote.cheats:  # a process that is ended because it cheats is wrong
         return _ended_as(end_of_process), end_of_process
     if direction == FORWARD and not any(of_forward(row) for row in report.wrong):
         return UNTIMED, f"its backward is wrong: {report.reason}"
@@ -119,7 +127,7 @@ def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[s
 
 
 def _ended_as(text: str) -> str:
-    """Return the outcome of a process that ended, by what is said of it."""
+    """Return the outcome of a process that ended, by the words for its end, which begin with its cause."""
     if text.startswith(TIMEOUT):
         return TIMEOUT
     return NO_MEMORY if text.startswith(NO_MEMORY) else "crashed"
@@ -144,13 +152,13 @@ def notes_of(report: TaskReport) -> Iterator[str]:
 
 def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]:
     """Call a solution once more, and return its results and gradients beside eager's, which GraphNet's scores read;
-    nothing if it cannot be called."""
+    nothing if it cannot be called, or if the judge did not come to calling it on contents (seed 0)."""
     program, task = solution.program, solution.read.task
     if solution.remote.ended or not report.seed:
         return ()
     subject = solution.subject(solution.contents.draw_inputs())
     expected = expected_of(subject, subject.values)
-    if expected.own is None:
+    if expected.own is None:  # the captured program, which is the reference, does not run on them
         return ()
     tangents = tangents_of(expected)
     try:
@@ -159,29 +167,32 @@ def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]
     except SolutionFailed:
         return ()
     roles = {name: port.role for name, port in program.outputs}
-    wrong = {row.name: row.detail or row.verdict for row in reversed(report.wrong)}
+    wrong = {row.name: row.detail or row.verdict for row in reversed(report.wrong)}  # of a name the first row counts
     eager = reference_gradients(expected.own, tangents) or {}
-    results: list[tuple[str, str, Any, Any]] = []
+
+    def output(role: str, name: str, value: Any, wanted: Any) -> BenchOutput:
+        """Return one result or gradient of the solution beside eager's, `wanted`."""
+        judged = output_of_port(role, name, word_of(name in wrong, value, wanted), wrong.get(name, ""), wanted, value)
+        label_of_power = f"gradient of {name}" if role == "gradient" else name
+        return replace(judged, power=label_of_power not in task.without_power)
+
+    outputs = []
     for name, value in forward.outputs.items():
         label = name.removeprefix("output.")  # as `derive.called` names the results of a function
-        results.append((roles[label], label, value, expected.own.outputs[name]))
+        outputs.append(output(roles[label], label, value, expected.own.outputs[name]))
     for name in program.wanted:
         wanted = eager.get(name)
         value = gradients[name]
         # A gradient that autograd does not have is one of zeros.
-        results.append(("gradient", name, value, wanted if wanted is not None or value is None else value * 0))
-    return tuple(
-        replace(
-            output_of_port(role, name, word_of(name in wrong, value, wanted), wrong.get(name, ""), wanted, value),
-            power=(f"gradient of {name}" if role == "gradient" else name) not in task.without_power,
-        )
-        for role, name, value, wanted in results
-    )
+        outputs.append(output("gradient", name, value, wanted if wanted is not None or value is None else value * 0))
+    return tuple(outputs)
 
 
 def word_of(wrong: bool, value: Any, wanted: Any) -> str:
-    """Return the word for a result that the judge has found wrong or right."""
-    return "wrong" if wrong else "bitwise" if one_to_the_bit(value, wanted) else "close"
+    """Return the word for a result that the judge has found `wrong` or right: it may still be equal to the bit."""
+    if wrong:
+        return "wrong"
+    return "bitwise" if one_to_the_bit(value, wanted) else "close"
 
 
 def timing_of(measured: SolutionTime) -> BenchTiming:
@@ -206,7 +217,8 @@ SAME = 0.05
 
 
 def _derivative_of_solution(report: TaskReport) -> BenchDerivative:
-    """Return whether the backward of a solution is the derivative of its own forward."""
+    """Return whether the backward of a solution is the derivative of its own forward, with the largest error of the
+    comparisons as its gap; unknown if none was tried."""
     rows = [row for row in report.rows if row.check == DERIVATIVE and row.tried]
     gap = max((row.error for row in rows if row.error is not None), default=None)
     if not rows:  # `Judging.derivative` tried none

@@ -77,7 +77,8 @@ class _TimedProgram:
 
 
 class Rounds:
-    """The rounds of a pair, all on the same inputs."""
+    """The rounds of a pair, eager and a compiled function. All are on the same inputs: the tensors of `compiled`, with
+    these contents. `programs` has the PROGRAMS by name, with the times of all rounds so far."""
 
     def __init__(self, eager: Callable[..., Any], compiled: CompiledCalls, contents: Sequence[Any]) -> None:
         self.inputs, self.contents, self.chance = compiled, contents, compiled.chance
@@ -86,7 +87,8 @@ class Rounds:
         self.programs = functions | {"compiled": _TimedProgram(compiled.function, compiler_errors)}
 
     def run_rounds(self, rounds: int) -> tuple[list[float], list[float]]:
-        """Run further rounds; return the seconds of eager's calls and of the compiled graph's."""
+        """Run so many further rounds; return the seconds of a call of eager and of the compiled graph in each of
+        them."""
         programs = list(self.programs.values())
         turns = [partial(self.block, program, program.calls) for program in programs]
         for _ in range(rounds):
@@ -97,29 +99,34 @@ class Rounds:
         return eager, compiled
 
     def block(self, program: _TimedProgram, calls: int) -> tuple[float, float]:
-        """Call a program so often; return the nanoseconds of a call, and a GPU's milliseconds. Inputs that it writes
-        into get their contents back before each call, outside the measured time."""
+        """Call a program so often; return the nanoseconds of a call, and a GPU's milliseconds, 0 on a CPU. If the graph
+        writes into inputs, these get their contents back before each call, outside the measured time."""
         total, device = 0, 0.0
         with program.errors():
             for _ in range(calls):
                 if self.inputs.written:
                     self.inputs.put(self.contents)
                 if not self.gpu:
-                    total += timed(program.function, self.inputs.values, program.short)[0]
+                    nanoseconds, _ = timed(program.function, self.inputs.values, program.short)
+                    total += nanoseconds
                     continue
                 first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                torch.cuda.synchronize()
-                total += timed(_between_events, (program.function, self.inputs.values, first, last), program.short)[0]
+                torch.cuda.synchronize()  # so that no earlier kernel is in the time
+                arguments = (program.function, self.inputs.values, first, last)
+                nanoseconds, _ = timed(_between_events, arguments, program.short)
+                total += nanoseconds
                 device += first.elapsed_time(last)
         return total / calls, device / calls
 
     def warm_up(self, name: str) -> float:
-        """Call a program until its time is steady; choose its calls a block, and return a block's seconds."""
-        program, spent = self.programs[name], list[float]()
+        """Call a program until its time is steady; choose its calls a block, and return a block's seconds. What is
+        chosen for eager holds for `again` too, which is eager once more."""
+        program, spent = self.programs[name], list[float]()  # nanoseconds of a call, by block
         begun, calls = CLOCK(), 1
         while len(spent) < WARM_CALLS and not _is_steady(spent) and CLOCK() - begun < WARM_SECONDS * 1e9:
-            spent.append(self.block(program, calls)[0])
-            calls = max(1, min(WARM_BLOCK, round(SHORTEST / max(1.0, spent[-1]))))
+            nanoseconds, _ = self.block(program, calls)
+            spent.append(nanoseconds)
+            calls = max(1, min(WARM_BLOCK, round(SHORTEST / max(1.0, nanoseconds))))
         fastest = max(1.0, min(spent))
         for each in (program, self.programs["again"]) if name == "eager" else (program,):
             each.calls, each.short = max(1, math.ceil(SHORTEST / fastest)), fastest < SHORT
@@ -141,7 +148,8 @@ def time_pair(
     *,
     most_seconds: float = MOST_SECONDS,
 ) -> BenchTiming:
-    """Time a compiled graph beside eager on the same contents; raise CompilerFailed or TimingWithheld."""
+    """Time a compiled graph beside eager on the same contents; raise CompilerFailed if it raises, or TimingWithheld if
+    the fewest rounds would take more than `most_seconds`."""
     compiled.put(contents)
     rounds = Rounds(eager, compiled, contents)
     seconds = [rounds.warm_up(name) for name in PROGRAMS[:2]]
@@ -151,7 +159,8 @@ def time_pair(
 
 
 def timing_of(change: TimingChange, programs: Mapping[str, _TimedProgram], gpu: bool) -> BenchTiming:
-    """Return a pair's times, and the noise beside them."""
+    """Return a pair's times, and the noise beside them: the ratio of eager to eager. `change` is the comparison of the
+    compiled graph's times with eager's."""
     eager, compiled, again = (programs[name].seconds() for name in PROGRAMS)
     noise = compare_timings(eager, again)
     return BenchTiming(
@@ -188,6 +197,7 @@ def stages_within(seconds: float, most_seconds: float) -> tuple[int, ...]:
 
 
 def _device_ratio(programs: Mapping[str, _TimedProgram]) -> float | None:
-    """Return the ratio of the lower deciles of the GPU's times."""
+    """Return the ratio of the lower deciles of the GPU's times, the compiled graph's over eager's; None if eager's is
+    0."""
     eager, compiled = (lower_decile(programs[name].device_times) for name in PROGRAMS[:2])
     return compiled / eager if eager > 0 else None

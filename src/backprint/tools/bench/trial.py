@@ -6,6 +6,14 @@ held and compared once more at the end. A forward is called once more for each e
 and infinity. Then it is timed. All this happens in a process of its own for each sample and
 compiler, beside eager. A cell is yielded as soon as it is known, because the next graph may end the process.
 `bench_sample` is the verb that workers run.
+
+- A graph is a `BenchGraph`, a forward or backward with its run in eager, or a `BenchStep`, both of a Pair as one. Its
+  title is `pair_0 forward`, `pair_0 backward` or `pair_0 step`; the word after the space is its direction.
+- A `BenchCell` is how the compiler did on one graph; its `outcome` is '' until it is known.
+- Contents are one set of inputs for a graph; a redraw is such a set of other values.
+- A part is a stage of a graph's trial, from the table PARTS. `stage(name)` names what is at work in the ledger.
+- `CompilerFailed` is raised for an exception of the compiler or its function, `NoTuple` if that returns no tuple.
+- A solution (`solved`) is a forward and a backward of the user's own in the place of a compiler.
 """
 
 from __future__ import annotations
@@ -119,7 +127,8 @@ def try_compiler(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for each graph without an outcome in `known` (title -> outcome), and that of a step once more when
-    its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins."""
+    its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins; `turns`
+    gives this process the machine alone while it measures times."""
     if plan.compiler.takes != GRAPH:
         yield from _try_solution(capture, plan, known, turns, on_begin)
         return
@@ -129,7 +138,15 @@ def try_compiler(
         redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
         sizes, resized = resized_graphs(capture, seeds[0]) if has_symbolic_sizes(capture) else ("", {})
     trial = _CompilerTrial(
-        plan, turns, on_begin, dict(known), with_steps(graphs), redrawn, sizes, resized, held_by_guards(capture)
+        plan,
+        turns,
+        on_begin,
+        outcomes=dict(known),
+        graphs=with_steps(graphs),
+        redrawn=redrawn,
+        sizes=sizes,
+        resized=resized,
+        held=held_by_guards(capture),
     )
     for title, graph in trial.graphs.items():
         if title in known or graph.direction not in plan.directions:
@@ -143,7 +160,8 @@ def try_compiler(
 def _try_solution(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
-    """Yield a cell for the forward and for the step of a solution, which is judged once for both."""
+    """Yield a cell for the forward and for the step of a solution, which is judged once for both; none if `known` has
+    the outcomes of all. They are `skipped` for a Capture of several Pairs."""
     from backprint.tools.bench.solved import cells_of_solution
 
     wanted = titles(capture, directions_of(plan.compiler, plan.directions))
@@ -161,9 +179,9 @@ def _try_solution(
 
 
 def directions_of(compiler: Compiler, directions: Sequence[str]) -> tuple[str, ...]:
-    """Return the directions that a compiler has cells of: the backward of a solution takes what its own forward saved,
-    so there is no cell of it alone."""
-    return tuple(name for name in directions if compiler.takes == GRAPH or name != BENCH_DIRECTIONS[1])
+    """Return those of `directions` that a compiler has cells of: all, but for a solution. Its backward takes what its
+    own forward saved, so there is no cell of the backward alone."""
+    return tuple(name for name in directions if compiler.takes == GRAPH or name != BACKWARD)
 
 
 def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
@@ -174,26 +192,28 @@ def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
 
 @dataclass(slots=True)
 class _GraphAtWork:
-    """A graph that the compiler is asked for."""
+    """A graph that the compiler is asked for: how it is judged, what it is called on, and what was compiled."""
 
     graph: AnyGraph
     judge: GraphJudge
     contents: Sequence[Sequence[Any]]
     """The sample's own inputs, and then others."""
     calls: CompiledCalls | None = None
+    """The compiled function; None before it is compiled."""
     held: Call | None = None
     """The first call, whose results are looked at once more at the end."""
     first: str = ""
-    """Why the results of a call that ended a compilation are wrong."""
+    """Why the results of the call in which the graph was compiled are wrong; '' if they are right."""
 
     def fault_of_held(self) -> str:
-        """Return why the results that are held are wrong now."""
+        """Return why the results that are held are wrong now, or an empty text."""
         return "" if self.held is None else self.held.fault_of_memory()
 
 
 @dataclass(slots=True)
 class _CompilerTrial:
-    """A compiler at work on the graphs of a sample: what it compiled, and the outcomes."""
+    """A compiler at work on the graphs of a sample: what it compiled, and the outcomes. All mappings are from titles
+    of graphs."""
 
     plan: TrialPlan
     turns: Turns
@@ -201,6 +221,7 @@ class _CompilerTrial:
     outcomes: dict[str, str]
     graphs: dict[str, AnyGraph]
     redrawn: Sequence[Mapping[str, AnyGraph]]
+    """The graphs on redrawn inputs, a mapping for each redraw."""
     sizes: str = ""
     """Other sizes than the captured ones, in words."""
     resized: Mapping[str, BenchGraph] = field(default_factory=dict)
@@ -211,7 +232,8 @@ class _CompilerTrial:
     compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def cell(self, title: str) -> BenchCell:
-        """Run the PARTS on one graph and return its cell; a part that sets the outcome is the last."""
+        """Run the PARTS on one graph and return its cell; a part that sets the outcome is the last. If the graph is
+        right, it is compiled for other sizes too."""
         began, graph = time.monotonic(), self.graphs[title]
         cell = _blank_cell(graph, self.plan.compiler.name)
         work = self.work_on(graph)
@@ -233,8 +255,8 @@ class _CompilerTrial:
         return replace(cell, seconds=time.monotonic() - began, peak_bytes=processes.status("VmHWM"))
 
     def work_on(self, graph: AnyGraph) -> _GraphAtWork:
-        """Return a graph with its judge and the contents to call it on. The judge of a step shares those of its forward
-        and backward, which are kept here for it."""
+        """Return a graph with its judge and the contents to call it on. The judge of a step shares the judges of its
+        forward and backward, which are kept in `judges` for it."""
         inputs, redrawn_inputs = inputs_of(graph), [inputs_of(graphs[graph.title]) for graphs in self.redrawn]
         judge = GraphJudge(graph, self.judges)
         if not isinstance(graph, BenchStep):
@@ -257,7 +279,8 @@ class _CompilerTrial:
         return replace(cell, notes=(*cell.notes, f"right for {self.sizes} too"))
 
     def derivative(self, capture: Capture, title: str) -> BenchDerivative:
-        """Return whether the compiled backward of a step is the derivative of its forward."""
+        """Return whether the compiled backward of a step is the derivative of its forward; unknown if the compiler
+        ended its process on the step or on one of its two graphs, as it would once more."""
         from backprint.tools.bench.widened import derivative_of, unknown
 
         pair = title.partition(" ")[0]
@@ -278,39 +301,38 @@ class _CompilerTrial:
         return replace(cell, cold=seconds, notes=(*cell.notes, *notes))
 
     def compile_now(self, work: _GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
-        """Compile a graph and call it once; judge the results of the call, and return the seconds and notes. What is
-        called from then on is what was compiled first."""
-        graph, own = work.graph, work.contents[0]
+        """Compile a graph and call it once; judge the results of the call into `work.first`, and return the seconds and
+        notes. What is called from then on is what was compiled first. `cold` is with empty caches."""
+        graph, own_inputs = work.graph, work.contents[0]
         assert isinstance(graph, BenchGraph)
-        function, seconds, values, answer, notes = compiled_now(self.plan.compiler, graph, self.plan.caches, cold)
-        self.compiled.setdefault(graph.title, function)
-        returned, results = results_of(answer)
-        call = Call(copies(own), returned, results, current_random_state(), [], inputs_of_results(returned, values))
+        compiled = compiled_now(self.plan.compiler, graph, self.plan.caches, cold)
+        self.compiled.setdefault(graph.title, compiled.function)
+        returned, results = results_of(compiled.answer)
+        call = Call(
+            copies(own_inputs),
+            returned,
+            results,
+            random=current_random_state(),
+            changed=[],  # further calls on the same inputs show whether the function writes into them
+            shared=inputs_of_results(returned, compiled.inputs),
+        )
         # With draws that are not returned, compiling may have drawn too: such a call cannot be compared.
         if not work.first:
             work.first = work.judge.wrong_kind(results) or ("" if work.judge.by_stream else work.judge.fault(call))
         if work.calls is None:
-            work.calls = CompiledCalls(self.compiled[graph.title], copies(own), work.judge.kinds, work.judge.written)
+            function = self.compiled[graph.title]
+            work.calls = CompiledCalls(function, copies(own_inputs), work.judge.kinds, work.judge.written)
             work.held = call
-        return seconds, notes
+        return compiled.seconds, compiled.notes
 
     def join(self, work: _GraphAtWork, step: BenchStep, cell: BenchCell) -> BenchCell:
-        """Join the compiled forward and backward of a step; those that have no cell of their own are judged first."""
+        """Join the compiled forward and backward of a step into `work.calls`. If one of the two is wrong, so is the
+        step; if one did not run, the step is skipped."""
         for part in (step.forward, step.backward):
-            ended = self.outcomes.get(part.title, "")
-            if ended in (*STOPPED, *NOT_JUDGED, "wrong"):
-                outcome = "wrong" if ended == "wrong" else "skipped"
-                return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
-            if part.title not in self.compiled:
-                part_work, part_cell = self.work_on(part), _blank_cell(part, cell.compiler)
-                try:
-                    self.compile_now(part_work, cold=False)
-                    part_cell = self.judge(part_work, part_cell)
-                except (CompilerFailed, NoTuple) as error:
-                    return replace(cell, outcome="skipped", reason=f"{part.title}: {error}")
-                if part_cell.outcome:
-                    outcome = "wrong" if part_cell.outcome == "wrong" else "skipped"
-                    return replace(cell, outcome=outcome, reason=f"{part.title}: {part_cell.reason}")
+            outcome, reason = self.end_of_graph(part, cell.compiler)
+            if outcome:
+                shown = "wrong" if outcome == "wrong" else "skipped"
+                return replace(cell, outcome=shown, reason=f"{part.title}: {reason}")
         with compiler_errors():
             function = join_forward_and_backward(
                 step, *(self.compiled[part.title] for part in (step.forward, step.backward))
@@ -318,9 +340,26 @@ class _CompilerTrial:
         work.calls = CompiledCalls(function, copies(step.inputs), work.judge.kinds, work.judge.written)
         return cell
 
+    def end_of_graph(self, graph: BenchGraph, compiler: str) -> tuple[str, str]:
+        """Return the outcome with which the forward or backward of a step ended that cannot be joined, and the reason;
+        two empty texts if it can. A graph that has no cell of its own is compiled and judged here first."""
+        known_outcome = self.outcomes.get(graph.title, "")
+        if known_outcome in (*STOPPED, *NOT_JUDGED, "wrong"):
+            return known_outcome, known_outcome
+        if graph.title in self.compiled:
+            return "", ""
+        work = self.work_on(graph)
+        try:
+            self.compile_now(work, cold=False)
+            cell = self.judge(work, _blank_cell(graph, compiler))
+        except (CompilerFailed, NoTuple) as error:
+            return "failed", str(error)
+        return cell.outcome, cell.reason
+
     def judge(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Compare each output of a call on the sample's own inputs with eager's and float64's, and then whole calls on
-        redrawn ones."""
+        """Compare each output of a call on the sample's own inputs with eager's and float64's, then whole calls on
+        redrawn inputs and on edge values, and at last the held results of the first call. Outputs get their `power`:
+        whether a redraw moves them."""
         judge, calls = work.judge, work.calls
         assert calls is not None
         call = calls.call(work.contents[0])
@@ -328,10 +367,12 @@ class _CompilerTrial:
         if len(call.results) != len(judge.outputs):
             return replace(cell, outcome="wrong", reason=judge.wrong_kind(call.results))
         work.held = work.held or call
-        # The outputs of one graph are judged one by one below; a backward on wrong saved values could not run there.
+        # The outputs of one graph are judged one by one below. A step is asked for its first fault already here,
+        # because eager's backward could not run below on saved values that are wrong.
         reason = judge.wrong_kind(call.results) or (judge.fault(call) if len(judge.parts) > 1 or call.changed else "")
         if reason:
             return of_another_kind(judge, cell, call.results, reason)
+        # A graph that draws is judged by more calls of the compiled function, each from the seed that is set then.
         outputs = judge.outputs_of(call, lambda *values: calls.call(values, seed=torch.initial_seed()).results)
         if any(output.word == "random" for output in outputs) and not isinstance(work.graph, BenchStep):
             outputs = self.judge_by_draws(work, outputs)
@@ -341,19 +382,20 @@ class _CompilerTrial:
         if not outcome and (reason := fault_of_calls(work) or self.fault_at_edges(work) or work.fault_of_held()):
             outcome = "wrong"
         powers = self.moving_outputs(work.graph)
-        step = isinstance(work.graph, BenchStep)
+        is_step = isinstance(work.graph, BenchStep)
         shown = tuple(
             replace(output, power=powers.get((output.role, output.name), True))
             for output in outputs
-            if not (step and output.role == "saved")
+            if not (is_step and output.role == "saved")  # what a step saves is no result of it
         )
         notes = (*cell.notes, *notes_of_outputs(outputs), *notes_of_memory(judge, call))
         return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=notes)
 
     def judge_by_draws(self, work: _GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
         """Judge outputs that depend on draws of the compiler's own, which the graph does not return, by its opened
-        form: the compiler gets the graph once more with its draws as further results."""
-        (part,) = work.judge.parts
+        form: the compiler gets the graph once more with its draws as further results. Return the outputs with `close`
+        or `wrong` in the place of `random`; they stay `random` if the opened form cannot be made or is not taken."""
+        (part,) = work.judge.parts  # a graph has one part; a step, which has two, is not judged here
         part.followed = False
         graph_with_draws, reason, why_not_judged = opened_graph(unguarded_graph(part.bench.graph)), "", ""
         if graph_with_draws is None:
@@ -375,19 +417,18 @@ class _CompilerTrial:
         )
 
     def differentiate(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
-        """Compare the gradients of torch.compile by itself with autograd's (`differentiated`). Compiling this with a
-        real compiler takes as long as the two graphs, so it is done with `derivative` only; `aot_eager` is quick."""
+        """Compare the gradients of torch.compile by itself with autograd's (`differentiated`), for a step and a
+        compiler that is a backend of torch.compile. Compiling this with a real compiler takes as long as the two
+        graphs, so it is done with `derivative` only, else noted; `aot_eager` is quick."""
         backend = self.plan.compiler.backend
-        if not isinstance(work.graph, BenchStep) or not (
-            backend.startswith("aot_eager") or (backend and self.plan.derivative)
-        ):
+        if not isinstance(work.graph, BenchStep) or not backend:
+            return cell
+        if not (backend.startswith("aot_eager") or self.plan.derivative):
             note = "how torch.compile differentiates it by itself is looked at with --derivative only"
-            step = isinstance(work.graph, BenchStep) and backend
-            return replace(cell, notes=(*cell.notes, note)) if step else cell
+            return replace(cell, notes=(*cell.notes, note))
         reason, note = fault_of_gradients(self.plan.compiler, work.graph)
-        return replace(
-            cell, outcome="wrong" if reason else "", reason=reason, notes=(*cell.notes, *([note] if note else []))
-        )
+        notes = (*cell.notes, note) if note else cell.notes
+        return replace(cell, outcome="wrong" if reason else "", reason=reason, notes=notes)
 
     def compile_again(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with the caches that the first time has filled, and time that. A step is compiled in its parts, and a
@@ -435,7 +476,7 @@ class _CompilerTrial:
         return ""
 
     def moving_outputs(self, graph: AnyGraph) -> dict[tuple[str, str], bool]:
-        """Return, by role and name, whether an output moves on redrawn inputs."""
+        """Return, by role and name, whether an output of eager moves by its tolerance on redrawn inputs."""
         powers: dict[tuple[str, str], bool] = {}
         others = [parts_of(graphs[graph.title]) for graphs in self.redrawn]
         for place, part in enumerate(parts_of(graph)):
@@ -446,7 +487,7 @@ class _CompilerTrial:
 
 def fault_of_calls(work: _GraphAtWork) -> str:
     """Call what was compiled twice on each of the contents, once without gradients being recorded; return the first
-    fault of a call, or of what all calls drew."""
+    fault of a call, or of what all calls drew, or an empty text."""
     assert work.calls is not None
     for number, contents in enumerate(work.contents):
         for grad in (True, False):
@@ -459,8 +500,9 @@ def fault_of_calls(work: _GraphAtWork) -> str:
 
 
 def of_another_kind(judge: GraphJudge, cell: BenchCell, results: Sequence[Any], reason: str) -> BenchCell:
-    """Return a cell that is wrong by a result's dtype, shape or type, or by a part of a step; of one graph, with the
-    outputs of another kind."""
+    """Return a cell that is wrong for a reason that is found before outputs are judged one by one: a result's dtype,
+    shape or type, an input that was changed, or any fault of a step. The cell of one graph, whose judge has one part,
+    shows the outputs of another kind than eager's."""
     outputs = tuple(
         output_of_port(role, name, "wrong", reason, wanted, value)
         for (role, name), wanted, value in zip(judge.outputs, judge.kinds, results, strict=True)
@@ -470,7 +512,8 @@ def of_another_kind(judge: GraphJudge, cell: BenchCell, results: Sequence[Any], 
 
 
 def notes_of_memory(judge: GraphJudge, call: Call) -> Iterator[str]:
-    """Yield a note for each result of one graph that has an input's memory where eager's has its own."""
+    """Yield a note for each result of one graph that has an input's memory where eager's has its own; none for a step,
+    whose results are those of two graphs."""
     if len(judge.parts) > 1 or not call.shared:
         return
     (part,) = judge.parts
@@ -482,15 +525,18 @@ def notes_of_memory(judge: GraphJudge, call: Call) -> Iterator[str]:
 
 
 def graph_in_eager(title: str, graph: Graph, like: BenchGraph) -> BenchGraph:
-    """Return a graph with its run in eager on the inputs of another."""
+    """Return a graph with its run in eager on the inputs of another, `like`, from its random state."""
     (module,) = graph_classes({title: graph}).values()
     outputs = [(port.role, port.name) for port in graph.outputs]
-    run = EagerRun(rebuilt(module, inspect.getsource(module)), like.run.inputs, like.run.random, outputs, ())
+    # `rebuilt` gives the class its text, which a run in float64 changes (`judged.widened_class`).
+    with_text = rebuilt(module, inspect.getsource(module))
+    run = EagerRun(with_text, like.run.inputs, like.run.random, outputs, results=())
     return BenchGraph(title, graph, replace(run, results=tuple(run.again(run.module()))))
 
 
 def eager_of(graph: AnyGraph) -> Callable[..., Any]:
-    """Return eager as it is timed: `forward` of the module that the compiler gets, without the hooks of its call."""
+    """Return eager as it is timed: `forward` of the module that the compiler gets. A call of the module itself would
+    also look for its hooks, which takes time."""
     if isinstance(graph, BenchStep):
         return join_forward_and_backward(graph, eager_of(graph.forward), eager_of(graph.backward))
     forward: Callable[..., Any] = to_fx(unguarded_graph(graph.graph)).forward
@@ -511,15 +557,15 @@ FIRST_PART = next(iter(PARTS))
 DERIVATIVE = "derivative"
 """What follows the parts of a step, if it is asked for: its time is limited on its own, as that of another graph."""
 
-STEP = BENCH_DIRECTIONS[2]
+BACKWARD, STEP = BENCH_DIRECTIONS[1:]
 
 ENDED = ("crashed", "timeout", "out of memory")
 """Outcomes of a graph that would end the compiler's process in float64 too."""
 
 
 def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
-    """Return the cell of a solution before it is judged (`_blank_cell` is that of a compiler). Values that eager saves
-    are no part of its least work."""
+    """Return the cell of a solution before it is judged, with its operators and its least FLOPs and bytes. A solution
+    saves what it likes, so values that eager saves are no part of these; for a compiler they are (`_blank_cell`)."""
     name, _, direction = title.partition(" ")
     pair = capture.pairs[int(name.removeprefix("pair_"))]
     forward, steps = at_example_sizes(pair.forward), len(pair.forward.steps)
@@ -551,14 +597,16 @@ BEGUN = "begun"
 
 
 def load_all(options: Mapping[str, Any]) -> dict[str, str]:
-    """Load PyTorch and Backprint, and nothing of a compiler; return their versions."""
+    """Load PyTorch and Backprint, for the processes that are forked from this one, and nothing of a compiler, as
+    `in_child` asks of a process that forks. Return their versions, and keep the folder of the locks by which processes
+    take turns."""
     import torch
 
     from backprint.tools import target
     from backprint.tools.jobs.task import on_cpu
     from backprint.tools.jobs.verbs import versions, without_device_threads
 
-    _ = target.read_target, titles  # loaded, for the processes that are forked from this one
+    _ = target.read_target, titles  # named, so that the imports are used
     if options.get(DERIVATIVE):
         from backprint.tools.bench import widened
 
@@ -572,11 +620,13 @@ def load_all(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 _turns = Path()
+"""The folder of the locks by which processes take turns; `load_all` sets it."""
 
 
 def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Try a compiler on every graph of a sample, as a verb of `tools/jobs` (the comment above says how processes share
-    this); write `cells.jsonl` into `staging`, and return the sample's row."""
+    this); write `cells.jsonl` into `staging`, and return the sample's row. `options` are those of the whole run, as
+    plain values: `asked` is the compiler as the user named it, `compiler` its name in the cells."""
 
     staging.mkdir()
     with stage("read"):
@@ -586,19 +636,19 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     while remaining := [title for title in wanted if title not in outcomes(file)]:
         clock = GraphClock()
         rest = partial(_try_remaining, task, capture, options, file, clock)
-        end = in_child(rest, options["timeout"], task.memory, clock.seconds_of)
+        end = in_child(rest, options["timeout"], task.memory, spent=clock.seconds_of)  # the limit is for a graph
         if not end.ended_well:
-            write_end_of_process(
-                file, end, remaining, BenchCell(task.id, "", "", options["compiler"], "", family=task.family)
-            )
+            blank = BenchCell(task.id, "", "", options["compiler"], "", family=task.family)
+            write_end_of_process(file, end, remaining, blank)
         elif [title for title in wanted if title not in outcomes(file)] == remaining:  # else this would never end
             return failure("no cells", f"nothing was tried of {remaining[0]}", "bench")
-    for place in _caches_of(task, options).parent.glob(f"{_caches_of(task, options).name}_*"):
+    caches = _caches_of(task, options)
+    for place in caches.parent.glob(f"{caches.name}_*"):  # each graph's, by its title
         shutil.rmtree(place, ignore_errors=True)
     return row_of(list(read_cells(file)))
 
 
-bench_sample.warm = load_all  # type: ignore[attr-defined]  # what a worker calls first
+bench_sample.warm = load_all  # type: ignore[attr-defined]  # a worker calls it once, before its first sample
 
 
 def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
@@ -636,7 +686,8 @@ ARITHMETIC = ("default_dtype", "flush_denormal")
 
 
 def _try_remaining(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
-    """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
+    """Try the compiler on the graphs without a cell in `file`, and write each cell there. It runs in a process of its
+    own; `clock` tells its parent how long the graph at work has taken."""
     import torch
 
     from backprint.values.settings import with_settings
@@ -682,13 +733,15 @@ def append(file: Path, row: Mapping[str, Any]) -> None:
 
 
 def _rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the file: a last line that is not whole is that of a process that was ended, and left out."""
+    """Yield the rows of the file. A last line without its end is of a process that was ended while it wrote: it is left
+    out."""
     text = file.read_text("utf-8") if file.exists() else ""
     yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
 
 
 def read_cells(file: Path) -> Iterator[BenchCell]:
-    """Yield the cells of the file: of each graph the last, that with its derivative."""
+    """Yield the cells of the file: of each graph the last one, because a step is written once more when its derivative
+    is known."""
     rows = {row["graph"]: row for row in _rows_of_file(file) if BEGUN not in row}
     yield from map(cell_from_json, rows.values())
 
@@ -699,10 +752,11 @@ def outcomes(file: Path) -> dict[str, str]:
 
 
 def write_end_of_process(file: Path, end: ChildEnd, remaining: list[str], blank: BenchCell) -> None:
-    """Write a cell with the outcome of the process that ended: for the graph at work, or, if none was, for all of
-    `remaining`, because eager itself ended it. A step at work in float64 has its cell, and gets an unknown derivative.
+    """Write a cell, `blank` with the outcome of the process that ended: for the graph at work, or, if none was, for all
+    of `remaining`, because eager itself ended the process. A step at work in float64 has its cell, and gets an unknown
+    derivative.
 
-    What a compiler raises is in a cell already, so another error is ours (`unjudged`).
+    What a compiler raises is in a cell already, so a process that `raised` did so by an error of ours (`unjudged`).
     """
     known_outcomes = outcomes(file)
     last_begun = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
@@ -730,7 +784,8 @@ def _write_without_derivative(file: Path, title: str, why: str) -> None:
 
 
 def row_of(cells: list[BenchCell]) -> dict[str, Any]:
-    """Return the row of a sample in the ledger of its run."""
+    """Return the row of a sample in the ledger of its run: the verdict of its cells, how many have which outcome, and
+    the first that is not right."""
     verdict, cause = verdict_of(cells)
     counts = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in {cell.outcome for cell in cells}}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
@@ -745,7 +800,7 @@ def row_of(cells: list[BenchCell]) -> dict[str, Any]:
 
 
 def verdict_of(cells: list[BenchCell]) -> tuple[str, str]:
-    """Return the verdict of a sample, the worst of its graphs', and the cause of a failure."""
+    """Return the verdict of a sample, the worst of its graphs', and the cause of a failure, '' for another verdict."""
     stopped = [cell.outcome for cell in cells if cell.outcome in STOPPED]
     if any(cell.outcome == "wrong" for cell in cells):
         return "wrong", ""

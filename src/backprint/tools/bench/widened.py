@@ -43,8 +43,9 @@ FLOAT64 = ":float64"
 
 
 def derivative_of(capture: Capture, title: str, compiler: Compiler, caches: Path) -> BenchDerivative:
-    """Return whether the backward of a step is the derivative of its forward, as a compiler compiles them in
-    float64."""
+    """Return whether the backward of a step is the derivative of its forward, as a compiler compiles them in float64;
+    unknown, with the reason, if it refuses or raises. `title` is the step's, `pair_0 step`, and `caches` the path below
+    which the compiler keeps its caches."""
     began = time.monotonic()
     try:
         result = _judged_pair(capture, title.partition(" ")[0], compiler, caches)
@@ -63,10 +64,11 @@ def derivative_of(capture: Capture, title: str, compiler: Compiler, caches: Path
 
 
 def _judged_pair(capture: Capture, name: str, compiler: Compiler, caches: Path) -> CompiledDerivative:
-    """Compile a Pair in float64 for the first of several drawn inputs, and judge its gradients on the others."""
+    """Compile a Pair in float64 for the first of several drawn inputs, and judge its gradients on the other draws: a
+    compiler may have fitted its code to the inputs that it saw. `name` is the Pair's: `pair_0`."""
     number = int(name.removeprefix("pair_"))
     wide = wide_pairs(capture)[number]
-    assert wide is not None
+    assert wide is not None  # a Pair without a backward has no step
     pair, values = with_one_name(capture.pairs[number], capture.signature.same), values_for_pairs(capture)[number]
     first, *seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(1 + MAX_DRAWS)]
     compiled = _CompiledStep(wide, f"{name}{FLOAT64}", setting_for(pair, values, first, capture.seed), compiler, caches)
@@ -74,19 +76,21 @@ def _judged_pair(capture: Capture, name: str, compiler: Compiler, caches: Path) 
 
 
 class _CompiledStep:
-    """A Pair that is compiled in float64, for the inputs of one Setting."""
+    """A Pair that is compiled in float64, for the inputs of one Setting (inputs, tangents and the captured results on
+    them). `pair` is in float64 already, and `name` is the beginning of its graphs' titles."""
 
     def __init__(self, pair: Pair, name: str, setting: Setting, compiler: Compiler, caches: Path) -> None:
         self.pair, self.name = pair, name
         step = self.step(setting)
         results, functions = [], []
         for part in (step.forward, step.backward):
-            function, _, _, answer, _ = compiled_now(compiler, part, caches, cold=True)
-            functions.append(function)
-            results.append(results_of(answer)[1])
+            compiled = compiled_now(compiler, part, caches, cold=True)
+            functions.append(compiled.function)
+            _, copied_results = results_of(compiled.answer)
+            results += copied_results
         with compiler_errors():
             function = join_forward_and_backward(step, *functions)
-        self.calls = CompiledCalls(function, copies(step.inputs), [value for both in results for value in both])
+        self.calls = CompiledCalls(function, copies(step.inputs), kinds=results)
 
     def step(self, setting: Setting) -> BenchStep:
         """Return the step of the Pair with the inputs of a Setting."""
@@ -101,7 +105,8 @@ class _CompiledStep:
         return BenchStep(f"{self.name} step", forward, backward)
 
     def call(self, setting: Setting) -> Returned:
-        """Call the compiled step on the inputs and tangents of a Setting; CannotTell for another number of results."""
+        """Call the compiled step on the inputs and tangents of a Setting, from its random seed; raise CannotTell for
+        another number of results than the graphs have."""
         assert self.pair.backward is not None
         results = self.calls.call(self.step(setting).inputs, seed=setting.program_seed).results
         keys = [*(port.key for port in self.pair.forward.outputs), *(port.key for port in self.pair.backward.outputs)]
@@ -120,9 +125,10 @@ def returned_by_port(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned
 
 
 def _bench_graph(title: str, graph: Graph, inputs: Sequence[Any]) -> BenchGraph:
-    """Return a graph with its inputs, as the compiler's process is told of it; nothing has run."""
+    """Return a graph with its inputs, as `compiled_now` takes it. Nothing has run in eager: its EagerRun has no class
+    and no results."""
     outputs = [(port.role, port.name) for port in graph.outputs]
-    return BenchGraph(title, graph, EagerRun(None, list(inputs), current_random_state(), outputs, ()))
+    return BenchGraph(title, graph, EagerRun(None, list(inputs), current_random_state(), outputs, results=()))
 
 
 def unknown(why: str) -> BenchDerivative:

@@ -5,6 +5,13 @@ steps of that call, cut out of the Pair as `tools/parts` cuts. What the other ca
 results, and what it hands on for its inputs are looked up among the values of the backward, by their numbers in
 float64; the steps between them are the part's backward. Nothing is left out that the whole computes there, so its fault
 is the whole's. The part counts only if the fault is found in it too.
+
+- The whole is the Pair whose backward is wrong, or its Capture; a part is a Pair of some of its steps.
+- `Setting`: a Pair in float64 with drawn inputs and tangents, and what forward and backward return for them.
+- `WrongPlace`: steps of the forward whose gradients are wrong; `inputs` are the values that they take from other steps,
+  `returned` what the backward has for the gradients of these.
+- `Search`: the values of both directions of a Setting, and the right gradients, which autograd of the forward computes.
+- `Derivative`: the verdict on a Pair's backward, a `word` with its `detail` and the wrong places.
 """
 
 from __future__ import annotations
@@ -124,7 +131,7 @@ def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
     """
     api.save(part.capture, folder / name)
     place, recipes = folder / f"{name}.py", part.capture.recipes
-    write_export(part.capture, place, recipes, None, "both", part.about)
+    write_export(part.capture, place, recipes, backend=None, direction="both", about=part.about)
     imports_and_graphs, main, rest = place.read_text("utf-8").rpartition(MAIN)
     if part.capture.requires or not _has_dense_tensors(part.pair):
         return place
@@ -147,16 +154,19 @@ def _has_dense_tensors(pair: Pair) -> bool:
 
 
 def _differences_text(pair: Pair) -> str:
-    """Return the function of a part's file that compares its backward with differences of its forward."""
+    """Return the function of a part's file that compares its backward with differences of its forward, after the
+    classes of graphs that have other steps in float64."""
     backward = pair.backward
     assert backward is not None
     places = {port.key: place for place, port in enumerate(pair.forward.outputs)}
+    # An exported file names the values of tangents `tangent NAME`, and all other values as their ports.
     tangents = [(places[PortKey("output", port.name)], f"tangent {port.name}") for port in backward.by_role("tangent")]
     inputs = [port.name for port in pair.forward.inputs]
     names = {port.key: f"tangent {port.name}" if port.role == "tangent" else port.name for port in backward.inputs}
+    # Each input of the backward: the place of a saved value among the forward's results, or the name of another value.
     sources = [places[key] if key.role == "saved" else name for key, name in names.items()]
     gradients = [port.name for port in backward.outputs]
-    text, classes = "", {}
+    text, classes = "", {}  # the names of the classes that compute the two graphs in float64
     for name, graph in (("Forward", pair.forward), ("Backward", backward)):
         wide = graph_in_float64(graph)
         classes[name] = name if wide.steps == graph.steps else f"{name}InFloat64"
@@ -218,34 +228,41 @@ def smallest_part(
     pair = with_one_name(capture.pairs[number], capture.signature.same)
     assert pair.backward is not None
     pair = Pair(pair.name, unguarded_graph(pair.forward), unguarded_graph(pair.backward))
-    values: dict[PortKey, Any] = {}
-    for bench in graphs:
-        title, _, direction = bench.title.partition(" ")
-        if title == f"pair_{number}":
-            recorded = record_values(unguarded_graph(bench.graph), bench.run).values
-            values |= {PortKey(direction, local): value for local, value in recorded.items()}
-    smallest = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
-    for search, place, before, steps in _places(capture, number, pair):
-        cut = _cut_of(search, pair, place, before, steps)
+    values = _values_of_pair(number, graphs)
+    smallest = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, tests=0)
+    for candidate in _candidates(capture, number, pair):
+        cut = _cut_of(pair, candidate)
         if cut is None:
             continue
         part, exact = (_capture_of_cut(capture, number, pair, *cut, values, exact) for exact in (False, True))
         derivative = _derivative_of_part(part, capture)
         smallest = replace(smallest, tests=smallest.tests + 1)
         if has_fault(derivative, whole):
-            on_drawn_inputs = _derivative_of_part(
-                replace(part, origin=GONE), capture
-            )  # with inputs that are drawn anew
-            # Exact values make a large sample: they are kept only if the fault is not there on drawn ones.
+            # Without its origin, a Capture is asked about on inputs that its recipes draw. Exact values make a large
+            # sample: they are kept only if the fault is not there on drawn ones.
+            on_drawn_inputs = _derivative_of_part(replace(part, origin=GONE), capture)
             return replace(
                 smallest, capture=part if has_fault(on_drawn_inputs, whole) else exact, derivative=derivative
             )
     return None
 
 
+def _values_of_pair(number: int, graphs: Sequence[BenchGraph]) -> dict[PortKey, Any]:
+    """Return all values of the two graphs of a Pair in their runs in eager. The key of a value is its direction, in the
+    place of a port's role, and its name in the graph."""
+    values: dict[PortKey, Any] = {}
+    for bench in graphs:
+        title, _, direction = bench.title.partition(" ")
+        if title == f"pair_{number}":
+            recorded = record_values(unguarded_graph(bench.graph), bench.run).values
+            values |= {PortKey(direction, local): value for local, value in recorded.items()}
+    return values
+
+
 def _derivative_of_part(part: Capture, whole: Capture) -> Derivative:
-    """Return whether the backward of a part is the derivative, at the values that it had in the whole, or drawn by its
-    recipes where these are gone."""
+    """Return whether the backward of a part is the derivative, at the values that it had in the whole, or at values
+    that its recipes draw if its origin is GONE. Of the places that the author of the whole means, those in the part
+    count."""
     functions_of_part = {edge.function for edge in part.opaque} | set(NO_FUNCTIONS)
     (derivative,) = api.derivative(
         part, meant=tuple(name for name in whole.meant if name in functions_of_part), hostile=False
@@ -254,20 +271,32 @@ def _derivative_of_part(part: Capture, whole: Capture) -> Derivative:
 
 
 def has_fault(part: Derivative, whole: Derivative) -> bool:
-    """Whether a part is not the derivative, at a place where the whole is not; at any, if that of the whole is
-    unknown."""
+    """Whether a part is not the derivative, at a place where the whole is not; at any place, if it is unknown where the
+    whole is not."""
     if part.word != NOT_THE_DERIVATIVE:
         return False
-    places = [{(place.function, place.at) for place in derivative.wrong} for derivative in (part, whole)]
-    return not places[1] or bool(places[0] & places[1])
+    places_of_part, places_of_whole = (
+        {(place.function, place.at) for place in derivative.wrong} for derivative in (part, whole)
+    )
+    return not places_of_whole or bool(places_of_part & places_of_whole)
 
 
-def _places(
-    capture: Capture, number: int, pair: Pair
-) -> Iterator[tuple[Search, WrongPlace, Sequence[WrongPlace], tuple[Step, ...]]]:
-    """Yield the wrong places that the author does not mean, each with those nearer to the results and with its steps;
-    then with the steps that take its results, too, because the strides of a gradient may come from these. Places in a
-    custom Function come first, because others may follow from them. Of a loop, one place stands for all."""
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Steps of the forward to try as a part, with a wrong place among them. `before` are the wrong places nearer to the
+    results: what the backward returned for these is taken for right, so that each place answers for its own fault."""
+
+    search: Search
+    place: WrongPlace
+    before: Sequence[WrongPlace]
+    steps: tuple[Step, ...]
+
+
+def _candidates(capture: Capture, number: int, pair: Pair) -> Iterator[_Candidate]:
+    """Yield each wrong place that the author does not mean with its steps, then with the steps that take its results,
+    too, because the strides of a gradient may come from these. Places in a custom Function come first, because others
+    may follow from them. Of a loop, one place stands for all: places with one line and the same operators count once.
+    Nothing is yielded if no place is found."""
     functions = [edge.lines for edge in capture.opaque if edge.lines]
     try:
         located = _locate_in_draws(capture, number, pair, functions)
@@ -286,7 +315,7 @@ def _places(
     for _, place_number in sorted(order_by_place.values()):
         before = () if located.by_formula else located.places[:place_number]
         for steps in _growing_steps(search, located.places[place_number]):
-            yield search, located.places[place_number], before, steps
+            yield _Candidate(search, located.places[place_number], before, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +334,9 @@ def _locate_in_draws(
     """Return the wrong places of the first draw that shows any; None if no draw does.
 
     Calls whose gradients differ from those of autograd come first. If there are none and the two products differ all
-    the same, a *formula* is wrong: the derivative of an operator that PyTorch has, by which the backward and autograd
-    went alike. That is told by differences, which see no gap below `LIMIT_BY_DIFFERENCES`.
+    the same (⟨g, J·v⟩ by forward-mode AD, ⟨Jᵀ·g, v⟩ by the backward), a *formula* is wrong: the derivative of an
+    operator that PyTorch has, by which the backward and autograd went alike. That is told by differences, which see no
+    gap below `LIMIT_BY_DIFFERENCES`. `functions` are the lines of each custom autograd.Function of the program.
     """
     values = inputs_of_pairs(capture)[number]
     for seed in range(MAX_DRAWS):
@@ -314,7 +344,8 @@ def _locate_in_draws(
         places = locate(setting, functions).places
         if places:
             return _LocatedInDraw(setting, places, by_formula=False)
-        if gap_of(forward_product(setting)[:2], backward_product(setting)) > LIMIT_BY_DIFFERENCES:
+        product, size, _ = forward_product(setting)
+        if gap_of((product, size), backward_product(setting)) > LIMIT_BY_DIFFERENCES:
             places = locate_formulas(setting).places
             if places:
                 return _LocatedInDraw(setting, places, by_formula=True)
@@ -341,25 +372,24 @@ MOST_STEPS = 256
 # ---- The steps of a call, as a Pair and as a Capture
 
 
-def _cut_of(
-    search: Search, pair: Pair, place: WrongPlace, before: Sequence[WrongPlace], steps: tuple[Step, ...]
-) -> tuple[Pair, Mapping[str, Tensor]] | None:
-    """Return steps with a wrong place in them as a Pair, and the gradients that it gets for its results; None if the
-    backward has the gradients of its inputs nowhere, or computes them from what is outside. A gradient of a result that
-    the backward has nowhere is a tangent that the part does not read.
+def _cut_of(pair: Pair, candidate: _Candidate) -> tuple[Pair, Mapping[str, Tensor]] | None:
+    """Return the steps of a candidate as a Pair, and the gradients that it gets for its results, by name; None if the
+    backward has the gradients of its inputs nowhere, or computes them from tangents of the whole. A gradient of a
+    result that the backward has nowhere is a tangent that the part does not read.
 
     Of `loss = (Wrong.apply(x) * w).sum()`, the part of `Wrong` is its steps from x to its result; its backward starts
     at the value of the backward that is `grad * w`, its tangent, and ends at the one that it hands on for x.
     """
     assert pair.backward is not None
-    right_gradients = search.right_gradients(before)
+    search, steps = candidate.search, candidate.steps
+    right_gradients = search.right_gradients(candidate.before)
     gradients_of_results = _gradients_of_results(search, steps, right_gradients)
-    candidates = _values_of_backward(search, pair.backward)
+    values = _values_of_backward(search, pair.backward)
     tangents: dict[str, str] = {}  # the result whose gradient a value of the backward is, by that value
     for result, gradient in gradients_of_results.items():
-        if (value := _value_with(gradient, candidates)) is not None:
+        if (value := _value_with(gradient, values)) is not None:
             tangents.setdefault(value, result)
-    gradients = _values_handed_on(search, place, steps, right_gradients, candidates)
+    gradients = _values_handed_on(candidate, right_gradients, values)
     if not gradients or not gradients_of_results:
         return None
     cut = _backward_between(pair.backward, tangents, gradients)
@@ -372,7 +402,15 @@ def _cut_of(
     names = BorderNames(
         {port.local: port for port in pair.forward.inputs}, {name: name for name in (*input_names, *names_of_steps)}
     )
-    part = ForwardPart(0, 0, len(steps), forward_steps, input_names, tuple(gradients_of_results), ())
+    part = ForwardPart(
+        index=0,
+        start=0,
+        stop=len(steps),
+        steps=forward_steps,
+        takes=input_names,
+        gives=tuple(gradients_of_results),
+        results=(),
+    )
     cut_pair = pair_of(pair, part, names, "minified", BorderGradients(tangents, gradients), cut)
     return _with_all_tangents(cut_pair, gradients_of_results), gradients_of_results
 
@@ -380,7 +418,8 @@ def _cut_of(
 def _gradients_of_results(
     search: Search, steps: Sequence[Step], right_gradients: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the right gradient of each result of some steps, from the steps behind them; without those of zeros."""
+    """Return the right gradient of each value of some steps that steps behind them take, as far as it comes from these
+    steps behind them; without gradients of zeros."""
     results = [step.name for step in steps if step.name in right_gradients and search.is_used_elsewhere(step, steps)]
     gradients = {name: search.gradient_from_others(name, right_gradients, steps) for name in results}
     return {name: gradient for name, gradient in gradients.items() if search.is_gradient_left(gradient)}
@@ -394,9 +433,9 @@ def _values_of_backward(search: Search, backward: Graph) -> dict[str, Tensor]:
     return {name: values[name] for name in (*computed, *(port.local for port in backward.by_role("tangent")))}
 
 
-def _value_with(gradient: Tensor, candidates: Mapping[str, Tensor]) -> str | None:
-    """Return the first of the candidates that has the numbers of a gradient, by its name; None if none has."""
-    for name, value in candidates.items():
+def _value_with(gradient: Tensor, values: Mapping[str, Tensor]) -> str | None:
+    """Return the name of the first of these values that has the numbers of a gradient; None if none has."""
+    for name, value in values.items():
         is_same_type = value.shape == gradient.shape and value.dtype == gradient.dtype
         if is_same_type and distance(value, gradient, 0.0) <= NEAR:
             return name
@@ -404,15 +443,12 @@ def _value_with(gradient: Tensor, candidates: Mapping[str, Tensor]) -> str | Non
 
 
 def _values_handed_on(
-    search: Search,
-    place: WrongPlace,
-    steps: Sequence[Step],
-    right_gradients: Mapping[str, Tensor],
-    candidates: Mapping[str, Tensor],
+    candidate: _Candidate, right_gradients: Mapping[str, Tensor], values: Mapping[str, Tensor]
 ) -> dict[str, str | None]:
-    """Return the value of the backward that is the gradient of each input of some steps, None for an input without a
-    gradient: it has what the wrong place hands on for the input, and the right shares of the other steps in it. An
-    input whose gradient the backward has nowhere is left out."""
+    """Return, for each input of a candidate's steps, the name of the value of the backward (`values`) that is its
+    gradient by these steps, None for an input without a gradient: it has what the wrong place hands on for the input,
+    and the right shares of the other steps in it. An input whose gradient the backward has nowhere is left out."""
+    search, place, steps = candidate.search, candidate.place, candidate.steps
     gradients_of_inputs: dict[str, Tensor | None] = dict(zip(place.inputs, place.returned, strict=True))
     other_steps = tuple(step for step in steps if step not in place.steps)
     shares = search.contributions(other_steps, search.inputs_of(other_steps), right_gradients)
@@ -422,7 +458,8 @@ def _values_handed_on(
     names_of_steps = {step.name for step in steps}
     handed_on: dict[str, str | None] = {}
     for name, gradient in gradients_of_inputs.items():
-        value = None if gradient is None else _value_with(gradient, candidates)
+        value = None if gradient is None else _value_with(gradient, values)
+        # An input of the wrong place may be a value of the other steps, so no input of them all.
         if name not in names_of_steps and (gradient is None or value is not None):
             handed_on[name] = value
     return handed_on
@@ -431,8 +468,9 @@ def _values_handed_on(
 def _backward_between(
     backward: Graph, tangents: Mapping[str, str], gradients: Mapping[str, str | None]
 ) -> PartBackward:
-    """Return the steps of a backward from a part's `tangents` to its `gradients`, and what they take from elsewhere,
-    which the part's forward must save."""
+    """Return the steps of a backward from a part's `tangents` to its `gradients`, and the inputs of the backward that
+    they take, which the part's forward must save. Both mappings are as in `BorderGradients`: from a value of the
+    backward to the result whose gradient it is, and from an input of the part to the value that is its gradient."""
     step_by_name = {step.name: step for step in backward.steps}
     ends = filter(None, gradients.values())
     names = set(names_behind(ends, step_by_name, lambda name: name in tangents)) - tangents.keys()
@@ -460,7 +498,8 @@ def _inputs_of_part(pair: Pair, steps: Sequence[Step], cut: PartBackward, gradie
 
 
 def _with_all_tangents(pair: Pair, results: Iterable[str]) -> Pair:
-    """Return a part with a tangent for each of its results: its backward does not read those that it lacks."""
+    """Return a part with a tangent for each of its results: those that its backward does not read are added as inputs
+    of it."""
     assert pair.backward is not None
     read_tangents = {port.name for port in pair.backward.by_role("tangent")}
     specs = {port.name: dense(port.spec) for port in pair.forward.by_role("output")}
@@ -480,8 +519,9 @@ def _capture_of_cut(
     values: Mapping[PortKey, Any],
     exact: bool,
 ) -> Capture:
-    """Return a part of a Pair as a Capture, with recipes fitted to the values that it had in the whole, or, if `exact`,
-    with these."""
+    """Return a part of a Pair as a Capture, with recipes fitted to the values that it had in the whole (`values`, as
+    `_values_of_pair` returns them), or, if `exact`, with these values. `given` are the gradients of its results, which
+    are its tangents. `whole` is the Capture of the `pair`, whose number is written into the reason."""
     assert part.backward is not None
     inputs = {port.name: values[PortKey("forward", port.local)] for port in part.forward.inputs}
     inputs |= {port.name: values[PortKey("backward", port.local)] for port in part.backward.by_role("constant")}
@@ -506,6 +546,7 @@ def _capture_of_cut(
         origin=PartOrigin(part, inputs, differentiable, opaque=True),
     )
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+    # A result has the name of its value (`_cut_of`). Gradients are from float64.
     tangents = {name: given[name].to(values[PortKey("forward", name)].dtype) for name in differentiable}
     return replace(capture, recipes=recipes_of(capture, tensors, tangents, exact))
 

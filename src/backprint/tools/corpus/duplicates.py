@@ -3,6 +3,10 @@
 The keys of samples come from a run's ledger, or from the samples' files: graphs of Backprint in canonical form,
 GraphNet's code without names, comments and layout, or, if that is refused, its text. No code of a sample is executed. A
 sample that cannot be read is left out, and listed with the reason. OUT appears whole, by one rename.
+
+A ledger is the SQLite file of a corpus run, with a row for each sample (`tools/jobs/ledger`); a `Job` is a sample that
+was found below a folder: its id, its path, its kind (`backprint` or `graphnet`), and in `cause` why it is unusable.
+`by` is what is compared: `exact`, or `shape`, which leaves sizes out.
 """
 
 from __future__ import annotations
@@ -81,7 +85,7 @@ def group_by_key(items: Iterable[Item], key: Callable[[Item], Key], order: Calla
 
 
 def several(groups: Iterable[Sequence[Item]]) -> list[Sequence[Item]]:
-    """Return the groups that have duplicates."""
+    """Return the groups of more than one member."""
     return [group for group in groups if len(group) > 1]
 
 
@@ -93,7 +97,8 @@ KEPT = "kept.txt"
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A sample and its key. `why` says why it has no key, or was compared by its text only."""
+    """A sample and its key. `why` says why it has no key, or was compared by its text only; it is `vacuous` if its
+    results compared equal by a check that is no proof, and `bytes` are those of its inputs."""
 
     id: str
     key: Key
@@ -106,8 +111,8 @@ class _Member:
     def order(self) -> tuple[bool, float, int, str]:
         """The sort key: the first of a group is the best, proved with power, then by verdict, then smallest, then by
         name."""
-        order = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # never checked: behind `bitwise`
-        return (self.verdict not in PROVED or self.vacuous, order, self.bytes, self.id)
+        verdict_rank = rank(self.verdict) if self.verdict else rank("bitwise") + 0.5  # never checked: behind `bitwise`
+        return (self.verdict not in PROVED or self.vacuous, verdict_rank, self.bytes, self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,8 @@ class Dedup:
 
 
 def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> Dedup:
-    """Group the samples of a run or of a folder, and write one of each group, or only the lists, to `out`."""
+    """Group the samples of a run or of a folder, and write one of each group, or with `files="none"` only the lists, to
+    `out`, which must not exist or be empty. `files` is `link`, `copy` or `none`."""
     check_arguments(source, out, by, files)
     result = _group_members(os.fspath(source), by, members_of(source, by))
     staging = out.with_name(f".{out.name}.part")
@@ -200,7 +206,8 @@ def members_of(source: Path, by: str) -> Iterator[_Member]:
 
 
 def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
-    """Yield the samples and parts that a split did not write, without keys, and then its parts, by their folders."""
+    """Yield the samples and parts that a split did not write, without keys, and then its parts, by their folders. A
+    part that equals another one is neither: `of` names the part that was written in its place."""
     written = False
     for part in all_parts(source):
         written = written or bool(part["part"])
@@ -214,20 +221,28 @@ def _members_of_split(source: Path, by: str) -> Iterator[_Member]:
 
 
 def _members_of_ledger(source: Path, by: str) -> Iterator[_Member]:
-    """Yield the samples of a run: only those that have written a folder can be kept."""
+    """Yield the samples of a run: only those that have written a folder can be kept, and have a key."""
     forward, backward = BY[by]
     with Ledger.reading(source) as ledger:
         for row in ledger.rows():
-            why = "" if row["state"] == "done" else "not done yet"
-            if not why and row["verdict"] == "failed":
-                why = f"failed: {row['cause'] or row['detail'] or 'without a cause'}"
-            if not why and not (place_of(source, row) / RESULT).is_file():
-                why = "its folder does not exist"
-            if not why and not row[forward]:
-                why = "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
+            why = _why_not_kept(source, row, by)
             key = () if why else ("graphs", row[forward], row[backward] or "")
             size = row["input_bytes"] or row["disk_bytes"] or 0
             yield _Member(row["id"], key, row["verdict"] or "", _lacks_proof(row), size, one_line(why))
+
+
+def _why_not_kept(source: Path, row: Mapping[str, Any], by: str) -> str:
+    """Return why the sample of a row in the ledger of a run cannot be kept; '' if it can."""
+    forward, _ = BY[by]
+    if row["state"] != "done":
+        return "not done yet"
+    if row["verdict"] == "failed":
+        return f"failed: {row['cause'] or row['detail'] or 'without a cause'}"
+    if not (place_of(source, row) / RESULT).is_file():
+        return "its folder does not exist"
+    if not row[forward]:
+        return "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
+    return ""
 
 
 def _lacks_proof(row: Mapping[str, Any]) -> bool:
@@ -245,7 +260,8 @@ def _members_of_folder(source: Path, by: str) -> Iterator[_Member]:
 
 
 def member_of(folder: Path, job: Job, by: str) -> _Member:
-    """Return one sample's key, from its files; any error becomes the reason why it has none."""
+    """Return one sample's key, from its files; any error becomes the reason why it has none, or, of a GraphNet sample,
+    why it is compared by its text."""
     if job.cause:
         return _Member(job.id, (), why=one_line(f"{job.cause}: {job.detail}"))
     try:
@@ -289,9 +305,11 @@ def _graphnet_member(folder: Path, name: str, by: str) -> _Member:
 
 def _text_key(folder: Path, job: Job, by: str) -> Key:
     """Return the key of code that is refused: its bytes, and for `exact` those of its inputs' metadata too."""
+    code = sha256(folder / "model.py")
+    if by != "exact":
+        return ("text", code)
     metas = folder / "weight_meta.py"
-    metas_digest = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
-    return ("text", sha256(folder / "model.py"), *metas_digest)
+    return ("text", code, sha256(metas) if metas.is_file() else "")
 
 
 KEYS: Mapping[str, Callable[[Path, str, str], _Member]] = {"backprint": _capture_member, "graphnet": _graphnet_member}
@@ -316,13 +334,14 @@ def place_sample(source: Path, out: Path, member: _Member, files: str) -> None:
 
 
 def link_or_copy(old: Path, new: Path, files: str) -> None:
-    """Link or copy one file; UsageError if the file system has no such links."""
+    """Copy one file, or make a hard link to it; UsageError where such links cannot be made."""
     if files == "copy":
         shutil.copyfile(old, new)
         return
     try:
         os.link(old, new)
     except OSError as error:
+        # Another disk, a system that forbids links, too many links to a file, a file system without links.
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
             problem = f"{old} cannot be linked to OUT: {error.strerror}"
             raise UsageError(f"{problem}. Use --files copy") from error

@@ -2,7 +2,10 @@
 
 A row is one graph: its text, its ports, and what is known of its sample. Rows are texts and numbers: a reader runs
 nothing of a stranger's, and `bp.parse` makes a Graph of the text without running it. One sample is in memory at a time,
-and one row group.
+and one row group of the Parquet file.
+
+The row of a sample is its row in the ledger of the run (`tools/jobs/ledger`); the rows of a sample, in the data set,
+are one for each of its graphs.
 """
 
 from __future__ import annotations
@@ -99,8 +102,9 @@ def export(
     overwrite: bool = False,
     watch: Callable[[str], None] = lambda what: None,
 ) -> Exported:
-    """Write the graphs of a run's samples to a folder, with a card. Each file appears whole. `watch` is called with
-    what is being done."""
+    """Write the graphs of a run's samples to a folder, with a card; return how many there are, and what is left out.
+    `where` are SQL conditions on the rows of samples. Each file appears whole, and none if no sample has graphs, which
+    raises UsageError. `watch` is called with what is being done, in words."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder: name the folder of the data set")
     for name in (GRAPHS, CARD) if not overwrite else ():
@@ -125,7 +129,8 @@ def export(
 def _rows_of_run(
     run: Path, where: tuple[str, ...], license: str | None, tally: Tally, watch: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each graph of a run's finished samples, and count them."""
+    """Yield a row for each graph of a run's finished samples, and count them in `tally`; a sample that cannot be read
+    is left out, and noted there. `run` is the folder of the run, or its ledger."""
     folder = run if run.is_dir() else run.parent
     with Ledger.reading(run, where) as ledger:
         total = ledger.counts("state").get("done", 0)
@@ -142,7 +147,8 @@ def _rows_of_run(
 
 
 def rows_of_sample(run: Path, source: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of one sample; raise if it has no graphs, or not those that the ledger has.
+    """Return the rows of one sample, a row for each graph; raise SampleError if it has no graphs, or other graphs than
+    the run proved, by the hashes in its row of the ledger.
 
     A run that captures has the sample in its own folder. `verify` and `power` leave it where it is, in the source.
     """
@@ -201,20 +207,24 @@ def _columns_of_graph(graph: Graph) -> dict[str, Any]:
 
 
 def _port_columns(port: Port, fixed: Port) -> dict[str, Any]:
-    """Return a port as plain data: its type as in the text, and of a tensor dtype and sizes, as captured."""
+    """Return a port as plain data: its type as in the text, and of a tensor the dtype and the sizes that it had at
+    capture, which `fixed`, the same port of the graph at these sizes, has. A size that is not known there is none."""
     spec = fixed.spec
-    tensor = isinstance(spec, TensorSpec) and all(isinstance(size, int) for size in spec.shape)
+    dtype, shape = None, None
+    if isinstance(spec, TensorSpec):
+        dtype = spec.dtype
+        shape = list(spec.shape) if all(isinstance(size, int) for size in spec.shape) else None
     return {
         "name": encodable(port.name),
         "role": port.role,
         "spec": show_spec(port.spec),
-        "dtype": spec.dtype if isinstance(spec, TensorSpec) else None,
-        "shape": list(spec.shape) if isinstance(spec, TensorSpec) and tensor else None,
+        "dtype": dtype,
+        "shape": shape,
     }
 
 
 def count(tally: Tally, row: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Add a sample and its graphs to a tally."""
+    """Add a sample, by its row in the ledger, and its graphs, by their rows in the data set, to a tally."""
     tally.samples += 1
     tally.proved += rows[0]["proved"]
     tally.steps += sum(graph["steps"] for graph in rows)
@@ -243,7 +253,8 @@ MOST_NAMED = 20
 
 
 def card_lines(name: str, where: tuple[str, ...], license: str | None, tally: Tally) -> Iterator[str]:
-    """Yield the card of a data set."""
+    """Yield the lines of the card of a data set: `README.md`, with the header that Hugging Face reads between `---`.
+    `name` is the run's, `where` are the conditions on its samples, and `license` is the programs', if it is known."""
     graphs = tally.directions.total()
     yield "---"
     yield f"pretty_name: {json.dumps(f'Graphs of {name}')}"
@@ -284,13 +295,13 @@ UNKNOWN = "The licences of the programs are not known here: `license` is empty. 
 
 
 def counted(head: str, rows: list[tuple[str, int]]) -> Iterator[str]:
-    """Yield a table of counts."""
+    """Yield the lines of a table of counts of samples, by what `head` names."""
     yield from ("", f"| {head} | samples |", "|---|---:|")
     yield from (f"| {escaped(word)} | {count:,} |" for word, count in rows)
 
 
 def _left_out_lines(left_out: list[tuple[str, str]]) -> Iterator[str]:
-    """Yield the samples of the run that are not in the data set."""
+    """Yield the lines about samples of the run that are not in the data set, (sample, reason); none if all are."""
     if not left_out:
         return
     yield from ("", "## Left out", "", f"{len(left_out):,} samples have no graphs here:", "")

@@ -1,6 +1,10 @@
 """The report of a corpus run, from its ledger: how many samples are proved, why the others are not, and all samples.
 
 What else people ask is a line of SQL over the ledger, or of pandas over the rows as a file: docs/corpora.md shows them.
+
+A sample is proved if all its results compared equal, by a check that could have failed. A check is vacuous, and no
+proof, if it has ports without power: results that do not move when inputs are redrawn. A Table is a title, columns
+(name -> kind of value, which says how a page writes it) and rows.
 """
 
 from __future__ import annotations
@@ -72,20 +76,22 @@ def first_names(names: Sequence[str]) -> str:
 
 
 def _sample_of(row: Mapping[str, Any]) -> _Sample:
-    """Return a ledger's row as a sample."""
+    """Return a ledger's row as a sample; a value that the row does not have is '' or 0."""
     texts = {
         name: row[name] or ""
         for name in ("family", "source_hash", "forward_hash", "backward_hash", "verdict", "cause", "stage", "detail")
     }
-    wrong = row["derivative"] == NOT_THE_DERIVATIVE
-    notes = [note.removeprefix(f"{NOT_THE_DERIVATIVE}: ") for note in row["notes"] or () if wrong]  # `verbs.sample_row`
+    not_the_derivative = ""
+    if row["derivative"] == NOT_THE_DERIVATIVE:
+        first_note = next(iter(row["notes"] or ()), NOT_THE_DERIVATIVE)  # the reason, by `verbs.sample_row`
+        not_the_derivative = first_note.removeprefix(f"{NOT_THE_DERIVATIVE}: ")
     return _Sample(
         id=row["id"],
         done=row["state"] == "done",
         seconds=row["seconds"] or 0.0,
         power=row["power"],
         still=tuple(row["vacuous"] or ()),
-        not_the_derivative=next(iter(notes), NOT_THE_DERIVATIVE) if wrong else "",
+        not_the_derivative=not_the_derivative,
         **texts,
     )
 
@@ -95,7 +101,7 @@ def _sample_of(row: Mapping[str, Any]) -> _Sample:
 
 def report(place: Path, where: tuple[str, ...] = (), base: Path = Path()) -> Report:
     """Return the report of a run, which may still go on; `place` is its folder or its ledger. With `where`, it has the
-    samples whose rows meet these conditions. Paths of files are relative to `base`."""
+    samples whose rows meet these SQL conditions. Paths of files are relative to `base`, the folder of the report."""
     with Ledger.reading(place, where) as ledger:
         samples = tuple(map(_sample_of, ledger.rows(order="id")))
         about = ledger.facts()
@@ -117,7 +123,8 @@ def report(place: Path, where: tuple[str, ...] = (), base: Path = Path()) -> Rep
 
 
 def _answer(samples: Sequence[_Sample], distinct: int) -> str:
-    """Return how many samples are good and what the others are, then what is proved of those that are done."""
+    """Return in sentences how many samples are good and what the others are, what is proved of those that are done,
+    and how many of these are `distinct`, that is no duplicates."""
     done = [sample for sample in samples if sample.done]
     counts = proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in done)
     part = f"{share(counts.proved / counts.differentiable)} proved" if counts.differentiable else "proved"
@@ -135,7 +142,7 @@ def _answer(samples: Sequence[_Sample], distinct: int) -> str:
 
 
 def _fact_text(name: str, value: Any) -> str:
-    """Return a fact of a run as text; a time as date and time."""
+    """Return a fact of a run as text: a time as date and time, options without those that are not set."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items() if item not in (None, False, "", []))
     return date_text(value) if name in ("started", "finished") else str(value)
@@ -160,7 +167,10 @@ def _family_row(name: str, samples: Sequence[_Sample]) -> tuple[Any, ...]:
     count = Counter(sample.verdict for sample in done)
     proved = proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in done)
     return (
-        *(name, len(samples), proved.proved, len(proved.without)),
+        name,
+        len(samples),
+        proved.proved,
+        len(proved.without),  # samples that compared equal by a vacuous check
         *(count[verdict] for verdict in ("undifferentiable", "unproven", "wrong", "failed")),
         len(samples) - len(done),
         proved.proved / proved.differentiable if proved.differentiable else None,
@@ -170,14 +180,11 @@ def _family_row(name: str, samples: Sequence[_Sample]) -> tuple[Any, ...]:
 
 def _faults(samples: Sequence[_Sample]) -> Table:
     """Return a table of the samples that are not good, the worst first; those with one cause are together."""
-    listed = sorted(
-        (-rank(sample.verdict), sample.cause, sample.id, sample) for sample in samples if sample.done and sample.fault
-    )
-    rows = [
-        (sample.id, sample.fault[0], sample.cause, sample.seconds, sample.stage, one_line(sample.fault[1]))
-        for *_, sample in listed
-        if sample.fault
-    ]
+    rows = []
+    for sample in sorted(samples, key=lambda sample: (-rank(sample.verdict), sample.cause, sample.id)):
+        if sample.done and sample.fault is not None:
+            verdict, reason = sample.fault
+            rows.append((sample.id, verdict, sample.cause, sample.seconds, sample.stage, one_line(reason)))
     columns = {"sample": "name", "verdict": "word", "cause": "text", "time": "seconds", "stage": "text"}
     return Table("Not good", {**columns, "reason": "detail"}, rows)
 
@@ -217,7 +224,9 @@ def _kind_of(column: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """All rows with all columns, read from the ledger at each iteration, one at a time."""
+    """All rows of the report with all columns, read from the ledger at each iteration, one at a time. `place` and
+    `where` are those of `report`, `folder` is the run's and `source` that of its corpus; `groups` are the samples with
+    equal keys, of which the first is no duplicate."""
 
     place: Path
     where: tuple[str, ...]
@@ -240,7 +249,8 @@ class _Rows:
                     yield (*cells, proved[id], first.get(id, ""), *self.files(row))
 
     def files(self, row: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the paths of a sample's code and of its page, '' where there is none."""
+        """Return the paths of a sample's code and of its page, '' where there is none: in the run's folder, or else in
+        the corpus, where verbs such as `verify` leave the sample."""
         for place in (place_of(self.folder, row), source_of(self.source, row)):
             code = (place / "pair_0" / "forward" / "model.py", place / GRAPHNET.main)
             pages = (place / "page.html", place.with_name(f"{place.name}.html"))

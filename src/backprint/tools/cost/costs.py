@@ -4,6 +4,11 @@
 - Storages: which values share memory, and how large a storage is.
 - Bytes that a step reads and writes, the cost of each step, and the time line of memory over a Pair.
 - A Pair's Summary, and the operators that graphs call.
+
+A Step is one call of an operator: a name, `target` (`aten.mm.default`), arguments, and a `spec`, the type of what it
+returns: a TensorSpec, a tuple of specs, or None where the type is not known. `specs` is the spec of each value by its
+name. An argument is a number, a `Ref` (another value, by its name), or a `List` of arguments. A Graph's `results` are
+such arguments too, one for each port of its `outputs`. Sizes are integers or, in a graph with symbolic sizes, texts.
 """
 
 from __future__ import annotations
@@ -73,7 +78,7 @@ def argument(step: Step, index: int) -> Value:
 
 
 def shape(value: Value, specs: Specs) -> Shape:
-    """Return the shape of an argument; symbolic sizes count as one."""
+    """Return the shape of an argument, () if it is no tensor; symbolic sizes count as one."""
     spec = specs.get(value.name) if isinstance(value, Ref) else None
     return tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
 
@@ -94,7 +99,8 @@ def numel_of(value: Value, specs: Specs) -> int:
 
 
 def product(left: int, right: int) -> Formula:
-    """Return the formula of a matrix product of the arguments at positions `left` and `right`."""
+    """Return the formula of a matrix product of the arguments at positions `left` and `right`: each element of the left
+    one meets a row of the right one, of `b[-1]` elements."""
 
     def cost(step: Step, specs: Specs) -> int:
         a, b = shape(argument(step, left), specs), shape(argument(step, right), specs)
@@ -115,31 +121,35 @@ def convolution(step: Step, specs: Specs) -> int:
 
 def convolution_backward(step: Step, specs: Specs, groups: int = 1) -> int:
     """Return the FLOPs of the gradients of the input and of the weight that the output mask, the last argument, asks
-    for. torch counts the weight's as if there were one group; `least_flops` in work.py gives `groups`."""
+    for; 0 if there is no such mask. torch counts the weight's gradient as if there were one group, so `groups` is 1
+    here; `least_flops` in work.py passes the real number."""
     gradient, input, weight = (shape(argument(step, place), specs) for place in range(3))
-    mask = step.args[-1] if step.args else None
+    mask = step.args[-1] if step.args else None  # whether the gradient of the input, the weight, the bias is computed
     if not isinstance(mask, List) or not (len(gradient) > 1 and len(input) > 1):
         return 0
     # The multiply-adds for each pair of an input's and an output's channel: all positions at which the kernel is put,
     # of all samples, times its size.
     positions = math.prod((input if argument(step, 7) is True else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
-    channels = (math.prod(weight[:2]), input[1] * gradient[1] // groups)
+    channels_for_input, channels_for_weight = math.prod(weight[:2]), input[1] * gradient[1] // groups
     return sum(
         2 * positions * channel_count
-        for channel_count, wanted in zip(channels, mask.items, strict=False)
+        # Not strict: the mask's third item is the bias, whose gradient is a sum and counts no FLOPs.
+        for channel_count, wanted in zip((channels_for_input, channels_for_weight), mask.items, strict=False)
         if wanted is True
     )
 
 
 def attention(step: Step, specs: Specs) -> int:
-    """Return the FLOPs of two matrix products: of queries with keys, and of the weights that this makes with values."""
+    """Return the FLOPs of two matrix products: of queries with keys, and of the weights that this makes with values.
+    `k[-2]` is the number of keys; `q[-1]` and `v[-1]` are the widths of a query and of a value."""
     q, k, v = (shape(argument(step, place), specs) for place in range(3))
     return 2 * math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1]) if q and v and len(k) > 1 else 0
 
 
 def attention_backward(step: Step, specs: Specs, query: int = 1) -> int:
     """Return the FLOPs of five matrix products: three as wide as a query (queries with keys once more, the gradients of
-    both) and two as wide as a value. `query` is the position of the queries, mostly after the incoming gradient."""
+    both) and two as wide as a value. `query` is the position of the queries among the arguments, where keys and values
+    follow: mostly 1, after the incoming gradient."""
     q, k, v = (shape(argument(step, place), specs) for place in range(query, query + 3))
     return 2 * math.prod(q[:-1]) * k[-2] * (3 * q[-1] + 2 * v[-1]) if q and v and len(k) > 1 else 0
 
@@ -186,8 +196,8 @@ for a tuple, and None for what has no memory, such as numbers."""
 
 
 def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
-    """Return the storages of each value of a graph, and the bytes of each storage. `Lives.follow` makes them in the
-    same way, and follows how long they live."""
+    """Return the storages of each value of a graph by its name, and the bytes of each storage. `Lives.follow` makes
+    them in the same way, and follows how long they live."""
     specs = _types_with_items(graph)
     storages_by_value = {port.local: fresh(port.local, port.spec) for port in graph.inputs}
     sizes = dict(pair for port in graph.inputs for pair in sizes_in(port.local, port.spec))
@@ -201,14 +211,16 @@ def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
 
 
 def held_storages(graph: Graph, storages: Mapping[str, Storages]) -> set[str]:
-    """Return the storages that the caller holds anyway: of inputs, and of what is written back into an input."""
+    """Return the storages that the caller holds anyway: of inputs, and of what is written back into an input, which is
+    a result of role `mutation`. `storages` is the first result of `storages_of`."""
     ends = zip(graph.outputs, graph.results, strict=True)
     updated = [name for port, result in ends if port.role == "mutation" for name in refs(result)]
     return {key for name in (*(port.local for port in graph.inputs), *updated) for key in each_storage(storages[name])}
 
 
 def _types_with_items(graph: Graph) -> dict[str, Spec]:
-    """Return the type of each value; of one whose type is not written, that of the items that are taken from it."""
+    """Return the type of each value. Where a step has no spec, as one with several results may, its type is the tuple
+    of those items that `operator.getitem` takes from it, None for an item between them that nothing takes."""
     specs = specs_of(graph)
     items: dict[str, dict[int, Spec]] = {}
     for step in graph.steps:
@@ -229,17 +241,19 @@ NEW = "(new)"
 
 
 def _storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> Storages:
-    """Return the storages of what a step returns, `known` ones, or NEW where it makes memory of its own."""
+    """Return the storages of what a step returns: those of its argument where it returns an item or a view of it or
+    updates it in place (`known` has the storages of the values before), or NEW where it makes memory of its own."""
     first = argument(step, 0)
     base = known.get(first.name) if isinstance(first, Ref) else None
     if step.target == "operator.getitem":
         index = argument(step, 1)
         if isinstance(base, tuple) and isinstance(index, int) and -len(base) <= index < len(base):
             return base[index]
-        return None
+        return None  # an item of a value whose items are not known
     if isinstance(first, Ref) and uses_first(step, specs):
         return _spread_over(specs.get(step.name), base)
     match step.target, step.args:
+        # Its arguments are the random state, an operator, and that operator's own arguments.
         case "torch.ops.higher_order.run_with_rng_state", (_, Op(target), Ref(name), *_) if updates_first(target):
             return known.get(name)
     return NEW
@@ -253,7 +267,8 @@ def fresh(name: str, spec: Spec) -> Storages:
 
 
 def _spread_over(spec: Spec, base: Storages) -> Storages:
-    """Return one storage for all tensors of a value, such as the parts of a `split`."""
+    """Return storages in the form of a value's spec, `base` for each of its tensors: the parts of a `split` are views
+    of one storage."""
     if isinstance(spec, tuple):
         return tuple(_spread_over(part, base) for part in spec)
     return base
@@ -269,7 +284,7 @@ def each_storage(storages: Storages) -> Iterator[str]:
 
 
 def sizes_in(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
-    """Yield the storages of a value that shares none, each with its bytes."""
+    """Yield (storage, bytes) for each tensor of a value that shares no memory, named as `fresh` names them."""
     if isinstance(spec, tuple):
         for index, part in enumerate(spec):
             yield from sizes_in(f"{name}[{index}]", part)
@@ -280,10 +295,13 @@ def sizes_in(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
 def _sizes_made(
     step: Step, known: Mapping[str, Storages], specs: Specs, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the storages that a step makes, each with its bytes: those of its results, but for WHOLE and UNREDUCED,
-    whose storages are larger than their results. `sizes` are the bytes of the storages before."""
+    """Yield (storage, bytes) for each storage that a step makes: that of each result, but for the operators of WHOLE
+    and UNREDUCED, whose storages are larger than their results. `known` has the storages of the values before, and
+    `sizes` their bytes."""
     name, first = operator_name(step.target), argument(step, 0)
     first_spec = specs.get(first.name) if isinstance(first, Ref) else None
+    # An argument with an expanded dimension is not copied as it lies, but into a tensor of its full shape: the last
+    # case.
     if name in WHOLE and isinstance(first, Ref) and isinstance(first_spec, TensorSpec) and not overlaps(first_spec):
         # The key "", which no storage has, stands for 0 bytes where the argument has no storage.
         yield step.name, max(sizes.get(key, 0) for key in (*each_storage(known[first.name]), ""))
@@ -329,7 +347,8 @@ def uses_first(step: Step, specs: Specs) -> bool:
 
 
 def is_view(step: Step, specs: Specs) -> bool:
-    """Whether a step's result uses the memory of its first argument, and writes nothing into it."""
+    """Whether a step's result uses the memory of its first argument, and writes nothing into it: by the flags of
+    `operators.txt`, and by the specs for operators that return a view only SOMETIMES."""
     name = operator_name(step.target)
     if name in UNDECLARED:
         return True
@@ -366,7 +385,8 @@ def _strides_of(spec: TensorSpec) -> tuple[int | str, ...]:
 
 
 def same_memory(source: TensorSpec, result: TensorSpec) -> bool:
-    """Whether two tensors lie in memory alike: strides of dimensions of one element do not count."""
+    """Whether two tensors lie in memory alike: equal shapes and strides. Strides of dimensions of one element do not
+    count, and strides of a tensor without elements neither."""
     if source.shape != result.shape:
         return False
     steps = zip(result.shape, _strides_of(source), _strides_of(result), strict=True)
@@ -375,7 +395,7 @@ def same_memory(source: TensorSpec, result: TensorSpec) -> bool:
 
 def _returns_argument(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
     """Whether a conversion has nothing to convert, and was not asked for a copy: then it returns its argument."""
-    # 99 is behind all arguments, for an operator that has no `copy`.
+    # Position 99 is behind all arguments, for an operator without a `copy` by position: `argument` returns None.
     copy_flag = dict(step.kwargs).get("copy", argument(step, COPY.get(step.target, 99)))
     same_type = (source.dtype, source.device, source.layout) == (result.dtype, result.device, result.layout)
     return same_type and copy_flag is not True and same_memory(source, result)
@@ -387,7 +407,8 @@ COPY = {"aten.to.device": 4, "aten.to.dtype": 3, "aten.to.other": 3}
 
 def _viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
     """Whether a tensor can be seen in another shape without a copy: as torch's `computeStride` decides. Dimensions that
-    lie one after the other in memory may be joined and split anew, others may not."""
+    lie one after the other in memory may be joined and split anew, others may not. With symbolic sizes it is taken for
+    a view."""
     if not all(isinstance(size, int) for size in (*source.shape, *_strides_of(source), *shape)):
         return True
     if not source.numel:
@@ -409,8 +430,8 @@ def _viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
 def _splits_into(runs: list[int], shape: list[int]) -> bool:
     """Whether each run of dimensions, up to a 0, has as many elements as the next dimensions of a shape together:
     [2, 3, 0] splits into [6], and [3, 0, 2, 0] does not."""
-    left = list(shape)
-    count = 1
+    left = list(shape)  # the dimensions of the shape that no run has filled yet
+    count = 1  # the elements of a run that such dimensions still have to hold
     for size in runs:
         if size:
             count *= size
@@ -440,7 +461,8 @@ SOMETIMES: Mapping[str, Decision] = {
 
 def distinct_bytes(spec: Spec) -> int:
     """Return the bytes of the elements that lie at different places of memory, 0 for what is no strided tensor. Unlike
-    `storage_bytes` it leaves out gaps, which no kernel reads; an expanded dimension (stride 0) counts once."""
+    `storage_bytes` it leaves out gaps, which no kernel reads; an expanded dimension (stride 0) counts once. Where
+    strides are not known or symbolic, every element counts."""
     if not isinstance(spec, TensorSpec) or spec.layout != "strided":
         return 0
     strides = spec.stride
@@ -455,7 +477,7 @@ def distinct_bytes(spec: Spec) -> int:
 
 
 def values_read(step: Step) -> Iterator[tuple[int | str, str]]:
-    """Yield the values that a step takes, each with its position or keyword."""
+    """Yield (position or keyword, name) for each value that a step takes."""
     for place, value in enumerate(step.args):
         yield from ((place, name) for name in refs(value))
     for key, value in step.kwargs:
@@ -463,28 +485,34 @@ def values_read(step: Step) -> Iterator[tuple[int | str, str]]:
 
 
 def read_at(step: Step, place: int | str, name: str, specs: Specs) -> int:
-    """Return the bytes that a step reads of the argument at `place`, a position or a keyword: all, but for operators
-    that need only its shape (UNREAD) or some of its elements (PICKED)."""
+    """Return the bytes that a step reads of the value `name`, its argument at `place`, a position or a keyword: all,
+    but for operators that need only its shape (UNREAD) or some of its elements (PICKED), and for a convolution's
+    backward that does not compute the gradient for which it takes the argument."""
     operator, spec = operator_name(step.target), specs.get(name)
     most = distinct_bytes(spec)
     if place in UNREAD.get(operator, ()):
         return 0
-    if operator == "convolution_backward" and place in (
-        1,
-        2,
-    ):  # the input is for the weight's gradient, and the reverse
-        mask = step.args[-1]  # which gradients are computed: of the input, the weight, the bias
-        if isinstance(mask, List) and len(mask.items) > 1 and not mask.items[2 - int(place)]:
-            return 0
+    if operator == "convolution_backward" and _is_for_unwanted_gradient(step, place):
+        return 0
     if place != 0 or operator not in PICKED or not isinstance(spec, TensorSpec):
         return most
-    by = PICKED[operator]
-    count = (
-        numel_of(argument(step, by), specs) if by is not None else sum(tensor.numel for tensor in tensors_in(step.spec))
-    )
+    index_place = PICKED[operator]
+    if index_place is None:
+        count = sum(tensor.numel for tensor in tensors_in(step.spec))
+    else:
+        count = numel_of(argument(step, index_place), specs)
     if operator in BAGS:
         count *= shape(argument(step, 0), specs)[-1]
     return min(most, count * ITEMSIZE[spec.dtype])
+
+
+def _is_for_unwanted_gradient(step: Step, place: int | str) -> bool:
+    """Whether a convolution's backward takes this argument only for a gradient that its mask leaves out. The input, at
+    position 1, is for the gradient of the weight, and the weight, at position 2, for that of the input."""
+    if place not in (1, 2):
+        return False
+    mask = step.args[-1]  # whether the gradient of the input, the weight, the bias is computed
+    return isinstance(mask, List) and len(mask.items) > 1 and not mask.items[2 - int(place)]
 
 
 UNREAD: Mapping[str, tuple[int, ...]] = {
@@ -548,16 +576,17 @@ def step_costs(graph: Graph) -> tuple[StepCost, ...]:
 
 
 def total_cost(costs: Iterable[StepCost]) -> StepCost:
-    """Return the sum of costs, each number at most as large as a table can hold."""
+    """Return the sum of costs, FREE of none; each number at most as large as a table can hold."""
     rows = [(cost.flops, cost.read, cost.written) for cost in costs]
     return StepCost(*(min(sum(column), MOST_FLOPS) for column in zip(*rows, strict=True)))
 
 
 def _step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepCost:
-    """Return the cost of one step.
+    """Return the cost of one step. Guards, arithmetic on numbers and views are FREE.
 
-    One that runs subgraphs costs what they do: of `cond`, the branch that costs more, as torch counts it; of a `scan`,
-    all slices; of a loop, one iteration, because how often it runs is not known.
+    One that runs subgraphs (`subgraphs` are those of its graph, by name) costs what they do: of `cond`, the branch that
+    costs more, as torch counts it; of a `scan`, all slices; of a loop, one iteration, because how often it runs is not
+    known. `flex_attention` has subgraphs too, and FLOPs of its own: it counts as any other operator.
     """
     if step.is_guard or step.target.startswith(("operator.", "math.")) or is_view(step, specs):
         return FREE
@@ -576,7 +605,7 @@ def _step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> Step
 
 
 def graphs_in(step: Step, subgraphs: Mapping[str, Graph]) -> list[Graph]:
-    """Return the subgraphs that a step runs."""
+    """Return the subgraphs that a step runs: a `Sub` among its arguments names one."""
     return [subgraphs[leaf.name] for value in arguments_of(step) for leaf in leaves(value) if type(leaf) is Sub]
 
 
@@ -594,6 +623,10 @@ def slices_of(step: Step, specs: Specs) -> int:
 # their graph, when they are written back; outputs, gradients and tangents live to the end, because the caller holds
 # them. Parameters, buffers, inputs and constants live throughout: they are counted apart, in `held`, and the curve
 # leaves them out.
+#
+# A training step, which a Capture has, is one or several Pairs; the steps of its graphs, which are calls of operators,
+# are numbered from 0 through all graphs, in the order in which these run. A Link says that a port of one Pair feeds an
+# input of a later one, so that both are one storage.
 
 HELD = ("parameter", "buffer", "input", "constant", "rng")
 """Roles of inputs that the caller holds throughout."""
@@ -658,7 +691,8 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A graph of a step at its captured sizes, and when it runs: its first step, and the step after its last."""
+    """A graph of a training step at its captured sizes, and when it runs: `start` is the number of its first call,
+    `stop` the number after its last. `pair` is the number of its Pair."""
 
     pair: int
     direction: str
@@ -674,7 +708,7 @@ def memory_line(pair: Pair, eager: bool = False) -> MemoryLine:
 
 
 def memory_line_of_step(capture: Capture, eager: bool = False) -> MemoryLine:
-    """Return the memory time line of a whole step: of all Pairs, in the order in which they run.
+    """Return the memory time line of a whole training step: of all Pairs, in the order in which they run.
 
     A value ends with its last use. With `eager`, values live as long as autograd keeps them when PyTorch runs the step
     in eager mode, and updates in place need no memory of their own.
@@ -683,8 +717,9 @@ def memory_line_of_step(capture: Capture, eager: bool = False) -> MemoryLine:
 
 
 def runs_of(capture: Capture) -> list[Run]:
-    """Return the graphs of a step in the order in which they run. The Pairs of one call (engine dynamo) run forward one
-    after the other, then backward from the last to the first; a recorded step has each backward after its forward."""
+    """Return the graphs of a training step in the order in which they run. The Pairs of one call (engine dynamo) run
+    forward one after the other, then backward from the last to the first; a recorded training step runs each backward
+    after its forward."""
     forwards = [(index, "forward", pair.forward) for index, pair in enumerate(capture.pairs)]
     backwards = [(index, "backward", pair.backward) for index, pair in enumerate(capture.pairs)]
     if capture.engine == "dynamo":
@@ -693,7 +728,7 @@ def runs_of(capture: Capture) -> list[Run]:
 
 
 def _runs_in_order(graphs: Iterable[tuple[int, str, Graph | None]]) -> list[Run]:
-    """Return Runs of these graphs, one after the other."""
+    """Return Runs of these (Pair's number, direction, graph), one after the other; a graph that is None has no Run."""
     runs: list[Run] = []
     for pair, direction, graph in graphs:
         if graph is not None:
@@ -703,7 +738,8 @@ def _runs_in_order(graphs: Iterable[tuple[int, str, Graph | None]]) -> list[Run]
 
 
 def _line_of_runs(runs: Sequence[Run], links: Sequence[Link], eager: bool, pairs: Sequence[Pair]) -> MemoryLine:
-    """Return the memory time line of graphs that run one after the other."""
+    """Return the memory time line of graphs that run one after the other; `links` and `pairs` are of their Capture, and
+    `eager` is as `memory_line_of_step` has it."""
     end = runs[-1].stop
     lives = Lives(pairs, links, eager, end)
     for run in runs:
@@ -719,11 +755,12 @@ def _line_of_runs(runs: Sequence[Run], links: Sequence[Link], eager: bool, pairs
 
 @dataclass(slots=True)
 class Lives:
-    """The storages of a step, while its graphs are followed one after the other.
+    """The storages of a training step, while its graphs are followed one after the other.
 
-    `living` has each storage, `inputs` and `results` the storages of the ports of the graphs that have been followed,
-    by Pair, role and name, `values` those of all values, and `callers` those that the caller holds, by name.
-    `end` is the step after the last of all.
+    `living` has each storage by its key (`key_of`), as it is known so far. The others have the storages of values of
+    the graphs that have been followed: `inputs` of a forward's inputs by Pair and name, `results` of results by Pair,
+    role and name, `values` of all values by Pair and name, and `callers` of what the caller holds by name. `end` is the
+    number after the last step of all graphs.
     """
 
     pairs: Sequence[Pair]
@@ -747,21 +784,14 @@ class Lives:
             time = run.start + index
             storages = _storages_made(step, values, specs)
             if storages is NEW:
-                # As in `storages_of`. In eager mode a step may take memory of a value before in place of new one.
-                sizes = {key: self.living[key].bytes for key in each_storage(values.get(first_of(step)))}
-                rows = _sizes_made(step, values, specs, sizes)
-                like = LiveSpan("", run.direction, 0, time, time, "temporary", run.pair)
-                self.add(((label, size) for label, size in rows if label not in reused), like)
-                storages = fresh(key_of(like, step.name), specs.get(step.name))
-                if reused:
-                    storages = _with_memory_taken(step.name, specs.get(step.name), storages, reused, values)
+                storages = self.add_new_storages(run, step, time, specs, values, reused)
             values[step.name] = storages
             for name in (*used(step), step.name):
                 self.use(values[name], time, "temporary")
         if self.eager and run.direction == "backward":
             # With `Pair.lives` it was seen how long Python keeps the values of a custom Function's backward
             # (`extend_lives`).
-            for name, last in _kept_by_nodes(graph, bool(self.pairs[run.pair].lives)).items():
+            for name, last in _kept_by_nodes(graph, lives_known=bool(self.pairs[run.pair].lives)).items():
                 if name in values:  # a guard has no memory
                     self.use(values[name], run.start + last, "temporary")
         for port, result in zip(graph.outputs, graph.results, strict=True):
@@ -769,18 +799,43 @@ class Lives:
                 self.enter_result(run, port, values[name])
         self.values.update(((run.pair, name), storages) for name, storages in values.items())
 
+    def add_new_storages(
+        self,
+        run: Run,
+        step: Step,
+        time: int,
+        specs: Specs,
+        values: Mapping[str, Storages],
+        reused: Mapping[str, str],
+    ) -> Storages:
+        """Add the storages that a step makes at `time`, and return them. In eager mode it may take the memory of an
+        earlier value in the place of new memory: `reused`, by `_reused_memory`. `values` has the storages of the
+        values before."""
+        sizes = {key: self.living[key].bytes for key in each_storage(values.get(first_of(step)))}
+        rows = _sizes_made(step, values, specs, sizes)
+        like = LiveSpan("", run.direction, 0, time, time, "temporary", run.pair)
+        self.add(((label, size) for label, size in rows if label not in reused), like)
+        storages = fresh(key_of(like, step.name), specs.get(step.name))
+        if reused:
+            storages = _with_memory_taken(step.name, specs.get(step.name), storages, reused, values)
+        return storages
+
     def extend_lives(self, runs: Sequence[Run]) -> None:
-        """Let values live as long as was seen when the program ran: `Pair.lives` has a value, and the step at which it
-        still lived."""
+        """Let values live as long as was seen when the program ran: `Pair.lives` has the name of a value, and the name
+        of the last step at which it still lived."""
         times = {(run.pair, step.name): run.start + i for run in runs for i, step in enumerate(run.graph.steps)}
-        for index, pair in enumerate(self.pairs):
+        for number, pair in enumerate(self.pairs):
             for value, last in pair.lives:
-                if (index, last) in times and (index, value) in self.values:
-                    self.use(self.values[index, value], times[index, last], "temporary")
+                if (number, last) in times and (number, value) in self.values:
+                    self.use(self.values[number, value], times[number, last], "temporary")
 
     def storages_of_input(self, run: Run, port: Port) -> Storages:
-        """Return the storages of an input: those of the result that feeds it, or else those that the caller holds,
-        which are added when the first graph takes them."""
+        """Return the storages of an input: those of the earlier result that feeds it, or else those that the caller
+        holds, which are added when the first graph takes them.
+
+        A forward's input comes along a link, a tangent from the gradients of later Pairs. Any other input of a backward
+        is what its forward saved, an input of that forward, or what the caller holds.
+        """
         storages: Storages = None
         if run.direction == "forward":
             storages = self.storages_from_link(run.pair, port.name) or self.callers.get(port.name)
@@ -791,6 +846,7 @@ class Lives:
             storages = storages or self.inputs.get((run.pair, port.name)) or self.callers.get(port.name)
         if storages is None:
             role = port.role if port.role in ("tangent", *HELD) else "input"
+            # A tangent of the caller's is there when the backward begins; what the caller holds throughout, from 0 on.
             first = run.start if role == "tangent" else 0
             like = LiveSpan("", run.direction, 0, first, self.end, role, run.pair)
             self.add(sizes_in(port.local, port.spec), like)
@@ -802,9 +858,11 @@ class Lives:
         return storages
 
     def storages_from_link(self, pair: int, name: str) -> Storages:
-        """Return the storages of the result of an earlier Pair that feeds an input; a mutation has been written back,
-        and gradients are added to the first."""
+        """Return the storages of the result of an earlier Pair that feeds an input of a Pair; None if no link does. A
+        mutation has been written back into the input of its name, whose storages count. Of several gradients the first
+        counts, to which autograd adds the others."""
         for link in self.links:
+            # A source of None is an input of the whole Capture: no result.
             if (link.target, link.name) == (pair, name) and link.source is not None:
                 written_input = self.inputs.get((link.source, link.port.name)) if link.port.role == "mutation" else None
                 if storages := written_input or self.results.get((link.source, link.port.role, link.port.name)):
@@ -812,7 +870,8 @@ class Lives:
         return None
 
     def tangent(self, run: Run, name: str) -> Storages:
-        """Return the storages of a tangent that later Pairs have computed; several are added to the first."""
+        """Return the storages of a tangent that later Pairs have computed, as the gradients of the inputs that take the
+        output `name`; several are added to the first. None if the tangent is the caller's."""
         gradients = [
             self.results.get((link.target, "gradient", link.name))
             for link in self.links
@@ -826,22 +885,26 @@ class Lives:
         """Note a result of a graph, and how long it lives: outputs and gradients to the end, because the caller holds
         them. What only passes to another Pair, or is added to an earlier gradient, ends with the graph, unless it is a
         result of the whole Capture, too."""
-        # A link has the Pair and the port that give a value, and the Pair and the name of the port that take it; a
-        # `target` of None is the caller. The gradient of an output that was passed goes back along the same link.
-        is_passed = any(
-            (link.source, *link.port) == (run.pair, "output", port.name)
-            if port.role == "output"
-            else link.port.role == "output" and (link.target, link.name) == (run.pair, port.name)
-            for link in self.links
-            if link.target is not None
-        )
+        # A `target` of None is the caller.
         is_returned = any(
             link.target is None and (link.source, *link.port) == (run.pair, *port.key) for link in self.links
         )
-        is_added = port.role == "gradient" and any(key[1:] == ("gradient", port.name) for key in self.results)
-        lives_on = port.role in ("output", "gradient") and (is_returned or not (is_passed or is_added))
+        is_added = port.role == "gradient" and any(
+            (role, name) == ("gradient", port.name) for _, role, name in self.results
+        )
+        lives_on = port.role in ("output", "gradient") and (
+            is_returned or not (self.passes_to_other_pair(run.pair, port) or is_added)
+        )
         self.use(storages, self.end if lives_on else run.stop - 1, port.role)
         self.results[run.pair, port.role, port.name] = storages
+
+    def passes_to_other_pair(self, pair: int, port: Port) -> bool:
+        """Whether a result of a Pair, an output or a gradient, is an input of another Pair. A gradient goes back along
+        the link on which the output came: from the input that took the output."""
+        links = [link for link in self.links if link.target is not None]
+        if port.role == "output":
+            return any((link.source, *link.port) == (pair, "output", port.name) for link in links)
+        return any(link.port.role == "output" and (link.target, link.name) == (pair, port.name) for link in links)
 
     def add(self, sizes: Iterable[tuple[str, int]], like: LiveSpan) -> None:
         """Add storages, given as name and bytes, that otherwise live as `like` does."""
@@ -849,16 +912,18 @@ class Lives:
             self.living[key_of(like, label)] = replace(like, value=label, bytes=size)
 
     def use(self, storages: Storages, time: int, role: str) -> None:
-        """Let the storages of a value live to the step `time` at least, and have the higher of two roles (RANKS)."""
+        """Let the storages of a value live to the step `time` at least, and have the higher of two roles (RANKS). What
+        the caller holds keeps its role."""
         for key in each_storage(storages):
             span = self.living[key]
-            counts = span.role in RANKS and RANKS.index(role) > RANKS.index(span.role)
-            if counts or time > span.last:
-                self.living[key] = replace(span, last=max(span.last, time), role=role if counts else span.role)
+            is_higher = span.role in RANKS and RANKS.index(role) > RANKS.index(span.role)
+            if is_higher or time > span.last:
+                self.living[key] = replace(span, last=max(span.last, time), role=role if is_higher else span.role)
 
 
 def key_of(like: LiveSpan, label: str) -> str:
-    """Return the key of a storage among those of all graphs of a step: names are unique in one graph alone."""
+    """Return the key of a storage among those of all graphs of a training step: names are unique in one graph alone.
+    `like` is a span of the graph that the storage is from, and `label` the storage's name there."""
     return f"{like.pair} {like.direction} {label}"
 
 
@@ -871,25 +936,30 @@ def first_of(step: Step) -> str:
 # ---- How long autograd keeps values in eager mode
 # A node of autograd holds the gradients that it gets, and what the forward saved for it, until its formula has run. The
 # temporaries of a formula end with its expression, not with their last use. The steps of one node follow each other and
-# have one echo; those that are computed from each other are an expression. Where a graph says no node (what a
-# checkpoint runs again, a step without an echo) a value ends with its last use.
+# have one echo (`gradient of mm_3`: the value of the forward that a step of the backward belongs to); those that are
+# computed from each other are an expression. Where a graph says no node (what a checkpoint runs again, a step without
+# an echo) a value ends with its last use.
 
 
 def _kept_by_nodes(graph: Graph, lives_known: bool) -> dict[str, int]:
-    """Return the values of a backward that nodes of autograd keep, each with the index of the last step meanwhile.
+    """Return the values of a backward that nodes of autograd keep, each with the index of the last step for which a
+    node keeps it: temporaries to the end of their expression, and what the node takes from outside to its end.
 
-    What the backward of a custom Function computes ends as Python frees it, which may have been `lives_known` when it
-    ran.
+    What the backward of a custom Function computes ends when Python frees it. With `lives_known` the capture has seen
+    when that was, so nothing is said of it here.
     """
     kept: dict[str, int] = {}
     for node in nodes_of(graph.steps):
-        inside = {graph.steps[index].name for index in node}
-        is_custom = lives_known and any(is_in_own_backward(graph.steps[index]) for index in node)
-        for expression in _expressions_of([graph.steps[index] for index in node]) if not is_custom else ():
-            last = max(index for index in node if graph.steps[index].name in expression)
-            kept.update(dict.fromkeys(expression, last))
-        for name in (name for index in node for name in used(graph.steps[index]) if name not in inside):
-            kept[name] = max(kept.get(name, 0), node[-1])
+        steps = [graph.steps[index] for index in node]
+        inside = {step.name for step in steps}
+        if not (lives_known and any(map(is_in_own_backward, steps))):
+            for expression in _expressions_of(steps):
+                last = max(index for index, step in zip(node, steps, strict=True) if step.name in expression)
+                kept.update(dict.fromkeys(expression, last))
+        for step in steps:
+            for name in used(step):
+                if name not in inside:
+                    kept[name] = max(kept.get(name, 0), node[-1])
     return kept
 
 
@@ -925,7 +995,8 @@ def _expressions_of(steps: Sequence[Step]) -> list[set[str]]:
     expressions: list[set[str]] = []
     for step in steps:
         names = {step.name}
-        for before in [part for part in expressions if not part.isdisjoint(used(step))]:
+        for before in [expression for expression in expressions if not expression.isdisjoint(used(step))]:
+            # A sum that no step of the node computes with is that of a broadcast.
             if step.target != "aten.sum.dim_IntList" or is_used(step.name, steps):
                 expressions.remove(before)
                 names |= before
@@ -947,8 +1018,8 @@ def _reused_memory(graph: Graph) -> dict[str, str]:
     """Return the storages that the graph has and eager mode does not, because there a step updates a value in place:
     from the name of the storage (`add_1`, `_foreach_add[2]`) to the name of the value whose memory it is.
 
-    That is so for lists of tensors that optimizers update, for a copy that writes into the last use of a value (WHOLE),
-    and for what leads from an input to the value that is written back into it.
+    That is so for lists of tensors that optimizers update, for a copy (WHOLE) that is the last use of what it copies,
+    and for what leads from an input to the value that is written back into it, its `mutation`.
     """
     steps = {step.name: step for step in graph.steps}
     locals_of_inputs = {port.name: port.local for port in graph.inputs}
@@ -960,6 +1031,8 @@ def _reused_memory(graph: Graph) -> dict[str, str]:
         if name.startswith(("_foreach_", "_fused_")):
             for label, reused in _lists_of(step):
                 is_last_use = last_uses.get(reused) == index and reused in steps and reused not in returned
+                # A `_fused_` operator updates all its lists. A `_foreach_` operator may return new tensors: it is taken
+                # for an update of an intermediate list, as optimizers write it, if nothing else needs the item.
                 if name.startswith("_fused_") or (is_last_use and _is_of_list(steps[reused], steps)):
                     taken[label] = reused
         elif name in WHOLE and last_uses.get(first_of(step)) == index and first_of(step) not in returned:
@@ -967,25 +1040,26 @@ def _reused_memory(graph: Graph) -> dict[str, str]:
             taken.update(_part_written(step, steps, last_uses, index))
     for port, result in zip(graph.outputs, graph.results, strict=True):
         if port.role == "mutation" and isinstance(result, Ref) and port.name in locals_of_inputs:
-            chain = dict(_updates_back(result.name, locals_of_inputs[port.name], steps))
-            taken.update(chain)
+            taken.update(_updates_back(result.name, locals_of_inputs[port.name], steps))
     return taken
 
 
 def _part_written(
-    step: Step, steps: Mapping[str, Step], lasts: Mapping[str, int], index: int
+    step: Step, steps: Mapping[str, Step], last_uses: Mapping[str, int], index: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the value that a step writes into a part of another, with the part: `x[0].mul_(2)` is a view, a product and
-    a `select_scatter`, and the product is computed in the memory of the view. Nothing if it was computed otherwise."""
-    part = next(refs(argument(step, 1)), "")
-    before = first_of(steps[part]) if part in steps else ""
-    if lasts.get(part) == index and before in steps and first_of(steps[before]) == first_of(step):
-        yield part, before
+    """Yield the value that step number `index` writes into a part of its first argument, and the view of that part in
+    whose memory the value is computed: `x[0].mul_(2)` is a view, a product and a `select_scatter`, and the product is
+    computed in the memory of the view. Yield nothing if the value was computed otherwise."""
+    written = next(refs(argument(step, 1)), "")
+    view = first_of(steps[written]) if written in steps else ""
+    if last_uses.get(written) == index and view in steps and first_of(steps[view]) == first_of(step):
+        yield written, view
 
 
 def _lists_of(step: Step) -> Iterator[tuple[str, str]]:
-    """Yield the storages that a call on lists of tensors makes, each with the value that it is computed from. A
-    `_foreach_` returns one list, of its first argument; a `_fused_` one for each argument that is a list."""
+    """Yield (storage, value that it is computed from) for each storage that a call on lists of tensors makes. A
+    `_foreach_` returns one list, of its first argument (`_foreach_add[2]`); a `_fused_` returns one for each argument
+    that is a list (`_fused_adam[0][2]`)."""
     fused = ".".join(step.target.split(".")[1:2]).startswith("_fused_")
     lists = [value.items if isinstance(value, List) else () for value in step.args]
     for position, items in enumerate(lists if fused else lists[:1]):
@@ -1000,8 +1074,9 @@ def _is_of_list(step: Step, steps: Mapping[str, Step]) -> bool:
 
 
 def _updates_back(name: str, local: str, steps: Mapping[str, Step]) -> list[tuple[str, str]]:
-    """Return what has been computed one from the other, from an input to what is written back into it: each storage
-    with the value before. Empty if the value is not computed from the input in this way."""
+    """Return (storage, value before it) for each value on the way from an input, `local`, to the value `name` that is
+    written back into it, where each is the first argument of the next. Empty if `name` is not computed from the input
+    in this way."""
     chain: list[tuple[str, str]] = []
     while name != local:
         label, before = name, first_of(steps[name]) if name in steps else ""
@@ -1022,13 +1097,15 @@ def _item_and_its_value(step: Step, steps: Mapping[str, Step]) -> tuple[str, str
         path.insert(0, int(str(step.args[1])))
         step = steps[first_of(step)]
     label = step.name + "".join(f"[{index}]" for index in path)
+    # Of a call on no lists, the first result is taken to be that of the first argument.
     return label, dict(_lists_of(step)).get(label, first_of(step) if path == [0] else "")
 
 
 def _with_memory_taken(
     name: str, spec: Spec, storages: Storages, taken: Mapping[str, str], values: Mapping[str, Storages]
 ) -> Storages:
-    """Return the storages of a step's result, with those of values before in place of those that it takes."""
+    """Return the storages of a step's result `name`, where each storage of `taken` is replaced by the storages of the
+    earlier value whose memory it is, which `values` has."""
     if isinstance(spec, tuple) and isinstance(storages, tuple):
         items = zip(spec, storages, strict=True)
         return tuple(
@@ -1039,8 +1116,8 @@ def _with_memory_taken(
 
 
 def bytes_over_steps(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the bytes that live during each step, and after it. A span counts during its first and its last step, and
-    no more after the last."""
+    """Return the bytes that live during each step, and after it, of `end` steps. A span counts during its first and its
+    last step, and no more after the last; one whose last step is `end` is never freed."""
     allocated_at, freed_at = [0] * (end + 1), [0] * (end + 1)
     for span in spans:
         allocated_at[span.first] += span.bytes
@@ -1074,9 +1151,10 @@ class _KindCost:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A Pair in numbers. `saved` counts intermediate values only; `kept` counts parameters and inputs that are saved
-    too. Costs are those of each step as a kernel of its own; `peak_bytes`, and `eager_peak_bytes` as autograd keeps
-    values in eager mode, leave out what the caller holds."""
+    """A Pair in numbers. `saved` counts intermediate values only; `kept_bytes` counts parameters and inputs that are
+    saved too. `forward_kinds` and `backward_kinds` are the costs of each operator, `forward` and `backward` their sums:
+    costs are those of each step as a kernel of its own. `peak_bytes`, and `eager_peak_bytes` as autograd keeps values
+    in eager mode, leave out what the caller holds, which is `held_bytes`."""
 
     parameters: int
     parameter_bytes: int
@@ -1097,21 +1175,23 @@ class Summary:
 
 
 def summarize(pair: Pair) -> Summary:
-    """Return the numbers of a Pair, at its captured sizes."""
-    forward, backward = at_example_sizes(pair.forward), at_example_sizes(pair.backward) if pair.backward else None
+    """Return the numbers of a Pair, at its captured sizes; those of a backward that it does not have are 0."""
+    forward = at_example_sizes(pair.forward)
+    backward = at_example_sizes(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
-    results = [result for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"]
-    kinds, back_kinds = _cost_by_kind(forward), _cost_by_kind(backward) if backward else ()
+    saved = [result for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"]
+    forward_kinds = _cost_by_kind(forward)
+    backward_kinds = _cost_by_kind(backward) if backward else ()
     memory = memory_line(pair)
     return Summary(
         parameters=sum(spec.numel for spec in parameters),
         parameter_bytes=sum(spec.nbytes for spec in parameters),
-        forward_kinds=kinds,
-        backward_kinds=back_kinds,
-        saved=saved_by_line(forward, results),
-        kept_bytes=kept_bytes(forward, results),
-        forward=total_cost(kind.cost for kind in kinds),
-        backward=total_cost(kind.cost for kind in back_kinds),
+        forward_kinds=forward_kinds,
+        backward_kinds=backward_kinds,
+        saved=saved_by_line(forward, saved),
+        kept_bytes=kept_bytes(forward, saved),
+        forward=total_cost(kind.cost for kind in forward_kinds),
+        backward=total_cost(kind.cost for kind in backward_kinds),
         peak_bytes=memory.peak_bytes,
         held_bytes=memory.held_bytes,
         eager_peak_bytes=memory_line(pair, eager=True).peak_bytes,
@@ -1119,7 +1199,8 @@ def summarize(pair: Pair) -> Summary:
 
 
 def _cost_by_kind(graph: Graph) -> tuple[_KindCost, ...]:
-    """Return what each operator costs, the most bytes first; taking an item of a tuple does not count."""
+    """Return what each operator of a graph costs, the most bytes first; taking an item of a tuple does not count, nor
+    do guards."""
     costs_of_kind: dict[str, list[StepCost]] = {}
     for step, cost in zip(graph.steps, step_costs(graph), strict=True):
         if step.target != "operator.getitem" and not step.is_guard:
@@ -1129,7 +1210,8 @@ def _cost_by_kind(graph: Graph) -> tuple[_KindCost, ...]:
 
 
 def kept_bytes(graph: Graph, saved: Sequence[Value]) -> int:
-    """Return the bytes of storages that the caller holds and the backward keeps, also those kept as a view."""
+    """Return the bytes of storages that the caller holds and the backward keeps, also those kept as a view; `saved` are
+    the results of a forward that it saves."""
     storages, sizes = storages_of(graph)
     held_by_caller = held_storages(graph, storages)
     keys = {key for value in saved for name in refs(value) for key in each_storage(storages[name])}
@@ -1137,8 +1219,9 @@ def kept_bytes(graph: Graph, saved: Sequence[Value]) -> int:
 
 
 def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...]:
-    """Return the saved values by the user's line that made them, the largest first. Storages count, each once: a view
-    of another saved value is free, and a view of a part saves the whole. What the caller holds is left out."""
+    """Return the saved values of a forward by the user's line that made them, the largest first. Storages count, each
+    once: a view of another saved value is free, and a view of a part saves the whole storage. What the caller holds is
+    left out."""
     steps = {step.name: step for step in graph.steps}
     storages, sizes = storages_of(graph)
     held_by_caller = held_storages(graph, storages)
@@ -1154,8 +1237,8 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...
         line = f"{source.at}: {source.code}" if source else "(no line)"
         lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held_by_caller)))
     rows = [
-        _SavedLine(line, sum(cost for _, cost in storages_of_line), tuple(name for name, _ in storages_of_line))
-        for line, storages_of_line in lines.items()
+        _SavedLine(line, sum(size for _, size in values), tuple(name for name, _ in values))
+        for line, values in lines.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.bytes))
 
@@ -1182,7 +1265,8 @@ def _dtypes_of_call(step: Step, specs: Specs) -> str:
 
 
 def usage_of(sides: Mapping[str, Iterable[Graph]]) -> dict[str, int]:
-    """Return how often graphs call each operator, by side, operator and dtypes: `forward aten.mm.default float32`."""
+    """Return how often graphs call each operator, by side, operator and dtypes: `forward aten.mm.default float32`.
+    `sides` has the graphs by their direction."""
     usage: Counter[str] = Counter()
     for side, graphs in sides.items():
         for graph in graphs:

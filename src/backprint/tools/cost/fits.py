@@ -1,4 +1,9 @@
-"""How much memory a step needs, and what its peak is made of."""
+"""How much memory a training step needs, and what its peak is made of.
+
+A MemoryLine is the storages that live at each step of the graphs, which are its Runs, in the order in which they run;
+a LiveSpan is one storage, with its `role` (`saved`, `temporary`, `parameter`, …). A line is a line of the user's
+program.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +26,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """The memory that a step needs at most. `parts` is what it is made of, by role and by line, the most first, and
-    `at` the line of the step that runs then."""
+    """The memory that a training step needs at most. `parts` is what it is made of, by role and by line, the most
+    first, and `at` the line of the call that runs then."""
 
     bytes: int
     parts: tuple[Held, ...]
@@ -50,12 +55,15 @@ def needs_of(capture: Capture, optimizer_bytes: int = 0) -> Needs:
     state of an optimizer, of so many bytes for each element of a parameter that has a gradient."""
     optimizer = optimizer_bytes * _trained_elements(capture)
     runs = runs_of(capture)
-    return Needs(*(need_of(runs, memory_line_of_step(capture, eager), optimizer) for eager in (False, True)))
+    return Needs(
+        graph=need_of(runs, memory_line_of_step(capture, eager=False), optimizer),
+        eager=need_of(runs, memory_line_of_step(capture, eager=True), optimizer),
+    )
 
 
 def need_of(runs: Sequence[Run], line: MemoryLine, optimizer: int) -> _Need:
-    """Return what a step needs whose storages live as a time line says: what the caller holds, what lives at the peak,
-    and `optimizer` bytes."""
+    """Return what a training step needs whose storages live as a time line says: what the caller holds, what lives at
+    the peak, and `optimizer` bytes."""
     steps = [(run, step) for run in runs for step in run.graph.steps]
     lines = {(run.pair, run.direction, step.name): line_of(step) for run, step in steps}
     parts = [Held(span.role, span.bytes) for span in line.held]
@@ -68,13 +76,14 @@ def need_of(runs: Sequence[Run], line: MemoryLine, optimizer: int) -> _Need:
 
 
 def line_of(step: Step) -> str:
-    """Return the user's line of a step."""
+    """Return the user's line of a step of a graph, with its code; '' if it is not known."""
     source = step.source
     return f"{source.at}: {source.code}" if source is not None else ""
 
 
 def _line_of_span(span: LiveSpan, lines: Mapping[tuple[int, str, str], str]) -> str:
-    """Return the line that made a storage; `split[1]`, of a tuple, is of the step `split`."""
+    """Return the line that made a storage; `split[1]`, of a tuple, is of the step `split`. '' for an input. `lines` has
+    the line of each step, by Pair, direction and name."""
     return lines.get((span.pair, span.direction, span.value.partition("[")[0]), "")
 
 

@@ -3,6 +3,10 @@
 Together the stretches are all steps of the graph, in their order. A stretch can be made a Graph, whose hash tells
 whether two stretches, of one graph or of several, compute the same. `part_costs` returns what each loop of a Pair
 costs.
+
+A loop is a repetition that was found in a graph, as of equal layers (`graph/folding`); the graph itself is
+straight-line. `loops_of` returns plain steps and `Repeat`s, loops: a Repeat has in `rows` the numbers of the steps of
+each iteration, in `odd` the steps that only one iteration has, and it is from step `first` up to, not including, `end`.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ class Stretch:
 
 
 def stretches_of(graph: Graph) -> tuple[Stretch, ...]:
-    """Split a graph into its stretches."""
+    """Split a graph into its stretches, in their order."""
     stretches: list[Stretch] = []
     position = 0
     loops = [node for node in loops_of(steps_of(graph.steps)) if isinstance(node, Repeat)]
@@ -145,7 +149,7 @@ def part_costs(pair: Pair) -> tuple[_PartCost, ...]:
 
 
 def _costs_of_graph(direction: str, graph: Graph) -> Iterator[_PartCost]:
-    """Yield the cost of each outermost loop of a graph."""
+    """Yield the cost of each outermost loop of a graph; only a forward saves values."""
     saved_values = [value for port, value in zip(graph.outputs, graph.results, strict=True) if port.role == "saved"]
     graphs = StretchGraphs(graph)
     for loop, group in groupby(stretches_of(graph), lambda stretch: stretch.loop):

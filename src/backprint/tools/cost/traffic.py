@@ -1,4 +1,8 @@
-"""What the ranks of a step send each other, and when: bytes by group and by line, and a model of the time.
+"""What the ranks of a distributed training step send each other, and when: bytes by group and by line, and a model of
+the time.
+
+A collective is a call in which the ranks of a group exchange a tensor. A group is known by its label, such as the name
+of a mesh dimension; `sizes` says how many ranks each has, by `sizes_of_groups`. A line is a line of the user's program.
 
 The bytes are those of the algorithms that send least, such as a ring. The time is a model and no measurement: it
 follows from the rates that are stated for it.
@@ -19,8 +23,8 @@ from backprint.tools.cost.costs import StepCost, step_costs
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One collective step of a rank: in which group of how many ranks, from which line, and the bytes that the rank
-    sends at least.
+    """One collective of a rank: its `kind` (`all_reduce`), in which group of how many ranks (`size`), in the forward or
+    backward (`side`), from which line, and the bytes that the rank sends at least.
 
     For n ranks and a tensor of B bytes an all-gather and a reduce-scatter send (n - 1) / n of the whole, an all-reduce
     twice that, a broadcast B.
@@ -60,7 +64,8 @@ def sides_of(pair: Pair) -> Iterator[tuple[str, Graph]]:
 
 
 def _traffic_of_step(step: Step, side: str, sizes: Mapping[str, int]) -> Traffic:
-    """Return what a collective sends."""
+    """Return what a collective sends; a group of unknown size counts as one rank, which sends nothing but a
+    broadcast's bytes."""
     # `all_reduce` of `_c10d_functional.all_reduce.default`; the label of the group is the last argument.
     kind, group = step.target.split(".")[-2], str(step.args[-1])
     size = sizes.get(group, 1)
@@ -94,25 +99,23 @@ def bytes_by_group(rows: Iterable[Traffic]) -> dict[str, int]:
 
 
 def traffic_texts(capture: Capture) -> Iterator[tuple[str, str]]:
-    """Yield for each group what a rank sends in words: in each direction, and from which line most."""
+    """Yield for each group (`over GROUP`, what a rank sends over it in words): in each direction, and from which line
+    most."""
     groups: dict[str, list[Traffic]] = {}
     for row in traffic_of(capture):
         groups.setdefault(row.group, []).append(row)
     for group, rows in groups.items():
-        sizes_by_kind: dict[tuple[str, str], list[float]] = {}
+        sent_by_kind: dict[tuple[str, str], list[float]] = {}  # the bytes of each collective, by side and kind
         bytes_by_line: dict[str, float] = {}
         for row in rows:
-            sizes_by_kind.setdefault((row.side, row.kind), []).append(row.bytes)
+            sent_by_kind.setdefault((row.side, row.kind), []).append(row.bytes)
             bytes_by_line[row.line] = bytes_by_line.get(row.line, 0.0) + row.bytes
         parts = [
-            f"{amount(int(sum(sizes)))} {side} in {len(sizes):,} {kind}"
-            for (side, kind), sizes in sizes_by_kind.items()
+            f"{amount(int(sum(sent)))} {side} in {len(sent):,} {kind}" for (side, kind), sent in sent_by_kind.items()
         ]
-        line, largest = max(bytes_by_line.items(), key=lambda item: item[1])
-        yield (
-            f"over {group}",
-            f"{number_of(rows[0].size, 'rank')}: {', '.join(parts)}; {amount(int(largest))} at {line}",
-        )
+        line, most = max(bytes_by_line.items(), key=lambda item: item[1])
+        ranks = number_of(rows[0].size, "rank")
+        yield f"over {group}", f"{ranks}: {', '.join(parts)}; {amount(int(most))} at {line}"
 
 
 # ---- A model of the time
@@ -169,18 +172,21 @@ class Timeline:
         return total
 
     def lines(self) -> list[tuple[str, str, float]]:
-        """Return how long the computation waits by group and line, the longest first."""
+        """Return (group, line, seconds that the computation waits for it), the longest first."""
         total: dict[tuple[str, str], float] = {}
         for wait in self.waits:
             key = wait.traffic.group, wait.traffic.line
             total[key] = total.get(key, 0.0) + wait.seconds
-        return sorted(((*key, seconds) for key, seconds in total.items()), key=lambda row: -row[2])
+        longest_first = sorted(total.items(), key=lambda item: -item[1])
+        return [(group, line, seconds) for (group, line), seconds in longest_first]
 
 
 @dataclass(slots=True)
 class Clocks:
-    """A run of the model. `now` is when the computation is free, `links` when each link is, `done` when each value is
-    there, and `cause` the collective that made it, if any."""
+    """A run of the model: its clocks, in seconds from the beginning. `now` is when the computation is free, `links`
+    when the link of each group is, `done` when each value is there, and `cause` the collective that made it, if any.
+    `computing`, `on_wire` and `waits` add up what Timeline has. With `early`, collectives do not wait for the program
+    to come to them."""
 
     rates: Rates
     early: bool
@@ -193,7 +199,7 @@ class Clocks:
     waits: list[Wait] = field(default_factory=list)
 
     def run(self, graph: Graph, side: str, sizes: Mapping[str, int]) -> None:
-        """Run the steps of a graph, after what has run before."""
+        """Run the steps of a graph, after what has run before; `sizes` are those of groups."""
         for step, cost in zip(graph.steps, step_costs(graph), strict=True):
             if step.target in COLLECTIVES:
                 self.send(step, _traffic_of_step(step, side, sizes))
@@ -243,14 +249,16 @@ class Clocks:
         self.wait_for(name for port, value in results if not roles or port.role in roles for name in refs(value))
 
     def pass_saved_times(self, forward: Graph, backward: Graph) -> None:
-        """Give the inputs of a backward the times of the values that the forward saved. It begins when the outputs are
-        there, on which its tangents depend."""
+        """Give the inputs of a backward the times of the values that the forward saved, in the place of the times of
+        the forward's values, whose names count no more. The backward begins when the outputs are there, on which its
+        tangents depend."""
         self.end(forward, ("output",))
         ends = zip(forward.outputs, forward.results, strict=True)
         saved = {port.name: value for port, value in ends if port.role == "saved"}
         times, causes = dict(self.done), dict(self.cause)
         self.done, self.cause = {}, {}
         for port in backward.inputs:
+            # The name of the forward's value; '' for a constant, which is no Ref.
             name = getattr(saved.get(port.name), "name", "") if port.role == "saved" else ""
             if name in times:
                 self.done[port.local] = times[name]
@@ -270,5 +278,5 @@ def timeline(pair: Pair, sizes: Mapping[str, int], rates: Rates, early: bool = F
     if "backward" in graphs:
         clocks.pass_saved_times(graphs["forward"], graphs["backward"])
         clocks.run(graphs["backward"], "backward", sizes)
-    clocks.end(graphs.get("backward", graphs["forward"]))
+    clocks.end(graphs.get("backward", graphs["forward"]))  # the step ends when all results are there
     return Timeline(clocks.now, clocks.computing, dict(clocks.on_wire), tuple(clocks.waits))

@@ -10,6 +10,9 @@ counts nothing; several outputs that are views of one value count together as mu
 
 Floating-point operations are those of products (`tools/cost/costs`), without dead code. A compiler that simplifies an
 expression, or computes a repeated one only once, may need fewer operations. This module does not import torch.
+
+A spec is the type of a value: of a tensor its dtype, shape, strides and offset. `specs` are those of all values by
+name. A value's base is the value whose memory it uses.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ def least_step_work(forward: Graph, backward: Graph) -> Work:
 
 def graph_flops(graph: Graph) -> int:
     """Return the least FLOPs of a graph. A `cond` and a `while_loop` count none: a branch may compute nothing, and a
-    loop may end at once."""
+    loop may end at once. Any other step with subgraphs counts these, a `scan` once for each slice, if it has no FLOPs
+    of its own, as `flex_attention` has."""
     fixed, total = at_example_sizes(graph), 0
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
     for step in fixed.steps:
@@ -81,12 +85,13 @@ def least_flops(step: Step, specs: Specs) -> int:
     if name == "convolution_backward" and isinstance(groups := argument(step, 9), int):  # the argument `groups`
         return min(convolution_backward(step, specs, max(groups, 1)), count)
     if name in CAUSAL and argument(step, CAUSAL[name]) is True:
-        query = 1 if name.endswith("_backward") else 0  # a backward takes the incoming gradient first
-        queries, keys = (shape(argument(step, place), specs)[-2:-1] for place in (query, query + 1))
-        if queries > (0,) and keys > (0,):
+        query_place = 1 if name.endswith("_backward") else 0  # a backward takes the incoming gradient first
+        query_shape, key_shape = (shape(argument(step, place), specs) for place in (query_place, query_place + 1))
+        if min(len(query_shape), len(key_shape)) > 1 and query_shape[-2] > 0 and key_shape[-2] > 0:
+            queries, keys = query_shape[-2], key_shape[-2]
             # The share of all pairs of a query and a key in which the key is not later.
-            met = sum(min(position + 1, keys[0]) for position in range(queries[0]))
-            return count * met // (queries[0] * keys[0])
+            met = sum(min(position + 1, keys) for position in range(queries))
+            return count * met // (queries * keys)
     return count
 
 
@@ -100,7 +105,7 @@ CAUSAL = {
     "_scaled_dot_product_efficient_attention_backward": 11,
     "_scaled_dot_product_cudnn_attention_backward": 14,
 }
-"""Where an attention's arguments say that it is causal."""
+"""The position of the argument `is_causal` of each attention."""
 
 
 # ------------------------------------------------------------------ the graph, or both graphs, as one list of steps
@@ -130,7 +135,8 @@ def _flow_of(graph: Graph) -> _GraphFlow:
 def _flow_with_bases(
     specs: Mapping[str, Spec], inputs: tuple[str, ...], steps: tuple[Step, ...], results: tuple[str, ...]
 ) -> _GraphFlow:
-    """Return a _GraphFlow, after finding the base of each value."""
+    """Return a _GraphFlow, after finding the base of each value: the base of its first argument for a view, and for an
+    item of views such as those of a `split`; else the value itself."""
     bases: dict[str, str] = {name: name for name in inputs}
     views: set[str] = set()
     for step in steps:
@@ -147,9 +153,10 @@ def _flow_with_bases(
 def _joined_flow(forward: Graph, backward: Graph) -> _GraphFlow:
     """Return the _GraphFlow of a forward followed by its backward, which reads the saved values.
 
-    Names of the backward that the forward has too are replaced by free ones.
+    Names of the backward that the forward has too are replaced by free ones. What is saved is no result.
     """
     forward_results = list(zip(forward.outputs, forward.results, strict=True))
+    # The value in the flow that each name of the backward stands for.
     values, inputs_of_backward_only = backward_inputs(forward, backward)
     specs = specs_of(forward)
     for name, spec in specs_of(backward).items():
@@ -173,8 +180,8 @@ def _joined_flow(forward: Graph, backward: Graph) -> _GraphFlow:
 
 
 def backward_inputs(forward: Graph, backward: Graph) -> tuple[dict[str, Value], list[str]]:
-    """Return the inputs of the backward that are values of the forward, each with that value; and the names of the
-    other inputs, such as tangents."""
+    """Return the inputs of the backward that are values of the forward, by their names in the backward, each with that
+    value (a constant, if the forward saves one); and the names of the other inputs, such as tangents."""
     forward_results = zip(forward.outputs, forward.results, strict=True)
     saved = {port.name: result for port, result in forward_results if port.role == "saved"}
     ports: dict[str, Value] = {port.name: Ref(port.local) for port in forward.inputs}
@@ -196,14 +203,16 @@ def _name_of_ref(value: Value) -> str:
 
 
 def work_of(flops: int, flow: _GraphFlow) -> Work:
-    """Return the Work of a program: its FLOPs, which are known, and the bytes that it moves."""
+    """Return the Work of a program: its FLOPs, which are known, and the bytes that it moves, each at most as large as a
+    column of a table can hold."""
     return Work(min(flops, MOST_FLOPS), min(read_bytes(flow) + written_bytes(flow), MOST_FLOPS))
 
 
 def read_bytes(flow: _GraphFlow) -> int:
-    """Return the bytes that the steps read from the inputs, each byte of memory counted once."""
+    """Return the bytes that the steps read from the inputs, each byte of memory counted once, as far as that is
+    known; of an input no more than its size."""
     inputs = set(flow.inputs)
-    reads: dict[str, dict[object, int]] = {}
+    reads: dict[str, dict[object, int]] = {}  # by input: the bytes of each part of it
     for step in flow.steps:
         if flow.bases[step.name] != step.name:
             continue  # a view reads nothing itself; the steps that use it do
@@ -223,7 +232,7 @@ def read_bytes(flow: _GraphFlow) -> int:
 def written_bytes(flow: _GraphFlow) -> int:
     """Return the bytes of all results that do not share memory with inputs, each byte of memory counted once."""
     inputs = set(flow.inputs)
-    writes: dict[str, dict[Spec, int]] = {}
+    writes: dict[str, dict[Spec, int]] = {}  # by base: the bytes of each part of it
     for name in flow.results:
         base = flow.bases.get(name, name)
         if base not in inputs:

@@ -66,8 +66,9 @@ def _side_text(word: str, place: str, capture: Capture) -> str:
 
 
 def _cost_rows(diff: Diff) -> Iterator[tuple[str, ...]]:
-    """Yield what the step costs before and after: what changed, and the steps of each direction."""
-    for name, cost, text in cost_rows(diff):
+    """Yield a row (what, before, after, change) for each cost of the training step that changed, and for the number of
+    steps of each direction."""
+    for name, cost, text in cost_rows(diff):  # text: the function that writes such a number
         yield _plain(name), text(cost.before), text(cost.after), grown_text(cost)
     kept = [pair.kept_bytes for pair in diff.pairs]
     cost = Costs(sum(each.before for each in kept), sum(each.after for each in kept))
@@ -78,12 +79,16 @@ def _cost_rows(diff: Diff) -> Iterator[tuple[str, ...]]:
         if not graphs:
             continue
         sides = [graphs_of(diff, pair, direction) for pair, _ in graphs]
-        counts = [sum(len(graph.steps) for graph in those if graph is not None) for those in zip(*sides, strict=True)]
-        texts = [headline(graph, *side) for (_, graph), side in zip(graphs, sides, strict=True) if not graph.same]
-        change = (
-            _plain(texts[0]) if len(texts) == 1 else f"{number_of(len(texts), 'graph')} differ" if texts else "same"
+        count_before, count_after = (
+            sum(len(graph.steps) for graph in graphs_of_side if graph is not None)
+            for graphs_of_side in zip(*sides, strict=True)
         )
-        yield f"steps of the {direction}", f"{counts[0]:,}", f"{counts[1]:,}", change
+        texts = [headline(graph, *side) for (_, graph), side in zip(graphs, sides, strict=True) if not graph.same]
+        if len(texts) == 1:
+            change = _plain(texts[0])
+        else:
+            change = f"{number_of(len(texts), 'graph')} differ" if texts else "same"
+        yield f"steps of the {direction}", f"{count_before:,}", f"{count_after:,}", change
 
 
 def _change_rows(diff: Diff, everything: bool) -> Iterator[tuple[str, ...]]:
@@ -100,15 +105,16 @@ def _change_rows(diff: Diff, everything: bool) -> Iterator[tuple[str, ...]]:
                 only = "before" if before is not None else "after"
                 yield label, "", f"only {only}, {number_of(len(side.steps) if side else 0, 'step')}"
             elif not graph.same:
-                forward = pair.graphs[0] if graph is not pair.graphs[0] and all(pair.graphs[0].hashes) else None
+                first = pair.graphs[0]  # the forward, which shows what is renamed in both directions
+                forward = first if graph is not first and all(first.hashes) else None
                 yield from _rows_of_graph(label, graph, before, after, forward, everything)
 
 
 def _rows_of_graph(
     label: str, graph: GraphDiff, before: Graph, after: Graph, forward: GraphDiff | None, everything: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a graph that both sides have, and of its subgraphs, without what `forward`, the diff of the
-    forward, has shown as renamed."""
+    """Yield the rows (label, where, what changed) of a graph that both sides have, and of its subgraphs, without what
+    `forward`, the diff of the forward, has shown as renamed."""
     for group in change_groups(graph, before, after):
         lines = [f"{MARKS[line.kind]} {_code(shortened(line.text))}{times_text(line.count)}" for line in group.lines]
         shown = lines if everything else lines[:MOST_LINES]
@@ -126,7 +132,7 @@ def _rows_of_graph(
     for sub in graph.subgraphs:
         left, right = sub.names
         bodies = dict(before.subgraphs)[left], dict(after.subgraphs)[right]
-        yield from _rows_of_graph(f"{label}, in {_plain(right)}", sub, *bodies, None, everything)
+        yield from _rows_of_graph(f"{label}, in {_plain(right)}", sub, *bodies, forward=None, everything=everything)
 
 
 def _where(name: str, count: int) -> str:
@@ -146,13 +152,15 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _code(text: str) -> str:
     """Return a text between backticks, as a cell of a table takes it."""
     text = _without_paths(printable(text)).replace("|", "\\|")
+    # One backtick more than the text has in a row; with spaces, because the text may begin with one.
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
     return f"{fence}{space}{text}{space}{fence}"
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows as it is."""
+    """Return a text that Markdown shows as it is. A blank of no width keeps `@name` from being a mention, and `~~` from
+    striking out."""
     text = (
         _without_paths(printable(text))
         .replace(" -> ", " → ")

@@ -14,6 +14,13 @@ have are kept apart (`Matching.keep_apart`), up to the last steps that are left.
 Passes 2 and 3 are repeated with labels that say less and less of a step: with what surrounds it, as it is, and by its
 operator alone. At the end, steps of any two modules may be matched (`Matching.keep_together`), and pass 3 runs once
 more on what is left.
+
+- The two graphs are a, the one before the change, and b, the one after it; also left and right.
+- The canonical form of a graph is its text without the names of values, in an order that does not depend on the order
+  of independent steps.
+- A layer is a module with a number at the end of its path, such as `blocks.3`.
+- The echo of a backward's step names steps of the forward: `gradient of relu`.
+- Labels are numbers that stand for what a value is: equal labels mean alike. A value that may still be matched is open.
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from backprint.graph.canonical import versions
 from backprint.graph.keys import PortKey
@@ -50,7 +57,9 @@ class Wired:
 
     graph: Graph
     places: Mapping[str, int]
+    """The number of each value, by its name."""
     takes: Sequence[tuple[int, ...]]
+    """The arguments of each value's step; none of an input."""
     users: Sequence[Sequence[tuple[int, int]]]
     """The users of each value: the user's number and the place among its arguments, or OUT and the number of a port."""
     strict: Sequence[int]
@@ -60,6 +69,7 @@ class Wired:
     rank: Sequence[int]
     """The place of each value in the canonical form."""
     forms: _NamelessForms
+    """Writes the steps and types of the graph without its names."""
 
     @property
     def first(self) -> int:
@@ -86,12 +96,13 @@ class Wired:
 
     def spec(self, value: int) -> str:
         """Return the type of a value, without the names of symbols."""
-        of = self.graph.inputs[value] if value < self.first else self.step_of(value)
-        return self.forms.spec(of.spec)
+        port_or_step = self.graph.inputs[value] if value < self.first else self.step_of(value)
+        return self.forms.spec(port_or_step.spec)
 
 
 def number_graph(graph: Graph, numbers: Numbers, canonical_order: Iterable[str]) -> Wired:
-    """Return a graph as numbers; `canonical_order` has the names of its values in the order of the canonical form."""
+    """Return a graph as numbers; `canonical_order` has the names of its values in the order of the canonical form.
+    Labels that `numbers` does not have are added to it."""
     input_count, forms = len(graph.inputs), _NamelessForms(graph)
     places = {port.local: place for place, port in enumerate(graph.inputs)}
     places |= {step.name: input_count + place for place, step in enumerate(graph.steps) if not step.is_guard}
@@ -125,6 +136,19 @@ def number_of(what: Any, numbers: Numbers) -> int:
     return numbers.setdefault(what, len(numbers))
 
 
+class StepForm(NamedTuple):
+    """A step without the names of one graph."""
+
+    operator: str
+    arguments: str
+    """The call with blanks for names."""
+    type: str
+    changed: tuple[int, ...]
+    """How often each value that it takes was changed in place before; empty if none was."""
+    subgraphs: tuple[str, ...]
+    """The hashes of the subgraphs that it calls."""
+
+
 class _NamelessForms:
     """What steps and types are without the names of one graph: symbols are numbered as its inputs and steps use
     them."""
@@ -134,14 +158,13 @@ class _NamelessForms:
         self.versions = versions(graph)
         self.symbols = dict.fromkeys((symbol.name for symbol in graph.symbols), "")
 
-    def step(self, step: Step, place: int) -> tuple[str, str, str, tuple[int, ...], tuple[str, ...]]:
-        """Return the operator of a step, its arguments without names, its type, how often the values that it takes were
-        changed before, and its subgraphs."""
+    def step(self, step: Step, place: int) -> StepForm:
+        """Return the form of a step; `place` is its number."""
         args = [with_leaves(value, _blank) for value in step.args]
         arguments = show_call(args, tuple((key, with_leaves(value, _blank)) for key, value in step.kwargs))
         changed = tuple(self.versions.get((place, name), 0) for name in used(step)) if self.versions else ()
-        called = tuple(self.hashes[name] for name in subgraphs_of(step))
-        return step.target, arguments, self.spec(step.spec), changed if any(changed) else (), called
+        subgraphs = tuple(self.hashes[name] for name in subgraphs_of(step))
+        return StepForm(step.target, arguments, self.spec(step.spec), changed if any(changed) else (), subgraphs)
 
     def spec(self, spec: Spec) -> str:
         """Return a type without the names of symbols."""
@@ -149,10 +172,11 @@ class _NamelessForms:
         return re.sub(r"[A-Za-z_]\w*", self.renamed, text) if self.symbols else text
 
     def renamed(self, match: re.Match[str]) -> str:
-        """Return the number of a symbol, a new one if it has none; another word as it is."""
-        if self.symbols.get(match[0]) == "":
-            self.symbols[match[0]] = f"${sum(map(bool, self.symbols.values()))}"
-        return self.symbols.get(match[0], match[0])
+        """Return the number of a symbol, `$0`, a new one if it has none ('' in `symbols`); another word as it is."""
+        word = match[0]
+        if self.symbols.get(word) == "":
+            self.symbols[word] = f"${sum(map(bool, self.symbols.values()))}"
+        return self.symbols.get(word, word)
 
 
 def _blank(leaf: Leaf) -> Value:
@@ -187,8 +211,10 @@ class Matching:
     def __init__(self, a: Wired, b: Wired, numbers: Numbers) -> None:
         self.a, self.b, self.numbers = a, b, numbers
         self.to_b: dict[int, int] = {}
+        """The matched values of a, with those of b."""
         self.to_a: dict[int, int] = {}
         self.layers: dict[str, str] = {}
+        """The layers of a that are paired, with those of b."""
         self.groups: tuple[Sequence[str], Sequence[str]] = ([""] * len(a.takes), [""] * len(b.takes))
         """The module of each value, where both graphs have it: steps of two groups are kept apart. Those of the first
         graph have the names that they have in the second."""
@@ -201,18 +227,18 @@ class Matching:
         """From now on, match only steps of one module and of one echo.
 
         The modules of a backward are paired as those of its forward are: a wrapper around a layer puts a name into the
-        paths of all modules inside.
+        paths of all modules inside. For a forward, `forward` is empty.
         """
         a, b = self.a, self.b
-        places_a, places_b = (_places_of_modules(graph) for graph in (a, b))
-        rows = [
-            {layer: sum(modules.values(), Counter()) for layer, modules in places.items()}
-            for places in (places_a, places_b)
-        ]
-        self.layers = _pair_modules(rows[0], rows[1], forward.layers)
+        contents_a, contents_b = _contents_of_layers(a), _contents_of_layers(b)
+        layers_a, layers_b = (
+            {layer: sum(modules.values(), Counter()) for layer, modules in contents.items()}
+            for contents in (contents_a, contents_b)
+        )
+        self.layers = _pair_modules(layers_a, layers_b, forward.layers)
         modules: dict[str, str] = {}
         for left, right in self.layers.items():
-            modules |= _pair_modules(places_a[left], places_b[right], forward.modules)
+            modules |= _pair_modules(contents_a[left], contents_b[right], forward.modules)
         shared = set(modules.values())
         self.groups = (
             [modules.get(a.module(value), "") for value in range(len(a.takes))],
@@ -230,11 +256,15 @@ class Matching:
         self.to_b[a], self.to_a[b] = b, a
 
     def open_both(self, a: int, b: int) -> bool:
-        """Whether two values may be matched, and neither of them is."""
+        """Whether two values may be matched, and neither of them is: they have one group, and if both have echoes of
+        one kind, these name a step in common."""
         if a in self.to_b or b in self.to_a or self.groups[0][a] != self.groups[1][b]:
             return False
         left, right = self.echoed[0].get(a), self.echoed[1].get(b)
-        return left is None or right is None or left[0] != right[0] or not left[1].isdisjoint(right[1])
+        if left is None or right is None:
+            return True
+        (kind_a, steps_a), (kind_b, steps_b) = left, right
+        return kind_a != kind_b or not steps_a.isdisjoint(steps_b)
 
     def unmatched(self) -> tuple[list[int], list[int]]:
         """Return the steps of both graphs that are not matched."""
@@ -245,7 +275,8 @@ class Matching:
         return tuple(self.to_b.get(value, OPEN) for value in self.a.takes[a])
 
     def users_in_b(self, a: int) -> list[tuple[int, int]]:
-        """Return what takes a value, as values of the second graph, in order; OPEN for what is not matched."""
+        """Return what takes a value, as values of the second graph with the places among their arguments, in order;
+        OPEN for what is not matched, OUT with the number of a port for what is returned."""
         users = ((user if user == OUT else self.to_b.get(user, OPEN), place) for user, place in self.a.users[a])
         return sorted(users)
 
@@ -265,13 +296,15 @@ def _echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
 
 
 def match_steps(matching: Matching) -> None:
-    """Match the steps of two graphs, some inputs of which are matched already, and whose modules are kept apart."""
+    """Match the steps of two graphs, some inputs of which are matched already, and whose modules are kept apart (how:
+    the module's docstring)."""
     loose: Labels = matching.a.loose, matching.b.loose
     strict: Labels = matching.a.strict, matching.b.strict
-    rings = _with_neighbors(matching, _with_neighbors(matching, strict))
-    _match_identical(matching, rings)
-    # Steps outside of layers, such as the sums of gradients, look all alike: they wait for their neighbors.
-    for labels, everywhere in ((rings, False), (strict, False), (rings, True), (strict, True), (loose, True)):
+    surrounded = _with_neighbors(matching, _with_neighbors(matching, strict))  # with two rings of neighbors
+    _match_identical(matching, surrounded)
+    # Steps outside of layers, such as the sums of gradients, look all alike: they wait for their neighbors, and are
+    # aligned (`everywhere`) only when the layers have been.
+    for labels, everywhere in ((surrounded, False), (strict, False), (surrounded, True), (strict, True), (loose, True)):
         _match_layers(matching, labels, everywhere)
         _match_identical(matching, strict)
         _match_neighbors(matching, labels)
@@ -300,46 +333,47 @@ def _with_neighbors(matching: Matching, labels: Labels) -> Labels:
 
 def _match_identical(matching: Matching, labels: Labels) -> None:
     """Match steps that make the same call of matched values, from the first on; then those whose value is taken by
-    matched steps in the same places, from the last on."""
+    matched steps in the same places, from the last on. In these orders, what a match makes possible comes after it."""
     b = matching.b
     lefts, rights = matching.unmatched()
 
-    def match(values: Iterable[int], key_in_a: Callable[[int], Any], keys: Mapping[Any, list[int]]) -> None:
-        """Match each value with the first of the second graph that has its label and key, and is open."""
+    def match(values: Iterable[int], key_in_b: Callable[[int], Any], offered: Mapping[Any, list[int]]) -> None:
+        """Match each value of a with the first value of b that has its label and key, and is open."""
         for left in values:
-            right = next(
-                (b for b in keys.get((labels[0][left], key_in_a(left)), ()) if matching.open_both(left, b)), None
-            )
-            if right is not None:
-                matching.join(left, right)
+            for right in offered.get((labels[0][left], key_in_b(left)), ()):
+                if matching.open_both(left, right):
+                    matching.join(left, right)
+                    break
 
-    calls: dict[Any, list[int]] = defaultdict(list)
-    uses: dict[Any, list[int]] = defaultdict(list)
+    # The open values of b, by their label and what they take, or what takes them.
+    by_arguments: dict[Any, list[int]] = defaultdict(list)
+    by_users: dict[Any, list[int]] = defaultdict(list)
     for right in sorted(rights, key=b.rank.__getitem__):
-        calls[labels[1][right], b.takes[right]].append(right)
+        by_arguments[labels[1][right], b.takes[right]].append(right)
+        # A value that is only saved has no user by which to know it: all saved values have one number.
         if any(user != (OUT, SAVED) for user in b.users[right]):
-            uses[labels[1][right], tuple(sorted(b.users[right]))].append(right)
-    match(lefts, matching.takes_in_b, calls)
-    match(reversed(lefts), lambda left: tuple(matching.users_in_b(left)), uses)
+            by_users[labels[1][right], tuple(sorted(b.users[right]))].append(right)
+    match(lefts, matching.takes_in_b, by_arguments)
+    match(reversed(lefts), lambda left: tuple(matching.users_in_b(left)), by_users)
 
 
 # ---- The second pass: layer by layer
 
 
-def _places_of_modules(graph: Wired) -> dict[str, dict[str, Counter[int]]]:
+def _contents_of_layers(graph: Wired) -> dict[str, dict[str, Counter[int]]]:
     """Return the layers, and the modules of each, in the order of their first steps, with how often a module has a step
     of each label."""
-    places: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    contents: dict[str, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     for value in graph.steps:
-        places[graph.layer(value)][graph.module(value)][graph.strict[value]] += 1
-    return places
+        contents[graph.layer(value)][graph.module(value)][graph.strict[value]] += 1
+    return contents
 
 
 def _pair_modules(
     before: Mapping[str, Counter[int]], after: Mapping[str, Counter[int]], known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the layers or modules of the first graph with those of the second; each is given by how often it has a
-    step of each label.
+    """Return the layers or modules of the first graph (`before`) with those of the second (`after`) that they are; each
+    is given by how often it has a step of each label.
 
     Those of a backward are paired as those of its forward are (`known`). The others are paired by their names, as their
     steps align, or by their places, whichever pairs the most steps that are alike: a layer that was put in front of the
@@ -355,37 +389,37 @@ def _pair_modules(
     candidates: list[dict[str, str]] = [
         {name: name for name in lefts if name in after and name not in taken},
         {lefts[left + place]: rights[right + place] for left, right, size in blocks for place in range(size)},
-        dict(zip(lefts, rights, strict=False)),
+        dict(zip(lefts, rights, strict=False)),  # those that one side has more at the end have no place in the other
     ]
     common_steps = {
-        row: (before[row[0]] & after[row[1]]).total() for candidate in candidates for row in candidate.items()
+        (left, right): (before[left] & after[right]).total()
+        for candidate in candidates
+        for left, right in candidate.items()
     }
-    candidates.sort(
-        key=lambda candidate: -sum(common_steps[row] for row in candidate.items())
-    )  # of equally good ones, the first
-    for left, right in (
-        row for candidate in candidates for row in candidate.items()
-    ):  # what one way leaves open, another may pair
-        larger = max(before[left].total(), after[right].total())
-        if left not in pairs and right not in taken and (left == right or 2 * common_steps[left, right] >= larger):
-            pairs[left] = right
-            taken.add(right)
+    # The sort is stable: of equally good candidates, the first stays the first.
+    candidates.sort(key=lambda candidate: -sum(common_steps[row] for row in candidate.items()))
+    for candidate in candidates:  # what one leaves open, the next may pair
+        for left, right in candidate.items():
+            larger = max(before[left].total(), after[right].total())
+            if left not in pairs and right not in taken and (left == right or 2 * common_steps[left, right] >= larger):
+                pairs[left] = right
+                taken.add(right)
     return pairs
 
 
 def _match_layers(matching: Matching, labels: Labels, everywhere: bool) -> None:
-    """Align the open steps of paired layers; `everywhere`: and those outside of layers. Equal layers are aligned
-    once."""
-    rows: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
-    for graph, row, values in zip((matching.a, matching.b), rows, matching.unmatched(), strict=True):
+    """Align the open steps of paired layers; `everywhere`: and those outside of layers, whose layer is ''. Steps are
+    aligned by their labels and modules, in the order of the canonical form. Equal layers are aligned once."""
+    values_by_layer: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
+    for graph, own, values in zip((matching.a, matching.b), values_by_layer, matching.unmatched(), strict=True):
         for value in sorted(values, key=graph.rank.__getitem__):
             if (layer := graph.layer(value)) or everywhere:
-                row[layer].append(value)
+                own[layer].append(value)
     blocks_of_rows: dict[Any, Any] = {}
-    for layer, lefts in rows[0].items():
+    for layer, lefts in values_by_layer[0].items():
         paired_layer = matching.layers.get(layer)
-        rights = rows[1].get(paired_layer, []) if paired_layer is not None else []
-        # A module's name behind that of its layer, so that rows of equal layers are equal.
+        rights = values_by_layer[1].get(paired_layer, []) if paired_layer is not None else []
+        # A module's name behind that of its layer, so that rows of equal layers are equal. Groups have the names of b.
         row_a, row_b = (
             tuple(
                 (labels[side][value], matching.groups[side][value].removeprefix(paired_layer or "")) for value in values
@@ -404,13 +438,14 @@ def _match_layers(matching: Matching, labels: Labels, everywhere: bool) -> None:
 
 
 def _match_neighbors(matching: Matching, labels: Labels) -> None:
-    """Match what matched steps take, and what takes them, as far as it is the only one of its kind."""
+    """Match what matched steps take, place by place, and what takes them, if there is one open user with a label and
+    place on each side; and so on from the values that this matches."""
     a, b = matching.a, matching.b
-    waiting = list(matching.to_b)
+    waiting = list(matching.to_b)  # matched values of a whose neighbors have not been looked at
     while waiting:
         left = waiting.pop()
         right = matching.to_b[left]
-        # of two operators with another number of arguments, the first ones
+        # Not strict: of two operators with another number of arguments, the first ones.
         pairs = list(zip(a.takes[left], b.takes[right], strict=False))
         kinds_a = _open_users(a, labels[0], left, matching.to_b)
         kinds_b = _open_users(b, labels[1], right, matching.to_a) if kinds_a else {}
@@ -419,16 +454,17 @@ def _match_neighbors(matching: Matching, labels: Labels) -> None:
             for kind, users in kinds_a.items()
             if len(users) == len(kinds_b.get(kind, ())) == 1
         ]
-        for one, two in pairs:
-            if labels[0][one] == labels[1][two] and matching.open_both(one, two):
-                matching.join(one, two)
-                waiting.append(one)
+        for value_a, value_b in pairs:
+            if labels[0][value_a] == labels[1][value_b] and matching.open_both(value_a, value_b):
+                matching.join(value_a, value_b)
+                waiting.append(value_a)
 
 
 def _open_users(
     graph: Wired, labels: Sequence[int], value: int, done: Mapping[int, int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Return the users of a value that are not matched, by what they are and where they take it."""
+    """Return the users of a value that are not matched (`done` has those that are), by their label and the place among
+    their arguments at which they take it."""
     kinds: dict[tuple[int, int], list[int]] = defaultdict(list)
     for user, place in graph.users[value]:
         if user != OUT and user not in done:
@@ -455,7 +491,8 @@ MOST_USERS = 256
 
 def _match_replaced(matching: Matching) -> None:
     """Match a step with the one that stands in its place: both have the same arguments and the same users, or both call
-    the same operator and share a matched neighbor."""
+    the same operator and share a matched neighbor. Only steps that share a neighbor are compared, because each with
+    each would take too long."""
     a, b = matching.a, matching.b
     lefts, rights = matching.unmatched()
     unmatched_in_b = set(rights)
@@ -465,7 +502,7 @@ def _match_replaced(matching: Matching) -> None:
             users = b.users[matching.to_b[argument]] if argument in matching.to_b else ()
             candidates.update(user for user, _ in users[:MOST_USERS])
         for user, place in matching.users_in_b(left)[:MOST_USERS]:
-            candidates.update(b.takes[user][place : place + 1] if user >= 0 else ())
+            candidates.update(b.takes[user][place : place + 1] if user >= 0 else ())  # below 0: OUT or OPEN
         ratings = []  # what counts first: the same operator, then shared neighbors, then a near place
         for right in candidates & unmatched_in_b:
             shared, in_its_place = _shared_neighbors(matching, left, right)
@@ -473,19 +510,20 @@ def _match_replaced(matching: Matching) -> None:
             if matching.open_both(left, right) and (in_its_place or (same_operator and shared)):
                 ratings.append((same_operator, shared, -abs(a.rank[left] - b.rank[right]), right))
         if ratings:
-            matching.join(left, max(ratings)[-1])
-            unmatched_in_b.discard(max(ratings)[-1])
+            *_, best = max(ratings)
+            matching.join(left, best)
+            unmatched_in_b.discard(best)
 
 
 # ---- Ports: inputs are matched before and after the steps, outputs after them
 
 
 class Forward:
-    """The matches of two forwards, for matching their backwards: saved values, inputs and steps by their names, and the
-    modules and layers of the first that are those of the second under other names."""
+    """The matches of two forwards, for matching their backwards; without a Matching there are none. Dictionaries have
+    the names in the first forward, with those in the second: of `saved` ports, of inputs (`renamed`), of `modules` and
+    of `layers`."""
 
     def __init__(self, matching: Matching | None = None) -> None:
-        # Names of the first forward's, with those of the second's.
         self.saved: dict[str, str] = {}
         self.renamed: dict[str, str] = {}
         self.echoes: tuple[Echoes, Echoes] = ({}, {})
@@ -500,6 +538,7 @@ class Forward:
         self.layers = _most_frequent_pairs((matching.a.layer(a), matching.b.layer(b)) for a, b in steps)
         names_a, names_b = saved_values(matching.a), saved_values(matching.b)
         for value, names in names_a.items():
+            # Not strict: one side may save a value under more names, or not at all. -1 is no value.
             self.saved |= dict(zip(names, names_b.get(matching.to_b.get(value, -1), ()), strict=False))
         for a, b in matching.to_b.items():
             if a < matching.a.first:
@@ -547,8 +586,9 @@ def saved_values(graph: Wired) -> dict[int, list[str]]:
 
 
 def match_inputs(matching: Matching, forward: Forward, strictly: bool) -> None:
-    """Match inputs of one role and name; `strictly`: of one type, too. A layer that is paired with one of another name
-    has its parameters there."""
+    """Match inputs of one role and name; `strictly`: of one type, too. Names of saved values are those that the two
+    forwards gave to one value, and a parameter of a layer that is paired with one of another name is looked for under
+    that name, too."""
     places = {port.key: place for place, port in enumerate(matching.b.graph.inputs)}
     for a, port in enumerate(matching.a.graph.inputs):
         if port.role == "saved":
@@ -565,15 +605,15 @@ def match_inputs(matching: Matching, forward: Forward, strictly: bool) -> None:
 
 
 def input_changes(matching: Matching) -> Iterator[PortChange]:
-    """Yield the inputs that are not the same in both graphs."""
+    """Yield the inputs that are not the same in both graphs. A place of an input is its value, too."""
     before, after = matching.a.graph.inputs, matching.b.graph.inputs
     for a, port in enumerate(before):
         b = matching.to_b.get(a)
         if b is None:
-            yield PortChange(True, a, None)
-        elif parts := _port_parts(port, after[b], matching.a.strict[a] == matching.b.strict[b]):
-            yield PortChange(True, a, b, parts)
-    yield from (PortChange(True, None, b) for b in range(len(after)) if b not in matching.to_a)
+            yield PortChange(is_input=True, before=a, after=None)
+        elif parts := _port_parts(port, after[b], same_type=matching.a.strict[a] == matching.b.strict[b]):
+            yield PortChange(is_input=True, before=a, after=b, parts=parts)
+    yield from (PortChange(is_input=True, before=None, after=b) for b in range(len(after)) if b not in matching.to_a)
 
 
 def _port_parts(before: Port, after: Port, same_type: bool, same_value: bool = True) -> tuple[str, ...]:
@@ -589,8 +629,9 @@ def _port_parts(before: Port, after: Port, same_type: bool, same_value: bool = T
 
 
 def matched_outputs(matching: Matching, forward: Forward) -> dict[int, int]:
-    """Return the outputs that both graphs have, by number: of one role and name, else of one role and value. Saved
-    values have names that do not count, so they are matched by value alone."""
+    """Return the outputs that both graphs have, the number in the first with that in the second: of one role and name
+    (or the name of a renamed input, which a mutation or gradient has), else of one role and value. Saved values have
+    names that do not count, so they are matched by value alone."""
     before, after = matching.a.graph, matching.b.graph
     places: dict[PortKey, int] = {}
     for b, port in enumerate(after.outputs):
@@ -615,30 +656,32 @@ def matched_outputs(matching: Matching, forward: Forward) -> dict[int, int]:
 
 
 def places_in(graph: Graph, output: int, values: Wired) -> tuple[int, ...]:
-    """Return the values that an output gives."""
+    """Return the values of a graph that one of its outputs is made of: one, or none for a constant."""
     return tuple(values.places[name] for name in refs(graph.results[output]))
 
 
 def _mapped_places(matching: Matching, output: int) -> tuple[int, ...]:
-    """Return the values of the second graph that are those of an output of the first; -2 (OPEN) where there is none."""
-    return tuple(matching.to_b.get(value, -2) for value in places_in(matching.a.graph, output, matching.a))
+    """Return the values of the second graph that are those of an output of the first; OPEN where there is none."""
+    return tuple(matching.to_b.get(value, OPEN) for value in places_in(matching.a.graph, output, matching.a))
 
 
 def output_changes(matching: Matching, outputs: Mapping[int, int]) -> Iterator[PortChange]:
-    """Yield the outputs that are not the same in both graphs."""
+    """Yield the outputs that are not the same in both graphs; `outputs` are those that both have, as `matched_outputs`
+    returns them."""
     before, after = matching.a.graph, matching.b.graph
     for a, port in enumerate(before.outputs):
         b = outputs.get(a)
         if b is None:
-            yield PortChange(False, a, None)
+            yield PortChange(is_input=False, before=a, after=None)
             continue
         port_b = after.outputs[b]
         same_type = matching.a.forms.spec(port.spec) == matching.b.forms.spec(port_b.spec)
-        value_a, value_b = (
-            show(with_leaves(same_value, _blank)) for same_value in (before.results[a], after.results[b])
-        )
-        same_value = value_a == value_b and _mapped_places(matching, a) == places_in(after, b, matching.b)
+        # A result may be a constant: its text without names must be the same, and the values in it matched.
+        text_a, text_b = (show(with_leaves(result, _blank)) for result in (before.results[a], after.results[b]))
+        same_value = text_a == text_b and _mapped_places(matching, a) == places_in(after, b, matching.b)
         if parts := _port_parts(port, port_b, same_type, same_value):
-            yield PortChange(False, a, b, parts)
+            yield PortChange(is_input=False, before=a, after=b, parts=parts)
     used_outputs = set(outputs.values())
-    yield from (PortChange(False, None, b) for b in range(len(after.outputs)) if b not in used_outputs)
+    yield from (
+        PortChange(is_input=False, before=None, after=b) for b in range(len(after.outputs)) if b not in used_outputs
+    )

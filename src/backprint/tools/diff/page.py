@@ -1,9 +1,13 @@
-"""The page of a Diff: the pairs after the change, then those before it, with marks on the steps that changed."""
+"""The page of a Diff: the pairs after the change, then those before it, with marks on the steps that changed.
+
+A side is `before` or `after`, the name of a field of a Diff (its Capture), of a PairDiff (the Pair's number), and of a
+StepChange (the step's number; None where a side does not have it). `draw/page` writes a page from such data.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from backprint.common.text import printable
 from backprint.common.web_page import WebPage
@@ -39,7 +43,8 @@ def page_of_diff(diff: Diff) -> WebPage:
 
 
 def _pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
-    """Yield the data of the Pairs of one side, with their marks."""
+    """Yield the data of the Pairs of one side, with their marks: lists of the same length, an item for each step that
+    changed, and the number of the same Pair of the other side in the page, -1 if there is none."""
     capture: Capture = getattr(diff, side)
     pages = _numbers_of_pages(diff)
     [other] = set(SIDES) - {side}
@@ -48,8 +53,7 @@ def _pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
         if number is not None:
             pair = capture.pairs[number]
             rows = sorted(_marks_of_pair(diff, pair_diff, side))
-            columns = enumerate(("node", "kind", "text", "other"))
-            marks: dict[str, Any] = {name: [row[at] for row in rows] for at, name in columns}
+            marks: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in _Mark._fields}
             marks["pair"] = pages.get((other, place), -1)
             yield pair_data(pair, capture.modules) | {"name": f"{side}: {pair.name}", "marks": marks}
 
@@ -62,18 +66,28 @@ def _numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
     return {key: number for number, key in enumerate(sides)}
 
 
-def _marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
-    """Yield the steps of one side that changed: node, kind, text, and node of the other side or -1."""
+class _Mark(NamedTuple):
+    """The mark on a step that changed: its number in the page, what became of it, the change in words, and the number
+    of the step of the other side, -1 if there is none."""
+
+    node: int
+    kind: str
+    text: str
+    other: int
+
+
+def _marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[_Mark]:
+    """Yield the marks of the steps of one side that changed, but for those that only follow from others."""
     [other] = set(SIDES) - {side}
     for graph in pair_diff.graphs:
         graphs = graphs_of(diff, pair_diff, graph.direction)
         for change in graph.changes:
-            nodes = [
+            own_node, other_node = (
                 node_of(diff, pair_diff, each_side, graph.direction, getattr(change, each_side))
                 for each_side in (side, other)
-            ]
-            if nodes[0] >= 0 and not change.follows:
-                yield nodes[0], change.kind, _change_text(change, graphs), nodes[1]
+            )
+            if own_node >= 0 and not change.follows:
+                yield _Mark(own_node, change.kind, _change_text(change, graphs), other_node)
 
 
 def node_of(diff: Diff, pair_diff: PairDiff, side: str, direction: str, place: int | None) -> int:

@@ -1,5 +1,14 @@
 """A Diff as text for people and as JSON.
 
+- Left, or side 0, is the Capture before the change, and right, or side 1, the one after it.
+- `StepChange`: a step that only one side has, or that differs: `before` and `after` are its numbers in the two graphs,
+  None where a side does not have it, and `parts` is what differs of it. It `follows` if it differs only because a value
+  that it takes has another type. A backward's step is `recomputed` if it computes a value of the forward again.
+- `PortChange`: the same of an input or output of a graph.
+- `GraphDiff`, `PairDiff`: one direction of a Pair, and a Pair, on both sides.
+- Of a Step, `spec` is the type of its result and `source` the line and the module that called it. Of a Port, `local` is
+  its name in the graph.
+
 All names come from samples, which may be a stranger's: control characters are escaped.
 """
 
@@ -26,18 +35,20 @@ from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, P
 
 
 def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
-    """Yield the facts that differ."""
+    """Yield the facts that differ, each with the lines that only one side has; with all lines of both if nothing but
+    their order or number differs."""
     left, right = _capture_texts(before), _capture_texts(after)
     for name in dict.fromkeys((*left, *right)):
         lines_a, lines_b = left.get(name, ()), right.get(name, ())
         if lines_a != lines_b:
-            left_only, right_only = set(lines_a).difference(lines_b), set(lines_b).difference(lines_a)
-            only = tuple(filter(left_only.__contains__, lines_a)), tuple(filter(right_only.__contains__, lines_b))
-            yield Fact(name, *(only if any(only) else (lines_a, lines_b)))
+            in_a, in_b = set(lines_a), set(lines_b)
+            only_a = tuple(line for line in lines_a if line not in in_b)
+            only_b = tuple(line for line in lines_b if line not in in_a)
+            yield Fact(name, only_a, only_b) if only_a or only_b else Fact(name, lines_a, lines_b)
 
 
 def _capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
-    """Return the facts of a Capture, as texts."""
+    """Return the facts of a Capture by name, each as lines."""
     symbols = {
         f"{symbol.name} was {symbol.hint} in [{symbol.low}, {symbol.high}]": None
         for pair in capture.pairs
@@ -62,7 +73,8 @@ def _capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
 
 
 def _result_constants(tree: Any) -> Iterator[str]:
-    """Yield what a program returns beside tensors, in order."""
+    """Yield what a program returns beside tensors, in order. `tree` is the structure of its result, as a Signature has
+    it: `{"tuple": [{"port": "y"}, {"value": 3}]}`."""
     match tree:
         case {"value": value}:
             yield str(value)
@@ -85,7 +97,8 @@ def graph_of(capture: Capture, pair: int | None, direction: str) -> Graph | None
 
 
 def linked_places(capture: Capture) -> list[tuple[object, ...]]:
-    """Return the links of a Capture without names: from which port of which Pair to which."""
+    """Return the links of a Capture without names, so that those of two Captures can be compared: the Pair and port
+    from which each comes and those to which it leads, as numbers. A Pair of None is the Capture itself."""
     places: list[tuple[object, ...]] = []
     for link in capture.links:
         source, target = link.source, link.target
@@ -140,24 +153,33 @@ def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_Change
     """Return the changes of a graph's steps by module, apart from those that only follow from others. The steps of a
     module that only one side has are one line (WHOLE), and so are those of a layer that compute values of the forward
     again (AGAIN)."""
-    shown = _ChangeWriter(diff, before, after)
-    wholes = _new_modules(before, after, diff, 0), _new_modules(after, before, diff, 1)
-    modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for change in shown.in_order(diff.changes):
-        whole = None if change.kind == "changed" else wholes[change.before is None].get(shown.own_module(change))
+    writer = _ChangeWriter(diff, before, after)
+    whole_modules: dict[str, dict[str, str]] = {
+        "removed": _new_modules(before, after, diff, side=0),
+        "added": _new_modules(after, before, diff, side=1),
+        "changed": {},  # a module with such a step is there on both sides
+    }
+    # By module: how often it has a change of this kind and text.
+    counts_by_module: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for change in writer.in_order(diff.changes):
+        whole = whole_modules[change.kind].get(writer.own_module(change))
         if change.recomputed and change.kind != "changed":
-            modules[shown.layer(change)][change.kind, AGAIN] += 1
+            counts_by_module[writer.layer(change)][change.kind, AGAIN] += 1
         elif not change.follows and not change.recomputed:
-            text = shown.text(change) if whole is None else WHOLE
-            modules[whole or shown.module(change)][change.kind, text] += 1
-    rows = []
-    for name, counts in modules.items():
-        lines = []
-        for (kind, text), count in counts.items():
-            together = text.format(number_of(count, "step")) if text in (AGAIN, WHOLE) else ""
-            lines.append(_ChangeLine(kind, together or text, 1 if together else count))
-        rows.append((name, tuple(lines)))
+            text = writer.text(change) if whole is None else WHOLE
+            counts_by_module[whole or writer.module(change)][change.kind, text] += 1
+    rows = [
+        (name, tuple(_change_line(kind, text, count) for (kind, text), count in counts.items()))
+        for name, counts in counts_by_module.items()
+    ]
     return _alike_rows(rows)
+
+
+def _change_line(kind: str, text: str, count: int) -> _ChangeLine:
+    """Return the line of a change that a module has `count` times; of AGAIN and WHOLE, the number is in the text."""
+    if text in (AGAIN, WHOLE):
+        return _ChangeLine(kind, text.format(number_of(count, "step")), 1)
+    return _ChangeLine(kind, text, count)
 
 
 AGAIN, WHOLE = "recomputes {} of the forward", "the whole module, {}"
@@ -165,9 +187,9 @@ AGAIN, WHOLE = "recomputes {} of the forward", "the whole module, {}"
 
 
 def _new_modules(graph: Graph, other: Graph, diff: GraphDiff, side: int) -> dict[str, str]:
-    """Return, for each module that the other graph does not have, the outermost module around it that it does not have
-    either. A module of which the other graph has a step is there under another name. `side` is that of `graph` in
-    `diff.steps`: 0 before, 1 after."""
+    """Return, for each module of `graph` that the other graph does not have, the outermost module around it that the
+    other graph does not have either. A module with a matched step is there in the other graph, if under another name.
+    `side` is that of `graph` in `diff.steps`, the matched steps: 0 before, 1 after."""
     matched_steps = (graph.steps[ends[side]] for ends in diff.steps)
     prefixes_of_other = {prefix for step in (*other.steps, *matched_steps) for prefix in _prefixes(_module_of(step))}
     new_prefixes = {
@@ -188,18 +210,25 @@ def _module_of(step: Step) -> str:
 
 
 def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
-    """Return the changes of a graph's ports. Values that are saved for the backward stand at the forward, each by the
-    operator and the module that makes it."""
-    shown = _ChangeWriter(diff, before, after)
-    texts = ((change.kind, shown.port(change)) for change in diff.ports)
-    return _alike_rows((text[0], (_ChangeLine(kind, text[1], 1),)) for kind, text in texts if text is not None)
+    """Return the changes of a graph's ports, one line a group. Values that are saved for the backward stand at the
+    forward, each by the operator and the module that makes it."""
+    writer = _ChangeWriter(diff, before, after)
+    rows = []
+    for change in diff.ports:
+        written = writer.port(change)
+        if written is not None:
+            name, text = written
+            rows.append((name, (_ChangeLine(change.kind, text, 1),)))
+    return _alike_rows(rows)
 
 
 def _alike_rows(rows: Iterable[tuple[str, tuple[_ChangeLine, ...]]]) -> tuple[_ChangeGroup, ...]:
-    """Return equal lines with all of their modules or ports, whose names differ in nothing but numbers."""
+    """Return rows (name of a module or port, lines) as groups: rows with equal lines, and with names that differ in
+    nothing but numbers, are one group."""
     groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for name, lines in rows:
-        groups[split_numbers_of_text(name)[0], lines].append(name)
+        words_of_name, _ = split_numbers_of_text(name)
+        groups[words_of_name, lines].append(name)
     return tuple(_ChangeGroup(tuple(names), lines) for (_, lines), names in groups.items())
 
 
@@ -209,8 +238,10 @@ class _ChangeWriter:
     def __init__(self, diff: GraphDiff, before: Graph, after: Graph) -> None:
         self.graphs = before, after
         self.ends = dict(diff.steps)
+        """The number of the second graph's step by that of the first's, for steps that both have."""
         self.same = same_values(diff, before, after)
         self.renamed = dict(diff.modules)
+        """The name after the change by the name before it, of modules with other names."""
         self.modules = [{step.name: _module_of(step) for step in graph.steps} for graph in self.graphs]
         self.makers = [
             {port.local: _input_name(port) for port in graph.inputs} | {s.name: _short_target(s) for s in graph.steps}
@@ -219,16 +250,20 @@ class _ChangeWriter:
         """What each value is called: the operator that makes it, or the last part of an input's name."""
 
     def in_order(self, changes: Sequence[StepChange]) -> list[StepChange]:
-        """Return changes in the order of the first graph; an added step stands after the one before it that both
-        have."""
-        back = {b: a for a, b in self.ends.items()}
-        # For each step of the second graph: the last step of the first that it, or one before it, is.
-        places = list(accumulate(range(len(self.graphs[1].steps)), lambda at, b: back.get(b, at), initial=-1))[1:]
+        """Return changes in the order of the first graph; an added step stands after the last step before it that both
+        graphs have."""
+        step_before_by_after = {after: before for before, after in self.ends.items()}
+        places, place = [], -1  # by step of the second graph: the step of the first that it, or the last one before, is
+        for number in range(len(self.graphs[1].steps)):
+            place = step_before_by_after.get(number, place)
+            places.append(place)
 
         def key(change: StepChange) -> tuple[int, int, int]:
+            """Return the step of the first graph, whether it was added behind that, and its own number."""
             if change.before is not None:
                 return change.before, 0, 0
-            return places[change.after or 0], 1, change.after or 0
+            assert change.after is not None  # a change has a step on one side
+            return places[change.after], 1, change.after
 
         return sorted(changes, key=key)
 
@@ -263,10 +298,10 @@ class _ChangeWriter:
         return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
 
     def change_text(self, before: Step, after: Step, parts: set[str]) -> str:
-        """Return what differs between two steps, of which `parts` do: one line for the most that differs, another for
-        other subgraphs, and the types."""
+        """Return in a line what differs between two steps, of which `parts` (`nouns.PARTS`) do: the operators alone,
+        the two calls, or what one takes; then other subgraphs, and the types."""
         left, right = _short_target(before), _short_target(after)
-        if left == right and before.target != after.target:
+        if left == right and before.target != after.target:  # another overload
             left, right = before.target.removeprefix("aten."), after.target.removeprefix("aten.")
         texts: list[str] = []
         if parts <= {"operator", "type"} and "operator" in parts:
@@ -276,21 +311,22 @@ class _ChangeWriter:
         elif "inputs" in parts:
             texts = [f"{right} takes {self.inputs_text(before, after)}"]
         if "subgraphs" in parts:
-            bodies = [dict(graph.subgraphs) for graph in self.graphs]
+            bodies_a, bodies_b = (dict(graph.subgraphs) for graph in self.graphs)
+            # Not strict: two steps may call another number of subgraphs; what the longer list has more is not named.
             called = zip(subgraphs_of(before), subgraphs_of(after), strict=False)
-            others = [new for old, new in called if bodies[0][old].hash() != bodies[1][new].hash()]
+            others = [new for old, new in called if bodies_a[old].hash() != bodies_b[new].hash()]
             texts += [f"{right} calls another {name}" for name in others]
         text = "; ".join(texts) or right
         return f"{text}: {_types_text(before.spec, after.spec)}" if "type" in parts else text
 
     def inputs_text(self, step_a: Step, step_b: Step) -> str:
-        """Return which values a step takes, and which it took."""
+        """Return which values a step takes now, and which it took, as far as they differ."""
         lefts, rights = used(step_a), used(step_b)
-        mapped_names = [self.same.get(name) for name in lefts]
+        mapped_names = [self.same.get(name) for name in lefts]  # in the second graph; None for a value that it lacks
         if None not in mapped_names and mapped_names != [*rights] and Counter(mapped_names) == Counter(rights):
             return "the same values in another order"
         texts = []
-        for left, mapped_name, right in zip(lefts, mapped_names, rights, strict=False):
+        for left, mapped_name, right in zip(lefts, mapped_names, rights, strict=False):  # the rest is counted below
             before, after = self.makers[0].get(left, left), self.makers[1].get(right, right)
             if before != after or mapped_name not in (None, right):
                 texts.append(_instead(before, after))
@@ -307,8 +343,8 @@ class _ChangeWriter:
         return f"({show_call(with_makers.args, with_makers.kwargs)})"
 
     def port(self, change: PortChange) -> tuple[str, str] | None:
-        """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved. A
-        saved value has the name of the module that makes it."""
+        """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved,
+        which is named at the forward. A saved value has the name of the module that makes it."""
         sides = [graph.inputs if change.is_input else graph.outputs for graph in self.graphs]
         places = change.before, change.after
         port_a, port_b = (side[index] if index is not None else None for side, index in zip(sides, places, strict=True))
@@ -316,8 +352,9 @@ class _ChangeWriter:
         if port is None or (change.is_input and port.role == "saved"):
             return None
         if port.role == "saved":
-            side, place = (1, change.after) if port_b is not None else (0, change.before)
-            name = next(refs(self.graphs[side].results[place or 0]), "")
+            side, place = (1, change.after) if change.after is not None else (0, change.before)
+            assert place is not None  # a change has a port on one side
+            name = next(refs(self.graphs[side].results[place]), "")
             kind = _types_text(*(port.spec for port in (port_a, port_b) if port is not None))
             return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
         if port_a is None or port_b is None:
@@ -329,21 +366,27 @@ class _ChangeWriter:
             "role": f"before: {port_a.role}",
             "type": _types_text(port_a.spec, port_b.spec),
         }
-        if "value" in change.parts:  # another step makes the output, or none does, and its type says nothing
-            has_maker_a, has_maker_b = (
-                any(refs(graph.results[index or 0])) for graph, index in zip(self.graphs, places, strict=True)
-            )
-            maker_a, maker_b = self.maker(0, change.before), self.maker(1, change.after)
-            texts["value"] = f"comes from {_instead(maker_a, maker_b)}"
-            if not (has_maker_a and has_maker_b):
-                before = f"{show_spec(port_a.spec)} from {maker_a}" if has_maker_a else maker_a
-                after = f"{show_spec(port_b.spec)} from {maker_b}" if has_maker_b else maker_b
-                texts |= {"type": "", "value": f"is {after}, before: {before}"}
+        if "value" in change.parts:
+            texts |= self.value_texts(change, port_a, port_b)
         return port.name, f"{port.role}, {'; '.join(texts[part] for part in change.parts if texts[part])}"
 
-    def maker(self, side: int, place: int | None) -> str:
-        """Return what makes an output."""
-        result = self.graphs[side].results[place or 0]
+    def value_texts(self, change: PortChange, port_a: Port, port_b: Port) -> dict[str, str]:
+        """Return what is said of an output that both sides have, with another value: which steps make it. If no step
+        makes it on one side, it is a constant there, with which the types of both are written, too."""
+        assert change.before is not None
+        assert change.after is not None
+        has_maker_a = any(refs(self.graphs[0].results[change.before]))
+        has_maker_b = any(refs(self.graphs[1].results[change.after]))
+        maker_a, maker_b = self.maker(0, change.before), self.maker(1, change.after)
+        if has_maker_a and has_maker_b:
+            return {"value": f"comes from {_instead(maker_a, maker_b)}"}
+        before = f"{show_spec(port_a.spec)} from {maker_a}" if has_maker_a else maker_a
+        after = f"{show_spec(port_b.spec)} from {maker_b}" if has_maker_b else maker_b
+        return {"type": "", "value": f"is {after}, before: {before}"}
+
+    def maker(self, side: int, place: int) -> str:
+        """Return what makes an output of a side: the operators of its values, or the constant that it is."""
+        result = self.graphs[side].results[place]
         return ", ".join(self.makers[side].get(name, name) for name in refs(result)) or show(result)
 
 
@@ -353,16 +396,17 @@ def _types_text(*specs: Spec) -> str:
 
 
 def same_values(diff: GraphDiff, before: Graph, after: Graph) -> dict[str, str]:
-    """Return the names of values that both graphs have, with their names in the second: steps, and inputs that are
-    found by name."""
+    """Return the names of values that both graphs have, with their names in the second: steps, and inputs, by role and
+    name or as `diff.ports` pairs them."""
     same = {before.steps[a].name: after.steps[b].name for a, b in diff.steps}
-    locals_of = {port.key: port.local for port in after.inputs if port.role != "saved"}
-    same |= {port.local: locals_of[port.key] for port in before.inputs if port.key in locals_of}
-    for port in diff.ports:
-        if port.is_input and port.before is not None:
-            same.pop(before.inputs[port.before].local, None)
-            if port.after is not None:
-                same[before.inputs[port.before].local] = after.inputs[port.after].local
+    local_by_key = {port.key: port.local for port in after.inputs if port.role != "saved"}
+    same |= {port.local: local_by_key[port.key] for port in before.inputs if port.key in local_by_key}
+    for change in diff.ports:
+        if change.is_input and change.before is not None:
+            local = before.inputs[change.before].local
+            same.pop(local, None)
+            if change.after is not None:
+                same[local] = after.inputs[change.after].local
     return same
 
 
@@ -386,7 +430,8 @@ def _short_target(step: Step) -> str:
 
 
 def _difference_of_names(before: str, after: str) -> str:
-    """Return the parts of a name that are no longer in it, with what stands around them left out: `attn`."""
+    """Return the part of the name `before` that is another in `after`: what both begin and end with is left out, as far
+    as something stays. Of `model.attn.weight` and `model.attention.weight`: `attn`."""
     parts_a, parts_b = before.split("."), after.split(".")
     while parts_a and parts_b and parts_a[0] == parts_b[0]:
         parts_a, parts_b = parts_a[1:], parts_b[1:]
@@ -410,7 +455,8 @@ def diff_text(diff: Diff) -> str:
 
 
 def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = ("", "")) -> Iterator[str]:
-    """Yield the lines of a Diff; `places` are the folders of its samples; with `everything` long lists are not cut."""
+    """Yield the lines of a Diff: the answer, the two sides, each Pair, and what differs beside the graphs. `places` are
+    the folders of its samples; with `everything` long lists are not cut."""
     yield answer_line(diff)
     for word, place, capture in zip(("before:", "after: "), places, (diff.before, diff.after), strict=True):
         yield " ".join(filter(None, (word, place, capture.name, f"({capture.engine})")))
@@ -447,7 +493,7 @@ def answer_line(diff: Diff) -> str:
 
 
 def cost_rows(diff: Diff) -> Iterator[tuple[str, Costs, Callable[[int], str]]]:
-    """Yield what the step costs in all, if that changed: its name, the costs, and how they are written."""
+    """Yield (name, costs, function that writes a number) for each cost of the whole training step that changed."""
     costs = (
         ("saved for backward", [pair.saved_bytes for pair in diff.pairs], amount),
         ("FLOPs", [graph.flops for pair in diff.pairs for graph in pair.graphs], short),
@@ -466,7 +512,8 @@ def bytes_sent_by_group(diff: Diff) -> dict[str, Costs]:
 
 
 def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
-    """Return a graph's change in the answer: itself, if it is of one form and short; else how many steps changed."""
+    """Return a graph's change in the answer: the change itself, if there is one line of change and it is short; else
+    how many steps changed."""
     before, after = graphs_of(diff, diff.pairs[0], graph.direction)
     if before is not None and after is not None and all(graph.hashes):
         groups = change_groups(graph, before, after)
@@ -482,7 +529,8 @@ def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
 
 
 def _pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
-    """Yield the lines of a Pair."""
+    """Yield the lines of a Pair: one, if only one side has it; else those of each direction that changed, and the bytes
+    that are kept for the backward. The answer says what is saved if there is one Pair."""
     several = len(diff.pairs) > 1
     if pair.before is None or pair.after is None:
         only, number = ("before", pair.before) if pair.after is None else ("after", pair.after)
@@ -491,16 +539,15 @@ def _pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
         return
     for graph in pair.graphs:
         where = f"pair {pair.before} -> {pair.after}, {graph.direction}" if several else graph.direction
-        shown_with_forward = graph is not pair.graphs[0] and all(
-            pair.graphs[0].hashes
-        )  # by the forward: what is renamed
+        first = pair.graphs[0]  # the forward, which shows what is renamed in both directions
+        forward_shown = first if graph is not first and all(first.hashes) else None
         before, after = graphs_of(diff, pair, graph.direction)
-        lines = list(_graph_lines(graph, before, after, pair.graphs[0] if shown_with_forward else None, everything))
+        lines = list(_graph_lines(graph, before, after, forward_shown, everything))
         if lines or not graph.same:
             yield f"{where}: {headline(graph, before, after)}"
             yield from lines
     for name, cost in (("saved for backward", pair.saved_bytes), ("parameters and inputs kept", pair.kept_bytes)):
-        if cost.before != cost.after and (several or cost is pair.kept_bytes):  # of one pair the answer has the other
+        if cost.before != cost.after and (several or cost is pair.kept_bytes):
             yield f"{name}: {_costs_text(cost, amount)}"
 
 
@@ -512,11 +559,12 @@ def headline(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str
 
 
 def _counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
-    """Return how many steps changed."""
-    if not all(graph.hashes):
+    """Return how many steps changed, by what became of them; of a direction that one side lacks, how many there are."""
+    if not all(graph.hashes):  # a hash is '' where a side does not have the direction
         return f"only {'before' if graph.hashes[0] else 'after'}, {number_of(len(graph.changes), 'step')}"
     if graph.same:
         return "the same (equal hashes)"
+    # By kind; under '' those that only follow from others.
     counts = Counter(change.kind if not change.follows else "" for change in graph.changes if not change.recomputed)
     counted = list(_recomputed_texts(graph, before, after))
     counted += [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
@@ -556,19 +604,18 @@ def _recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | Non
 def _graph_lines(
     graph: GraphDiff, before: Graph | None, after: Graph | None, forward_shown: GraphDiff | None, everything: bool
 ) -> Iterator[str]:
-    """Yield the lines of a graph that both sides have, and of its subgraphs. Names that `forward_shown`, the forward's
-    diff, has shown as renamed are left out."""
+    """Yield the lines of a graph that both sides have, and of its subgraphs; none if one side does not have it. Names
+    that `forward_shown`, the forward's diff, has shown as renamed are left out."""
     if before is None or after is None:
         return
     yield from group_lines(change_groups(graph, before, after), everything)
     ports = port_groups(graph, before, after)
-    yield from port_lines(
-        [group for group in ports if forward_shown is None or group.lines[0].kind != "renamed"], everything
-    )
+    if forward_shown is not None:
+        ports = tuple(group for group in ports if group.lines[0].kind != "renamed")
+    yield from port_lines(ports, everything)
     yield from (f"  ! {order}" for order in graph.orders)
-    for left, right in renamed_together(
-        [row for row in graph.modules if forward_shown is None or row not in forward_shown.modules]
-    ):
+    modules = [row for row in graph.modules if forward_shown is None or row not in forward_shown.modules]
+    for left, right in renamed_together(modules):
         yield f"  ~ module {right}, before: {left}"
     for count, singular, several in (
         (graph.moved, "stands in another order", "stand in another order"),
@@ -582,7 +629,7 @@ def _graph_lines(
         left, right = sub.names
         bodies = dict(before.subgraphs)[left], dict(after.subgraphs)[right]
         yield f"  in {right}{f', before: {left}' if left != right else ''}: {headline(sub, *bodies)}"
-        for line in _graph_lines(sub, *bodies, None, everything):
+        for line in _graph_lines(sub, *bodies, forward_shown=None, everything=everything):
             yield f"  {line}"
 
 
@@ -628,18 +675,20 @@ def shortened(text: str) -> str:
 
 
 def renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield renamed modules, those that differ in numbers alone as one."""
+    """Yield renamed modules (name before, name after), those that differ in numbers alone as one."""
     families: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
     for left, right in modules:
-        families.setdefault((split_numbers_of_text(left)[0], split_numbers_of_text(right)[0]), []).append((left, right))
+        words_of_left, _ = split_numbers_of_text(left)
+        words_of_right, _ = split_numbers_of_text(right)
+        families.setdefault((words_of_left, words_of_right), []).append((left, right))
     for rows in families.values():
         yield names_together([left for left, _ in rows]), names_together([right for _, right in rows])
 
 
 def fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
-    """Yield the lines of a fact."""
+    """Yield the lines of a fact: one, if each side has one line or none; else each side's lines below its name."""
     if len(fact.before) <= 1 and len(fact.after) <= 1:
-        left, right = ((*side, "none")[0] for side in (fact.before, fact.after))
+        left, right = (side[0] if side else "none" for side in (fact.before, fact.after))
         yield f"{fact.name}: {shortened(left)} -> {shortened(right)}"
         return
     yield f"{fact.name}:"
@@ -689,7 +738,8 @@ def _pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
 
 
 def _graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> dict[str, Any]:
-    """Return a graph as plain data: groups for people, steps and ports by number for programs."""
+    """Return a graph as plain data: groups for people, steps and ports by number for programs. A graph that one side
+    lacks has no groups."""
     steps: tuple[_ChangeGroup, ...] = ()
     ports: tuple[_ChangeGroup, ...] = ()
     if before is not None and after is not None:

@@ -109,8 +109,8 @@ def workplace(
     jobs: int | None,
     most: tuple[float, float | None, float | None],
 ) -> tuple[int, Limits, Callable[[Path, str], Executor] | None]:
-    """Return where samples are processed: how many at a time, the limits of each (from `most`), and the cluster if
-    there is one."""
+    """Return where samples are processed: how many at a time, the limits of each (from `most`: seconds, GiB of memory,
+    GiB of disk), and, for the address of a Ray cluster, the function that makes its Executor; None on this machine."""
     from backprint.child.limits import default_jobs, limits_of
 
     count = jobs or default_jobs()

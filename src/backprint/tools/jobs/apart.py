@@ -2,6 +2,9 @@
 
 A sample may come from a stranger, and an operator that torch accepts can crash its process. So such verbs replay
 samples as a run does: in forked processes, under limits, one after the other, and a crash costs only its own sample.
+
+A Pool is workers on this machine, here one; it processes a Task, a sample, by a function `package.module:name`, and its
+TaskOutcome has the row that the function returned and the folder that it wrote to (`place`).
 """
 
 from __future__ import annotations
@@ -54,8 +57,9 @@ def run_apart(
 ) -> Iterator[Answer]:
     """Yield, for each sample in turn, the answer that `function(task, options, staging)` wrote with `write_answer`.
 
-    `limits_of_each` limits each to so many seconds and GiB. `on_sample` is called with each sample before it begins,
-    `on_stage` with its stages. Written folders are kept in a folder beside `keep_beside` until the next answer.
+    `limits_of_each` limits each to so many seconds and GiB (None: the usual part of the machine's). `on_sample` is
+    called with each sample before it begins, `on_stage` with its stages. Written folders are kept in a folder in
+    `keep_beside`, else in one for temporary files, until the next answer.
     """
     if not places:
         return
@@ -63,8 +67,9 @@ def run_apart(
         yield from _in_own_interpreters(function, places, options, limits_of_each[0], on_sample)
         return
     with tempfile.TemporaryDirectory(prefix=".backprint_" if keep_beside else "backprint_", dir=keep_beside) as work:
-        limits = replace(limits_of(1, Path(work), *limits_of_each), threads=cores())
-        pool = Pool(function, options, limits, 1, Path(work), f"apart {os.getpid()} {work}")
+        seconds, memory = limits_of_each
+        limits = replace(limits_of(1, Path(work), seconds, memory), threads=cores())
+        pool = Pool(function, options, limits, jobs=1, work=Path(work), run=f"apart {os.getpid()} {work}")
         try:
             for index, place in enumerate(places):
                 on_sample(place)
@@ -76,7 +81,8 @@ def run_apart(
 
 
 def outcome_of(pool: Pool, task: Task, on_stage: Callable[[str], None]) -> TaskOutcome:
-    """Process one sample, and return its outcome; it is tried once more if its worker was lost."""
+    """Process one sample by the pool, which is idle, and return its outcome; it is tried once more if its worker was
+    lost. `on_stage` is called with its stages."""
     tries = 0
     while True:
         while not pool.free():
@@ -96,7 +102,7 @@ def outcome_of(pool: Pool, task: Task, on_stage: Callable[[str], None]) -> TaskO
 
 
 def answer_of(place: Path, row: Mapping[str, Any], folder: Path | None) -> Answer:
-    """Return the answer that the sample's process wrote into a folder, or why it wrote none."""
+    """Return the answer that the sample's process wrote into a folder, or why it wrote none, by its row."""
     file = folder / ANSWER if folder is not None else None
     if row.get("cause") or file is None or not file.is_file():
         return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
@@ -114,7 +120,7 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
 
 def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float) -> Answer:
     """Run a function that ends with `write_result` on one sample, and return its answer; raise what it raised."""
-    [answer] = run_apart(function, [place], options, (timeout, None), lambda place: None)
+    [answer] = run_apart(function, [place], options, (timeout, None), on_sample=lambda place: None)
     if answer.content is not None and "error" in answer.content:
         raise getattr(errors, answer.content["error"])(answer.content["said"])
     return answer

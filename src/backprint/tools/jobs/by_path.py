@@ -125,13 +125,14 @@ def derivative(
 
 
 def answer_of(verb: str, path: Place, options: Mapping[str, Any], allow: Sequence[str], timeout: float) -> Answer:
-    """Run a verb on the sample at a path, in a process of its own, and return its answer; raise what it raises
-    there."""
+    """Run a verb (`verify`, `power` or `derivative`) on the sample at a path, in a process of its own, for `timeout`
+    seconds at most, and return its answer; raise what it raises there. An Answer has plain data in `content`, or None
+    and how the process `ended`."""
     calls.check_load(path)
     check_sequence("allow", allow)
     place = Path(path)
     if format_of(place) in (None, BACKPRINT):
-        api.load(place, allow)  # so that what is wrong with its metadata is said at once
+        api.load(place, allow)  # so that what is wrong with its metadata is said at once; it runs nothing
     sent = {"verb": verb, "allow": list(allow), "options": dict(options)}
     return ask("backprint.tools.jobs.by_path:run_and_answer", place, sent, timeout)
 
@@ -151,4 +152,4 @@ def run_and_answer(task: Task, options: Mapping[str, Any], staging: Path) -> dic
 VERBS: Mapping[str, Callable[..., Any]] = {"verify": api.verify, "power": api.power, "derivative": api.derivative}
 
 
-run_and_answer.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
+run_and_answer.warm = load_only  # type: ignore[attr-defined]  # its worker calls it before the sample

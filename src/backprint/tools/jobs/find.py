@@ -2,6 +2,10 @@
 
 A sample that cannot be used is a Job too, with the reason: its name is not printable text, it is a link out of the
 corpus, its files cannot be read. Only a missing corpus is an error.
+
+SRC is the folder that is searched, and OUT the folder of the run. A sample is a folder: one of ours has capture.json
+and a folder `pair_0` for each Pair; one of GraphNet has model.py and graph_net.json, and may have samples below it, in
+folders `subgraph_0`. Its name, or id, is its path below SRC.
 """
 
 from __future__ import annotations
@@ -97,16 +101,16 @@ def find(
     among: Collection[str] | None = None,
     shard: Shard | None = None,
 ) -> Iterator[Job]:
-    """Yield every sample below `source`, or those listed in the file `names`, that match one of `only` and whose id is
-    in `among`, if it is given; of the first `limit` of these, those in `shard`.
+    """Yield every sample below `source`, or those listed in the file `names`, that match one of the patterns `only` and
+    whose id is in `among`, if these are given; of the first `limit` of these, those in `shard`.
 
-    `without` is not searched.
+    The folder `without` is not searched. UsageError if `source` is no folder.
     """
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
     paths = _samples_listed(source, names, without) if names else search(source, "", without)
     name_patterns, count = patterns(only), 0
-    for path in paths if names is None else dict.fromkeys(paths):
+    for path in paths if names is None else dict.fromkeys(paths):  # a list may name a sample twice
         name = printable(path or source.resolve().name or ".")
         if name_patterns and not any(fnmatchcase(name, pattern) for pattern in name_patterns):
             continue
@@ -128,8 +132,9 @@ def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
 
 
 def search(source: Path, below: str = "", without: Path | None = None) -> Iterator[str]:
-    """Yield the paths, from `source`, of the samples in one of its folders, and of folders that cannot be searched:
-    depth first, names in order. Links are not followed; one that leads out of `source` is yielded, to be refused."""
+    """Yield the paths, from `source`, of the samples in one of its folders (`below`; '' for itself), and of folders
+    that cannot be searched: depth first, names in order. Links are not followed; one that leads out of `source`, or to
+    nothing, is yielded, to be refused. The folder `without` is skipped."""
     root, skipped = os.path.realpath(source), os.path.realpath(without) if without else None
     unreadable: list[str] = []
     for folder, folders, files in os.walk(
@@ -139,8 +144,9 @@ def search(source: Path, below: str = "", without: Path | None = None) -> Iterat
         unreadable.clear()
         names = {*folders, *files}
         is_backprint = CAPTURE in names
-        # [:2]: model.py or graph_net.json; the other file alone makes no sample
-        if is_backprint or (names & set(GRAPHNET_FILES[:2]) and not _holds_samples(names)):
+        # model.py or graph_net.json; weight_meta.py, the third file of GraphNet, makes no sample alone.
+        main_files = set(GRAPHNET_FILES[:2])
+        if is_backprint or (names & main_files and not _holds_samples(names)):
             yield _below(root, folder)
         # A link to a sample that is gone is among the files; in a sample's own folder those are the sample's affair.
         links = folders if names & {CAPTURE, *GRAPHNET_FILES} else [*folders, *files]
@@ -149,6 +155,7 @@ def search(source: Path, below: str = "", without: Path | None = None) -> Iterat
                 continue
             if not _inside(os.path.realpath(path), root) or not os.path.exists(path):
                 yield _below(root, path)
+        # os.walk goes on with what this list has then.
         folders[:] = sorted(
             (name for name in folders if _is_searched(os.path.join(folder, name), is_backprint, skipped)),
             key=os.fsencode,
@@ -252,7 +259,9 @@ def check_sample(place: Path) -> None:
 
 
 def missing_rank(places: Collection[Path]) -> str:
-    """Return a text about the first World that has not all ranks that its world.json names; '' if all have."""
+    """Return a text about the first World among these folders that has not all ranks that its world.json names; '' if
+    all have. A World is the samples of all ranks of a distributed step, each in a folder `rank_0`; world.json has the
+    `ranks` that were captured, or their number (`ranks` or `size`)."""
     for place in places:
         if not (place / WORLD).is_file():
             continue
@@ -275,15 +284,17 @@ MOST_RANKS = 100_000
 
 
 def _job_of(source: Path, path: str, name: str) -> Job:
-    """Return the Job of one folder: its kind, family and hash, or the cause why it is unusable."""
+    """Return the Job of one folder, `path` below `source`: its kind, family and hash, or the cause why it is unusable.
+    The family is the first folder of its name, or what a GraphNet sample that is in none names as its source."""
     folder = source / path
     first, slash, _ = name.partition("/")
     family = first if slash else ""
     if wrong := _unusable(source, path):
-        return Job(name, name if path else "", family, cause=wrong[0], detail=printable(wrong[1]))
+        cause, detail = wrong
+        return Job(name, name if path else "", family, cause=cause, detail=printable(detail))
     kind = BACKPRINT if BACKPRINT.has_sample(folder) else GRAPHNET
     try:
-        file_digest(folder / kind.main)
+        file_digest(folder / kind.main)  # raises if it cannot be read
         hash, (code, tensors) = source_hash(folder), sizes(folder)
     except (SampleError, OSError) as error:
         cause = "unreadable" if os.path.exists(folder / kind.main) else "missing file"
@@ -294,7 +305,8 @@ def _job_of(source: Path, path: str, name: str) -> Job:
 
 
 def _unusable(source: Path, path: str) -> tuple[str, str] | None:
-    """Return the cause, and its detail, why a folder cannot be a sample of this corpus, whatever its files say."""
+    """Return the cause, and its detail, why a folder cannot be a sample of this corpus, whatever its files say; None if
+    it can."""
     folder, parts = source / path, path.split("/")
     if not path.isprintable():
         return "refused", "its name is not printable UTF-8 text: rename it"
@@ -390,6 +402,7 @@ def families(rows: Collection[tuple[str, str]]) -> dict[str, str]:
     """Return the family of each sample, from pairs of an id and the family by its first folder: the first folder by
     which samples differ, without the folders that all of them are below."""
     folders = {id: tuple(id.split("/")[:-1]) for id, _ in rows}
+    # What the first and the last in order share, all share.
     first_folders, last_folders = min(folders.values(), default=()), max(folders.values(), default=())
     differing = (depth for depth, (a, b) in enumerate(zip(first_folders, last_folders, strict=False)) if a != b)
     shared_depth = next(differing, min(len(first_folders), len(last_folders)))

@@ -4,6 +4,10 @@ The columns of a row are a table, and so are the facts that a resumed run must s
 process of its sample hands it over (`row_or_failure`), because a stranger's code ran there. An invalid row becomes a
 failure that says why. From there on the ledger is ours, and is trusted: a file that is no ledger, or one of another
 version, fails with one line. Readers open it read-only, during a run or after it.
+
+A verb is the function of a run that works on one sample and returns its row; a Job is a sample that was found. The
+`state` of a sample is `todo`, `running` or `done`; its `id` is the path below the corpus, by which its folder in OUT,
+the run's folder, is named too.
 """
 
 from __future__ import annotations
@@ -100,7 +104,7 @@ LARGEST = 1 << 22
 
 
 def row_or_failure(row: Any) -> dict[str, Any]:
-    """Return a verb's row, or the row of a failure that says why it is invalid."""
+    """Return a verb's row with each value in its column's form, or the row of a failure that says why it is invalid."""
     try:
         return check_row(row)
     except UsageError as error:
@@ -124,7 +128,7 @@ def check_row(row: Any) -> dict[str, Any]:
 
 def column(key: str, value: Any) -> Any:
     """Return a value in its column's form; UsageError for one that the column cannot have."""
-    form, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
+    form, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]  # by the first word: `text primary key`
     try:
         return keep(value)
     except (TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
@@ -151,7 +155,7 @@ def _short_text(value: Any) -> str:
 
 
 def _encodable_text(value: Any) -> str:
-    """Return a text with lone surrogates escaped."""
+    """Return a text with lone surrogates escaped, which UTF-8 cannot encode."""
     if not isinstance(value, str):
         raise TypeError
     if len(value) > LONGEST:
@@ -160,7 +164,7 @@ def _encodable_text(value: Any) -> str:
 
 
 def whole_number(value: Any) -> int:
-    """Return an integer of 64 bits."""
+    """Return an integer of 64 bits, as SQLite stores it; a float without a fraction counts too."""
     number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     if not -(2**63) <= number < 2**63:
         raise OverflowError
@@ -270,8 +274,8 @@ class Ledger:
     def writing(cls, path: Path) -> Ledger:
         """Open the ledger at a path for writing, created if missing; SampleError if it is of another version."""
         with naming_ledger(path):
-            connection = sqlite3.connect(path, isolation_level=None, timeout=30)
-            connection.execute("pragma journal_mode = wal")
+            connection = sqlite3.connect(path, isolation_level=None, timeout=30)  # None: transactions are ours
+            connection.execute("pragma journal_mode = wal")  # readers and the writer do not wait for each other
             connection.execute("pragma synchronous = normal")
             connection.execute("begin immediate")  # a reader sees all of it or nothing
             for statement in SCHEMA:
@@ -346,7 +350,8 @@ class Ledger:
             self.connection.executemany(query, [(family, id, family) for id, family in families.items()])
 
     def unfinished(self, page: int = 1000) -> Iterator[dict[str, Any]]:
-        """Yield the rows that are not done, in the order they were added. Rows may be finished meanwhile."""
+        """Yield the rows that are not done, in the order they were added, read `page` at a time. Rows may be finished
+        meanwhile: each page begins behind the last row of the one before."""
         last = -1
         while True:
             query = "select rowid as place, * from samples where state != 'done' and rowid > ? order by rowid limit ?"
@@ -367,7 +372,8 @@ class Ledger:
         self.connection.execute("update samples set state = 'todo' where id = ?", (id,))
 
     def reset(self, words: Collection[str]) -> list[dict[str, Any]]:
-        """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
+        """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows. What their verb
+        wrote into the rows is removed."""
         condition = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
         values = tuple(word for word in words for _ in range(2))  # each as a verdict and as a cause
         old_rows = list(self.rows(condition, values)) if words else []
@@ -409,7 +415,8 @@ class Ledger:
         return proofs((id, verdict, power, json.loads(still or "[]")) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
-        """Count the samples that have each value of a column, the most frequent first; '' stands for none."""
+        """Count the samples that have each value of a column, the most frequent first; '' stands for none. `where` is
+        an SQL condition on the samples that count."""
         if column not in COLUMNS:
             raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
         query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
@@ -444,9 +451,10 @@ READ_ONLY = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION
 
 def _choose(connection: sqlite3.Connection, where: Sequence[str]) -> None:
     """Let a connection see only the samples for which all conditions hold: a view of them takes the table's name. A
-    condition comes from the command line, and may only read."""
+    condition comes from the command line, and may only read; UsageError for one that SQLite refuses."""
     if not where:
         return
+    # SQLite asks this function about each action of a statement.
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READ_ONLY else sqlite3.SQLITE_DENY)
     chosen: set[int] | None = None
     for text in where:
@@ -473,6 +481,7 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     """Raise SampleError, and close the file, if it lacks a column that this version writes."""
     try:
         with naming_ledger(path):
+            # Rows of this pragma: number, name, type, …
             columns = {row[1] for row in connection.execute("pragma main.table_info(samples)")}
         if missing := [name for name in COLUMNS if name not in columns]:
             reason = f"it has no column {missing[0]!r}" if columns else "nothing is in it yet"
@@ -521,7 +530,8 @@ def encode_value(key: str, value: Any) -> Any:
 
 
 def without_infinities(value: Any) -> Any:
-    """Return plain data without infinities, which JSON cannot represent."""
+    """Return plain data in which infinities and NaN, which JSON cannot represent, are texts (`inf`); sets and tuples
+    become lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -544,7 +554,8 @@ def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Led
     """Open the ledger of a run with these facts: a new one, or the existing one, which must be of the same run (SAME),
     or UsageError says what differs.
 
-    `restart` starts a new one, and keeps the old ledger under another name.
+    `restart` starts a new one, and keeps the old ledger under another name. A resumed run keeps its name (`run`) and
+    when it was `started`.
     """
     if restart and path.exists():
         _rename_old(path)
@@ -554,9 +565,8 @@ def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Led
         for key in SAME:
             if key in before and before[key] != json.loads(json.dumps(facts[key])):  # as JSON: tuples are lists there
                 raise UsageError(f"{path}: {_difference_text(key, before[key], facts[key])}; {NEXT}")
-        ledger.write_facts(
-            **(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")})
-        )
+        kept = ("run", "started") if before else ()
+        ledger.write_facts(**{key: value for key, value in facts.items() if key not in kept})
     except BaseException:
         ledger.connection.close()
         raise
@@ -576,7 +586,8 @@ def _difference_text(key: str, then: Any, now: Any) -> str:
 
 
 def _rename_old(path: Path) -> Path:
-    """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
+    """Rename a ledger to `ledger.1.sqlite`, or the next free number, with SQLite's files beside it; return its new
+    path. A file that is no ledger is renamed as well."""
     with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete
     number = 1

@@ -3,6 +3,9 @@
 The ledger comes last, in one transaction. If a merge is ended at any moment, the same call continues. What is made is
 the run that the same command without `--shard` would have made, and that command goes on with samples that no shard has
 done.
+
+A shard is the folder of a run with `--shard 1/3`, on a share of the samples. The facts of a run are in its ledger: its
+verb, its source, and its options.
 """
 
 from __future__ import annotations
@@ -36,8 +39,9 @@ class MergedRun:
 
 
 def merge_runs(out: Path, shards: Sequence[Path], copy: bool = False) -> MergedRun:
-    """Move the results of shards to `out`, or copy them, and write one ledger. Nothing is written if a sample is in two
-    shards, or if the shards are of different runs."""
+    """Move the results of shards to `out`, or copy them, and write one ledger. UsageError, and nothing is written, if a
+    sample is in two shards, or if the shards are of different runs. What the verb does at the end of a run is done,
+    too."""
     facts = _facts_of(shards)
     _check_apart(shards)
     check_places(Path(facts["source"]), out)
@@ -45,7 +49,7 @@ def merge_runs(out: Path, shards: Sequence[Path], copy: bool = False) -> MergedR
         raise UsageError(f"{out} is one of the shards: choose another OUT")
     with contextlib.ExitStack() as stack:
         for shard in shards:
-            stack.enter_context(lock_folder(shard))
+            stack.enter_context(lock_folder(shard))  # no run may go on there
         stack.enter_context(create_writable(out))
         stack.enter_context(lock_folder(out))
         ledger = stack.enter_context(open_run(out / NAME, new_facts() | facts))
@@ -65,17 +69,18 @@ def merge_runs(out: Path, shards: Sequence[Path], copy: bool = False) -> MergedR
 
 
 def _facts_of(shards: Sequence[Path]) -> dict[str, Any]:
-    """Return the facts that all shards share; raise if they are not of one run."""
-    first: dict[str, Any] = {}
+    """Return the facts that all shards share, without the option `shard`; raise UsageError if they are not of one
+    run."""
+    first: dict[str, Any] = {}  # the facts of the first shard
     for shard in shards:
         with Ledger.reading(shard) as ledger:
             facts = ledger.facts()
         options = {name: value for name, value in facts["options"].items() if name != "shard"}
-        shared = {name: facts[name] for name in ("format", "verb", "source")} | {"options": options}
-        for name, value in (first or shared).items():
-            if shared[name] != value:
-                raise UsageError(f"{shards[0]} is a run with {name} {value!r}, and {shard} with {shared[name]!r}")
-        first = first or shared
+        own = {name: facts[name] for name in ("format", "verb", "source")} | {"options": options}
+        first = first or own
+        for name, value in first.items():
+            if own[name] != value:
+                raise UsageError(f"{shards[0]} is a run with {name} {value!r}, and {shard} with {own[name]!r}")
     return first
 
 
@@ -102,7 +107,8 @@ def _missing(shards: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _take(source: Path, target: Path, copy: bool) -> None:
-    """Move or copy a file or folder; a folder that is there already takes the content."""
+    """Move or copy a file or folder; if the target is a folder that is there already, the content is put into it. A
+    file appears whole, by a rename."""
     if not copy and not target.exists():
         try:
             os.rename(source, target)
@@ -125,7 +131,8 @@ def _take(source: Path, target: Path, copy: bool) -> None:
 
 
 def _write_rows(ledger: Ledger, shards: Sequence[Path]) -> None:
-    """Write the rows of all shards; a sample that is done already stays as it is."""
+    """Write the rows of all shards into a ledger; a sample that is done there already stays as it is, and one that was
+    running is `todo`."""
     names = ", ".join(COLUMNS)
     values = ", ".join("?" * len(COLUMNS))
     new = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS)

@@ -1,4 +1,8 @@
-"""The parts that a split wrote: a row for each."""
+"""The parts that a split wrote: a row for each.
+
+A split cuts each sample of a corpus into parts, which are samples in folders below the sample's folder in OUT; its file
+`parts.json` has a PartRow for each.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,8 @@ class PartRow:
 
 
 def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the parts of one sample of a run, with their folders; a sample without parts has a row too."""
+    """Return the parts of one sample of a run, which has this row in the ledger, with their folders; a sample without
+    parts has one row, which says why."""
     place = place_of(out, row)
     if (place / PARTS).exists():
         return [part | {"part": os.fspath(place / part["part"]) if part["part"] else ""} for part in _read_parts(place)]

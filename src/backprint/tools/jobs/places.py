@@ -2,6 +2,10 @@
 
 One run at a time writes to OUT. The result of a sample is a complete folder, which is renamed into place, so that a
 reader sees all of it or nothing; files of other samples stay.
+
+The folder of a sample is OUT/ID, and an id may have slashes, so that samples may lie in folders of other samples. A
+tree is a sample in GraphNet's layout, in one of three folders beside the samples (`task.TREE_NAMES`), with subgraphs in
+folders `subgraph_0` below it. A folder is staged when it has been written elsewhere, and is to be put in place.
 """
 
 from __future__ import annotations
@@ -84,7 +88,7 @@ def create_writable(out: Path) -> Iterator[None]:
         raise
     except (OSError, sqlite3.Error) as error:
         raise _place_error(out, error) from error
-    except SampleError as error:
+    except SampleError as error:  # by `ledger.naming_ledger`, for an error of SQLite
         if isinstance(error.__cause__, sqlite3.OperationalError):
             raise _place_error(out, error.__cause__) from error
         raise
@@ -93,11 +97,12 @@ def create_writable(out: Path) -> Iterator[None]:
 def _place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     """Return the error that says what is wrong with OUT, and the next step: it is removed, a file in it is, its ledger
     is, or it cannot be written to. Which one is found by looking, because one cause has many errors."""
-    closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)  # it may never have been there
-    if not out.is_dir() and not closed:
+    # No space or no permission: OUT may never have been there, so it was not removed.
+    is_closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)
+    if not out.is_dir() and not is_closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
-    error_now = None if closed else _write_error(out)
-    if not closed and error_now is None:
+    error_now = None if is_closed else _write_error(out)
+    if not is_closed and error_now is None:
         if isinstance(error, FileNotFoundError) and (out / NAME).exists():
             return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
         if not isinstance(error, OSError) and not (out / NAME).exists():
@@ -126,13 +131,14 @@ def _write_error(out: Path) -> OSError | None:
 
 
 def place_folder(staged: Path | None, place: Path, out: Path) -> None:
-    """Put a finished folder in place by one rename; nothing of an older result stays.
+    """Put a finished folder in place by one rename; nothing of an older result stays. Without one (`staged` is None),
+    an older result is only removed.
 
     If the place has other samples, or their trees, in it, the files are moved one by one, and `result.json`, which
     makes them a sample, last.
     """
     if (place / RESULT).is_file():
-        (place / RESULT).unlink()
+        (place / RESULT).unlink()  # first, so that an old result which is half removed is no sample
         # A sample in a folder of that name, where the trees of other samples go (`task.TREES`)
         below_tree = place.relative_to(out).parts[:1] in {(name,) for name in TREE_NAMES}
         for entry in list(place.iterdir()):
@@ -152,7 +158,8 @@ def place_folder(staged: Path | None, place: Path, out: Path) -> None:
 
 
 def _belongs_to_others(entry: Path, below_tree: bool) -> bool:
-    """Whether an entry in a sample's folder belongs to other samples: their folders, and those of their trees."""
+    """Whether an entry in a sample's folder belongs to other samples: their folders, and, if the folder is `below_tree`
+    (it is in one of the folders of trees), the files and folders of their trees. A folder `pair_0` is the sample's."""
     if not entry.is_dir():
         return below_tree and entry.name in TREE_FILES
     if any(path.is_file() for path in entry.rglob(RESULT)):
@@ -189,7 +196,8 @@ def place_trees(trees: Path, out: Path, id: str, is_sample: Callable[[str], bool
 
 
 def _remove_tree(place: Path, known: Callable[[str], bool]) -> None:
-    """Remove a sample's files from a tree: its own files and subgraphs, but not those of samples below it."""
+    """Remove a sample's files from a tree: its own files and subgraphs, but not those of samples below it. `known` says
+    of the name of a folder whether it is such a sample's."""
     for name in (MARK, *TREE_FILES):  # the mark first: without it, it is no longer whole
         if (place / name).is_file():
             (place / name).unlink()

@@ -1,6 +1,9 @@
 """Workers on this machine: start them, give each one sample at a time, read their messages, replace lost ones.
 
 This is one Executor, which is all that `run` needs. No torch here.
+
+A Task is a sample to work on; a row is what a run keeps of it. A `Child` is a process that was started here, and the
+line over which messages go to it and come from it (their form: `worker`).
 """
 
 from __future__ import annotations
@@ -103,7 +106,8 @@ class Worker:
 
 
 class Pool:
-    """Workers on this machine, at most `jobs`; they write below `work`."""
+    """Workers on this machine, at most `jobs`; they write below `work`, and all their processes have the mark `run` in
+    their environment, by which they are found and ended."""
 
     def __init__(
         self, verb: str, options: Mapping[str, Any], limits: Limits, jobs: int, work: Path, run: str = ""
@@ -113,9 +117,13 @@ class Pool:
         self.jobs, self.work, self.run, self.shares = jobs, work.absolute(), run, limits.shares
         self.workers: list[Worker] = []
         self.versions: dict[str, str] = {}
+        """Versions of packages, as the worker that was ready last has told them."""
         self.count = 0
+        """How many samples were submitted: the name of the next staging folder."""
         self.started = 0
+        """How many workers were started."""
         self.false_starts = 0
+        """How many workers in a row ended before they were ready."""
         work.mkdir(parents=True, exist_ok=True)
 
     # -------------------------------------------------------------- the Executor
@@ -138,13 +146,14 @@ class Pool:
         return worker.name
 
     def events(self, seconds: float) -> list[Event]:
-        """Read the workers' messages."""
+        """Read the workers' messages, and wait for so many seconds at most if there are none; a worker that has been
+        silent for too long is ended."""
         new_events: list[Event] = []
         poller = select.poll()
         for descriptor in (descriptor for worker in self.workers for descriptor in worker.child.open):
             poller.register(descriptor, select.POLLIN)
-        ready = {descriptor for descriptor, _ in poller.poll(seconds * 1000)}
-        for worker in [worker for worker in self.workers if ready & worker.child.open]:
+        ready = {descriptor for descriptor, _ in poller.poll(seconds * 1000)}  # poll takes milliseconds
+        for worker in [worker for worker in self.workers if ready & worker.child.open]:  # a copy: one may be removed
             new_events += self.listen(worker)
         now = time.monotonic()
         for worker in list(self.workers):
@@ -171,9 +180,8 @@ class Pool:
         environment = {**ENVIRONMENT, processes.MARK: self.run}
         if self.on_cpu:
             environment["CUDA_VISIBLE_DEVICES"] = ""
-        worker = Worker(
-            f"worker {self.started}", Child(start_interpreter(WORKER, environment=environment), captured=True)
-        )
+        child = Child(start_interpreter(WORKER, environment=environment), captured=True)
+        worker = Worker(f"worker {self.started}", child)
         self.started += 1
         worker.child.send(self.setup)
         return worker
@@ -219,10 +227,12 @@ class Pool:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and its content, whatever its permissions are."""
+    """Remove a folder and its content, whatever its permissions are; a link or a file in its place is removed itself,
+    and nothing is no error."""
     import shutil
 
     def make_writable_and_retry(function: Any, path: str, _: Any) -> None:
+        """Call the function that failed on a path again, when the folders that it needs can be written to."""
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):
             os.chmod(path, 0o700)

@@ -1,6 +1,11 @@
 """The progress of a run, shown while it runs, and its state, read from its ledger.
 
 Progress is bars on a terminal, a line now and then elsewhere, or one JSON object a sample.
+
+A display is a context manager; what it returns is called with each event of a run: `Begun` (how many samples there are,
+and how many were done before), `Stage` (what a worker is at), `Written` (the row of a sample in the ledger). The
+results of a good sample compared equal. That is no proof if some are ports without power, which do not move when inputs
+are redrawn: the column `vacuous` has them.
 """
 
 from __future__ import annotations
@@ -112,7 +117,8 @@ def _fault_text(row: Mapping[str, Any]) -> str:
 
 
 def powerless_text(id: str, ports: Sequence[str]) -> str:
-    """Return a line about the ports without power of a sample whose ports compared equal."""
+    """Return a line about the ports without power of a sample whose ports compared equal; without ports, its power was
+    not measured."""
     named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
     if not ports:
         return f"{id}: no proof, its power was not measured: `backprint verify --power` measures it"
@@ -186,7 +192,7 @@ class Bars:
         columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
         self.tally = RunTally()
         self.bar = Progress(*columns, auto_refresh=False, speed_estimate_period=3600.0)
-        self.bar.add_task("", total=None)
+        self.bar.add_task("", total=None)  # None: `Begun` tells the number of samples
         self.live = Live(get_renderable=self.picture, console=Console(stderr=True), refresh_per_second=4)
 
     def __enter__(self) -> Show:
@@ -246,7 +252,7 @@ def state(out: Path, where: Sequence[str] = ()) -> dict[str, Any]:
         good = ", ".join(f"'{verdict}'" for verdict in GOOD)
         failures = list(ledger.rows(f"verdict not in ({good})", order="finished desc", limit=10))
         slowest = list(ledger.rows("state = 'done'", order="seconds desc", limit=5))
-        states, pace = ledger.counts("state"), rate(ledger)
+        states, samples_a_second = ledger.counts("state"), rate(ledger)
         left = sum(states.values()) - states.get("done", 0)
         return {
             "source": facts.get("source"),
@@ -259,8 +265,8 @@ def state(out: Path, where: Sequence[str] = ()) -> dict[str, Any]:
             "proofs": proofs(ledger),
             "derivatives": ledger.counts("derivative", "derivative is not null"),
             "causes": ledger.counts("cause", "cause != ''"),
-            "rate": pace,
-            "seconds_left": left / pace if pace else None,
+            "rate": samples_a_second,
+            "seconds_left": left / samples_a_second if samples_a_second else None,
             "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
             "failures": [without_infinities(_as_object(row)) | {"log": log(out, row["id"])} for row in failures],
@@ -315,7 +321,8 @@ def rate(ledger: Ledger) -> float:
     late = "(select max(finished) from samples) - ?"
     query = f"select count(*), min(finished), max(finished) from samples where finished > {late}"
     count, first, last = ledger.connection.execute(query, (WINDOW,)).fetchone()
-    return (count - 1) / (last - first) if count > 1 and last > first else 0.0  # between `count` ends
+    # Between the ends of the first and of the last sample, all but the first were worked on.
+    return (count - 1) / (last - first) if count > 1 and last > first else 0.0
 
 
 def derivatives_text(counts: Mapping[str, int]) -> str:
@@ -324,7 +331,7 @@ def derivatives_text(counts: Mapping[str, int]) -> str:
 
 
 def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the state of a run as lines of text."""
+    """Yield the state of a run, as `state` returns it, as lines of text."""
     states = answer["states"]
     total, done = sum(states.values()), states.get("done", 0)
     where_text = f" that meet {' and '.join(answer['where'])}" if answer["where"] else ""

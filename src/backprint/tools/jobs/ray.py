@@ -102,7 +102,7 @@ def nodes(ray: Any) -> list[Mapping[str, float]]:
 
 def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, disk: float | None = None) -> Limits:
     """Return the limits of each sample, from GiB; the default of memory is a fair share of the smallest node. Refuse
-    more than the largest has."""
+    more than the largest has. A node that does not say its memory counts as one of 4 GiB."""
     memory_per_core = [node.get("memory", 4 * GIB) / node["CPU"] for node in nodes(ray)]
     largest_node = max(node.get("memory", 4 * GIB) for node in nodes(ray))
     memory_limit = int(min(memory_per_core) * 0.9) if memory is None else int(memory * GIB)
@@ -118,6 +118,7 @@ class Cluster:
     """An Executor: at most `jobs` samples are sent at once, by default a few more than the cluster has CPUs."""
 
     shares = 1
+    """None runs alone, so none has more memory than its part."""
 
     def __init__(
         self,
@@ -131,9 +132,11 @@ class Cluster:
     ) -> None:
         self.ray, self.jobs = ray, jobs
         self.sent: dict[Any, Task] = {}
+        """The samples that have been sent, by Ray's reference to their result."""
         work.mkdir(parents=True, exist_ok=True)
         setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "run": run, "version": __version__}
         self.setup = ray.put(setup | {"work": os.fspath(work.resolve())})
+        # No retries by Ray: the run decides which samples are tried again.
         self.remote = ray.remote(_process_sample).options(
             num_cpus=1, memory=limits.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
@@ -157,7 +160,7 @@ class Cluster:
         """Return the outcome of a sample that has ended; raise if its node cannot work."""
         try:
             worker, row, place, log, again = self.ray.get(reference)
-        except self.ray.exceptions.RayTaskError as error:
+        except self.ray.exceptions.RayTaskError as error:  # what `_process_sample` raised: no sample can run there
             reason = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
             raise BackprintError(f"no node of the Ray cluster can work: {reason}") from error
         except self.ray.exceptions.RayError as error:
@@ -201,7 +204,7 @@ def _process_sample(setup: Mapping[str, Any], task: dict[str, Any], options: Map
             old.close()
         _pools.clear()
         limits = Limits(**setup["limits"])
-        pool = Pool(setup["verb"], setup["options"], limits, 1, work / name, f"{setup['run']}.{name}")
+        pool = Pool(setup["verb"], setup["options"], limits, jobs=1, work=work / name, run=f"{setup['run']}.{name}")
         _pools[setup["work"]] = pool
     try:
         while not pool.free():

@@ -3,6 +3,12 @@
 If the run is killed at any moment, the same call continues it. A sample's complete folder, with its row
 (`result.json`), is renamed into OUT, and only then the ledger says `done`. If the run is killed in between, a restart
 adopts the folder. Work in progress is below OUT/.work, which no later run searches for samples.
+
+- An `Executor` processes samples somewhere: a `Pool` of workers on this machine, or a cluster. A `Task` is a sample as
+  it is submitted. What comes back are events: a `Stage` that a sample has reached, and at the end its `TaskOutcome`:
+  its row, the folder that it wrote (`place`), its last output (`log`), and whether another try is fair (`again`).
+- A row of a sample has a `verdict`, and of a failure its `cause`, a word that can be counted.
+- The verb of a run is the function that works on a sample, from a table (`verbs`) or the user's own.
 """
 
 from __future__ import annotations
@@ -90,7 +96,8 @@ class _StopSignals:
 
 @contextlib.contextmanager
 def signals() -> Iterator[_StopSignals]:
-    """Handle Ctrl-C and SIGTERM with a StopSignals, so that the run stops in order."""
+    """Handle Ctrl-C and SIGTERM by what is yielded, so that the run stops in order; the handlers from before come back
+    with the end of the block."""
     stop_signals = _StopSignals()
     before = {}
     with contextlib.suppress(ValueError):  # only the main thread may
@@ -116,10 +123,11 @@ ITS_OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """The plan of a run: a verb with its options, on the samples below a folder.
+    """The plan of a run: a verb with its options, on the samples below the folder `source`, with results in `out`.
 
-    `where` are SQL conditions on the rows of an earlier run, whose OUT is the source. `shard` is `K/N`. With `keeps`,
-    the folder of a failed sample is kept, as the table of verbs says for its own.
+    Which samples: those listed in the file `names`, that match one of the patterns `only`, and whose rows in an earlier
+    run, whose OUT is the source, meet the SQL conditions `where`; of these the first `limit`; of these those in the
+    `shard`, `K/N`. With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
     """
 
     verb: str
@@ -136,9 +144,8 @@ class RunPlan:
     def facts(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
         only_patterns = patterns(self.only)
-        only = (
-            only_patterns[0] if len(only_patterns) == 1 else list(only_patterns) or None
-        )  # the same fact for "a" and ["a"]
+        # One pattern is the same fact by itself and in a list.
+        only = only_patterns[0] if len(only_patterns) == 1 else list(only_patterns) or None
         selection = {
             "list": os.fspath(self.names) if self.names else None,
             "only": only,
@@ -180,9 +187,10 @@ def run_plan(
 ) -> dict[str, int]:
     """Execute a plan, or resume it; return how many samples have each verdict.
 
-    `retry` are verdicts and causes: finished samples with one of them are done again. `executor(work, run)` makes
-    another Executor than this machine's pool: `work` is the folder it may write to, `run` the name of the run. Raise
-    NothingFoundError if there is no sample, and Stopped at a signal.
+    `limits` are those of each sample, and `jobs` is how many workers this machine's pool has. With `restart`, a new
+    ledger is begun. `retry` are verdicts and causes: finished samples with one of them are done again. `executor(work,
+    run)` makes another Executor than this machine's pool: `work` is the folder it may write to, `run` the name of the
+    run. Raise NothingFoundError if there is no sample, and Stopped at a signal.
     """
     processes.check_platform()
     check_places(plan.source, plan.out)
@@ -208,9 +216,9 @@ def run_plan(
             callbacks.callback(reset_running, ledger)
             callbacks.callback(_remove_work, work)
             make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, total - done))
-            stop_signals.waits = executor is not None
+            stop_signals.waits = executor is not None  # a cluster is Ray's (`_StopSignals`)
             at_work = make(work, name)
-            callbacks.callback(at_work.close)
+            callbacks.callback(at_work.close)  # first of all, so that nothing writes when the folder is removed
             _RunLoop(plan, ledger, name, at_work, watcher, work).run(stop_signals.go_on)
             ledger.write_facts(finished=time.time())
         return ledger.counts("verdict")
@@ -241,7 +249,8 @@ def clear(out: Path, mark: str) -> None:
 
 
 def search(plan: RunPlan, ledger: Ledger) -> None:
-    """Add every sample that is for the verb to the ledger; an unusable one is finished with its failure."""
+    """Add every sample that the plan chooses and that is for the verb to the ledger; an unusable one, which has a
+    `cause`, is finished with its failure."""
     broken = []
     verb = known_verb(plan.verb)
     kinds = () if verb is None else verb.kinds
@@ -283,7 +292,8 @@ def _ids_where(source: Path, where: tuple[str, ...]) -> frozenset[str]:
 
 
 def adopt(out: Path, ledger: Ledger, name: str) -> None:
-    """Mark samples as done whose folders are in place although the ledger does not say so: the run was killed."""
+    """Mark samples as done whose folders are in place although the ledger does not say so: the run was killed. The
+    folder must be of this run (its `name`) and of the sample as it is now; else the sample is done again."""
     for row in list(ledger.rows("state != 'done' and attempts > 0")):
         try:
             content = read_json(place_of(out, row) / RESULT)
@@ -313,9 +323,11 @@ class _RunLoop:
     ) -> None:
         self.plan, self.ledger, self.name, self.work = plan, ledger, name, work
         self.executor, self.watcher = executor, watcher
-        verb = known_verb(plan.verb)
+        verb = known_verb(plan.verb)  # None: the user's own
         self.instead = verb.instead if verb else {}
+        """By cause of a failure: the options for one more try."""
         self.keeps = verb.keeps if verb else plan.keeps
+        """Whether the folder of a failed sample is kept."""
         self.todo = self.tasks()
         self.upcoming: Task | None = None
         """The next of `todo`, looked at by `has_more`."""
@@ -325,7 +337,9 @@ class _RunLoop:
         self.spent: dict[str, float] = {}
         """The seconds of earlier tries."""
         self.retries: deque[tuple[Task, Mapping[str, Any]]] = deque()
+        """Samples to try again beside others, with their own options."""
         self.alone: deque[tuple[Task, Mapping[str, Any]]] = deque()
+        """Samples to try again when nothing else runs, with their own options."""
         self.lost: set[str] = set()
         """Samples whose one fair try more is used."""
         self.grown: set[str] = set()
@@ -333,9 +347,11 @@ class _RunLoop:
         self.first: dict[str, TaskOutcome] = {}
         """The first failures of samples that are tried with other options."""
         self.inode = (plan.out / NAME).stat().st_ino
+        """By which it is seen whether the ledger's file is still the one that was opened."""
 
     def run(self, go_on: Callable[[], None]) -> None:
-        """Process samples until every one is done. Those whose worker was lost come last, each alone."""
+        """Process samples until every one is done. Those that need the machine alone come last. `go_on` raises Stopped
+        if a signal has come."""
         while self.active or self.has_more():
             while self.has_more() and self.executor.free() and (picked := self.next_task()):
                 self.submit(*picked)
@@ -351,7 +367,8 @@ class _RunLoop:
             raise FileNotFoundError(errno.ENOENT, "removed while the run went on", os.fspath(self.work))
 
     def check_disk(self, event: TaskOutcome) -> None:
-        """Raise if the disk is full without this sample's files."""
+        """Raise if the disk is full without this sample's files, which are removed: then it is not the sample's
+        fault, and would be that of every other one."""
         self.executor.done(event)
         room = os.statvfs(self.plan.out)
         free = room.f_bavail * room.f_frsize
@@ -383,14 +400,16 @@ class _RunLoop:
         return None
 
     def submit(self, task: Task, options: Mapping[str, Any], alone: bool) -> None:
-        """Submit a sample."""
+        """Submit a sample, with its own options beside the run's."""
         self.ledger.begin(task.id)
         self.active[task.id] = options
         self.began[task.id] = time.monotonic()
-        self.watcher(Stage(task.id, self.executor.submit(task, options, alone), "read"))
+        worker = self.executor.submit(task, options, alone)
+        self.watcher(Stage(task.id, worker, "read"))
 
     def handle(self, event: Event) -> None:
-        """Handle one event of the executor."""
+        """Handle one event of the executor: pass on a stage; of a sample that has ended, record the outcome, or queue
+        the sample for another try."""
         if isinstance(event, Stage):
             self.watcher(event)
             return
@@ -401,15 +420,16 @@ class _RunLoop:
         options = self.active.pop(task.id)
         event.row.setdefault("seconds", time.monotonic() - self.began.pop(task.id))
         event.row["seconds"] += self.spent.pop(task.id, 0.0)
-        # A lost worker says nothing about its sample (the machine may have run out of memory): one fair try more. Too
-        # little memory: one try alone with all of it. A failure that the verb knows: one try with its other options.
         if event.again and task.id not in self.lost:
+            # A lost worker says nothing about its sample, for the machine may have run out of memory: one fair try
+            # more.
             self.lost.add(task.id)
             self.retry_later(event, options, self.alone if event.alone else self.retries)
         elif self.had_too_little_memory(event):
             self.grown.add(task.id)
             self.retry_later(event, options, self.alone)
         elif event.row["verdict"] == "failed" and not options and event.row["cause"] in self.instead:
+            # A failure that the verb knows: one try with its other options. `options` are such options already.
             self.first[task.id] = event
             self.retry_later(event, self.instead[event.row["cause"]], self.retries)
         else:
@@ -430,7 +450,8 @@ class _RunLoop:
         return short and self.executor.shares > 1 and event.task.id not in self.grown
 
     def final_outcome(self, event: TaskOutcome) -> TaskOutcome:
-        """Return the outcome to record. A second try with other options counts, with the cause of the first failure."""
+        """Return the outcome to record. Of two tries, the second, with other options, counts: if it failed too, the
+        first failure is recorded, and if it is `unproven`, the cause of the first failure is."""
         first = self.first.pop(event.task.id, None)
         if first is None:
             return event
@@ -441,18 +462,19 @@ class _RunLoop:
         return event
 
     def record(self, event: TaskOutcome) -> None:
-        """Put a sample's folder in place, then write its row into the ledger."""
+        """Put a sample's folder in place, then write its row into the ledger. If its own name keeps it from being
+        written, it has failed; other errors of the disk are raised."""
         task = event.task
         row = {**event.row, "worker": event.worker, "finished": time.time()}
         place = place_of(self.plan.out, {"id": task.id})
-        whole = row["verdict"] != "failed" or self.keeps
-        staged = event.place if whole and event.place and event.place.is_dir() else None
+        is_kept = row["verdict"] != "failed" or self.keeps
+        staged = event.place if is_kept and event.place and event.place.is_dir() else None
         try:
             if staged:
                 content = {"run": self.name, "id": task.id, "source_hash": task.source_hash, **without_infinities(row)}
                 (staged / RESULT).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
                 place_trees(staged / TREES, self.plan.out, task.id, lambda id: self.ledger.row(id) is not None)
-            place_folder(staged, place, self.plan.out)
+            place_folder(staged, place, self.plan.out)  # None: what an earlier run put there is removed
             if row["verdict"] == "failed" and event.log:
                 write_log(self.plan.out, task.id, event.log)
         except OSError as error:

@@ -14,7 +14,9 @@ from backprint.tools.parts.split import DERIVED, split_capture
 
 
 def split_sample(sample: Path, out: Path, by: str, data: str = "seed", allow: Sequence[str] = ()) -> Iterator[PartRow]:
-    """Cut one sample on disk: each requested part becomes a sample below `out`, complete or not at all."""
+    """Cut one sample on disk, `by` what `split_capture` takes (such as modules), and yield a row for each requested
+    part. A part that compared equal becomes a sample below `out`, complete or not at all; the row of any other has no
+    folder (`part`). `data` says how inputs are kept, `allow` which custom operators may be called."""
     capture = api.load(sample, allow=allow)
     for part in split_capture(capture, by, data).parts:
         if not part.wanted:
@@ -31,6 +33,7 @@ def split_sample(sample: Path, out: Path, by: str, data: str = "seed", allow: Se
 def row_of(sample: Path, folder: Path, part: SplitPart) -> PartRow:
     """Return the row of a part that will be written to a folder."""
     [pair] = part.capture.pairs
+    # Whether the part was captured anew, because the backward of the whole could not be cut for it.
     derived = any(why.startswith(DERIVED) for why in part.capture.why)
     return PartRow(
         sample=str(sample),

@@ -1,4 +1,8 @@
-"""The context of a verb in a sample's process: its Task, its stages and their seconds, and the row of a failure."""
+"""The context of a verb in a sample's process: its Task, its stages and their seconds, and the row of a failure.
+
+A verb is the function of a run that works on one sample; the row that it returns is what the run keeps of the sample. A
+cause is why it failed, in a word or two that can be counted.
+"""
 
 from __future__ import annotations
 
@@ -135,9 +139,11 @@ CAUSES: Mapping[str, str] = {
 
 
 def cause_of(error: BaseException) -> tuple[str, str]:
-    """Return the cause of an error or of the errors it was raised from, and its message in one line."""
+    """Return the cause of an error or of the errors it was raised from, and its message in one line: by the number of
+    an error of the system, by the class, by what torch says of lack of memory; else the name of the class."""
     message = one_line(str(error)) or type(error).__name__
     if isinstance(error, SystemExit):
+        # Python's own rule: no code is 0, and a text is 1.
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         return f"exit {code}", "called sys.exit" + (f": {error.code}" if isinstance(error.code, str) else "")
     for link in _error_chain(error):
@@ -149,9 +155,9 @@ def cause_of(error: BaseException) -> tuple[str, str]:
             return "out of memory", message
     if isinstance(error, SampleError) and error.__cause__:  # what the sample's own code raised
         return type(error.__cause__).__name__, message
-    return type(error).__name__, one_line(f"a defect of Backprint: {describe_defect(error)}") if is_defect(
-        error
-    ) else message
+    if is_defect(error):
+        message = one_line(f"a defect of Backprint: {describe_defect(error)}")
+    return type(error).__name__, message
 
 
 def _error_chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -20,7 +20,7 @@ class GraphClock:
     """The seconds that a process has worked on one graph, without waiting for its turns; its parent reads it too."""
 
     def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, 24)
+        self.memory = mmap.mmap(-1, 24)  # three doubles, shared with processes that are forked from this one
         self.store(time.monotonic(), 0.0, 0.0)
 
     def store(self, graph_start: float, wait_start: float, seconds_waited: float) -> None:
@@ -43,13 +43,15 @@ class GraphClock:
         self.store(graph_start, 0.0, seconds_waited + time.monotonic() - wait_start)
 
     def seconds_of(self, pid: int) -> float:
-        """Return how long the process, which alone has this clock, has worked on its graph."""
+        """Return how long the process has worked on its graph. It alone has this clock, so its number `pid` is not
+        needed; `Child` calls such a function with it."""
         graph_start, wait_start, seconds_waited = struct.unpack("ddd", self.memory[:])
         return float((wait_start or time.monotonic()) - graph_start - seconds_waited)
 
 
 class Turns:
-    """The locks of one process, below a folder. It works while it has entered `working`."""
+    """The locks of one process, files below a folder, and the clock that stands still while it waits for them. It works
+    while it has entered `working`."""
 
     def __init__(self, folder: Path, clock: GraphClock) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -67,7 +69,8 @@ class Turns:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock exclusively: work while no other process does."""
+        """Hold the lock exclusively: work while no other process does; then hold it shared again. It is entered while
+        `working` is."""
         self.take(fcntl.LOCK_EX)
         try:
             yield
@@ -75,7 +78,8 @@ class Turns:
             self.take(fcntl.LOCK_SH)
 
     def take(self, kind: int) -> None:
-        """Release the lock, and wait for it in this kind."""
+        """Release the lock, and wait for it in this kind: LOCK_SH or LOCK_EX. That is done while `gate` is held (why:
+        the module's docstring)."""
         fcntl.flock(self.work, fcntl.LOCK_UN)
         self.clock.begin_wait()
         fcntl.flock(self.gate, fcntl.LOCK_EX)

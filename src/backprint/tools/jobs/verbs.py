@@ -3,6 +3,11 @@
 A verb is `function(task, options, staging) -> row`. It may write a folder at `staging`, which becomes the sample's
 folder in OUT unless the verdict is `failed`; its row has columns of the ledger, at least `verdict`. It runs in a
 process of its own, so it may change anything there. `with stage("capture"): …` reports its progress.
+
+- `Task`: one sample, with its id, its folder (`path`), its kind (`backprint` or `graphnet`), and the bytes of memory
+  that it may use (`memory`), or may use when it runs alone (`most`).
+- A target is a sample as something to capture: a model or function with inputs (`tools/target`).
+- A Verdict of a saved sample is a JSON object: `verdict`, `detail`, `power`, `vacuous` (ports without power), …
 """
 
 from __future__ import annotations
@@ -50,8 +55,8 @@ class Verb:
 
 
 def resolve_verb(text: str, given: Options) -> tuple[str, dict[str, Any]]:
-    """Return a verb and all its options as a run stores them, a file with its absolute path. No file is run. Raise
-    UsageError for an unknown verb, option or value, and for one that contradicts the verb (`fixed`)."""
+    """Return the name of a verb and all its options as a run stores them, a file with its absolute path. No file is
+    run. Raise UsageError for an unknown verb, option or value, and for one that contradicts the verb (`fixed`)."""
     if (verb := known_verb(text)) is not None:
         defaults, fixed = verb.options, verb.fixed
         if unknown := set(given) - set(defaults):
@@ -114,7 +119,8 @@ def versions(options: Options) -> dict[str, str]:
 
 
 def warm(options: Options) -> dict[str, str]:
-    """Load PyTorch and Backprint, and run a small model, so that no sample pays for the first capture's imports."""
+    """Load PyTorch and Backprint, and run a small model, so that no sample pays for the first capture's imports; return
+    versions. Samples run in processes that are forked from this one."""
     import torch
 
     from backprint import api
@@ -123,11 +129,11 @@ def warm(options: Options) -> dict[str, str]:
     from backprint.sample.save import write_staged
     from backprint.tools import target
 
-    _ = target.read_target, verify_capture, write_staged  # loaded, for the processes that are forked from this one
+    _ = target.read_target, verify_capture, write_staged  # named, so that the imports are used
 
     if options.get("engine", "eager") != "eager":
         dynamo.load()  # a process that is forked from this one would load it for each sample that needs it
-    torch.set_num_threads(1)  # a thread pool made here would be missing in them
+    torch.set_num_threads(1)  # a thread pool made here would be missing in these processes
     torch.manual_seed(0)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
         without_device_threads()
@@ -137,7 +143,7 @@ def warm(options: Options) -> dict[str, str]:
 
 
 def load_only(options: Options) -> dict[str, str]:
-    """Load PyTorch and the code that replays samples, and run nothing, for verbs that take little time."""
+    """Load PyTorch, and run no model, for verbs that take little time; return versions."""
     import torch
 
     torch.set_num_threads(1)
@@ -169,9 +175,11 @@ def gpu_option() -> dict[str, bool]:
 
 
 def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
-    """Read a sample, capture its forward and backward, prove and save them.
+    """Read a sample, capture its forward and backward, prove and save them into `staging`; return its row.
 
-    A capture that engine `auto` took and that its proof refutes is tried again with another engine.
+    A capture that engine `auto` took and that its proof refutes is tried again with another engine. With the option
+    `weigh`, a GraphNet sample whose metadata lists too large tensors for its memory is not tried with values: it is
+    `too large`, to be tried alone if that has enough, else captured without values.
     """
     from backprint.tools.export.saving import write_layout
     from backprint.tools.graphnet.metas import listed_bytes
@@ -221,7 +229,8 @@ def _capture_with(target: Any, options: Options, staging: Path, engine: str) -> 
 
 
 def _capture_with_other(target: Any, options: Options, staging: Path, first: Any, row: Row) -> tuple[Any, Row]:
-    """Return the Capture and row of another engine than `auto` chose; if it refuses the target, those of the first."""
+    """Capture with another engine than `auto` chose for the `first` Capture; return its Capture and row, or, if it
+    refuses the target, the first and its row. A note says which engine was not used, and why."""
     other = "aot" if first.engine == "eager" else "eager"
     try:
         second, second_row = _capture_with(target, options, staging, other)
@@ -233,15 +242,13 @@ def _capture_with_other(target: Any, options: Options, staging: Path, first: Any
 
 @contextlib.contextmanager
 def _naming_missing_files(task: Task) -> Iterator[None]:
-    """Raise an error about missing files in place of an error of reading a sample that lacks some."""
+    """Raise FileNotFoundError, whose cause is `missing file`, in place of an error of reading a sample that lacks some
+    of the files of its kind."""
     try:
         yield
     except (SampleError, UsageError) as error:
-        required = (
-            (files_of_kind.main, *files_of_kind.required)
-            if (files_of_kind := FORMATS.get(task.kind)) is not None
-            else ()
-        )
+        known_format = FORMATS.get(task.kind)
+        required = () if known_format is None else (known_format.main, *known_format.required)
         missing = [name for name in required if not (task.path / name).exists()]
         if missing:
             raise FileNotFoundError(errno.ENOENT, f"no {missing[0]}: {error}") from error
@@ -262,7 +269,7 @@ def verify(task: Task, options: Options, staging: Path) -> Row:
         saved = capture.verdict or {}
     draws = ("captured", "recipe", "resized", *(() if saved.get("power") is not None else ("fresh",)))
     with stage("verify"):
-        verdict = verdict_json(api.verify(capture, draws)[-1])
+        verdict = verdict_json(api.verify(capture, draws)[-1])  # of several Pairs the last is that of the whole
     known = {"power": saved.get("power"), "vacuous": saved.get("vacuous") or ()}
     return sample_row(capture, verdict | (known if verdict["power"] is None else {}))
 
@@ -282,7 +289,8 @@ def power(task: Task, options: Options, staging: Path) -> Row:
 
 
 def split(task: Task, options: Options, staging: Path) -> Row:
-    """Cut a sample into parts, each a sample below its own folder; `parts.json` has a row for each."""
+    """Cut a sample into parts, each a sample below its own folder; `parts.json` has a row for each. The verdict is the
+    worst of the parts; without parts it has failed."""
     from backprint.tools.jobs.parts import PARTS
     from backprint.tools.jobs.split import split_sample
 
@@ -384,10 +392,13 @@ other values: twelve GraphNet samples with more than 100 MB of them used 5.3 to 
 
 
 def verdict_columns(verdict: Mapping[str, Any]) -> Row:
-    """Return the columns of a stored Verdict."""
+    """Return the columns of a stored Verdict. A failure's cause is the class of its error, `verify` if it names
+    none."""
     word, detail = verdict["verdict"], one_line(verdict["detail"])
     # The detail of a failure begins with the class of its error, if it had one.
-    cause = (re.match(r"\w+Error", detail) or ["verify"])[0] if word == "failed" else ""
+    named_error = re.match(r"\w+Error", detail)
+    failed_by = named_error[0] if named_error else "verify"
+    cause = failed_by if word == "failed" else ""
     vacuous = list(verdict.get("vacuous") or ())
     row: Row = dict(verdict=word, cause=cause, detail=detail, power=verdict.get("power"), vacuous=vacuous)
     row["judge"] = verdict.get("judge")
@@ -406,15 +417,17 @@ def sample_row(capture: Any, verdict: Mapping[str, Any]) -> Row:
 
 
 def capture_columns(capture: Any) -> Row:
-    """Return the columns of a Capture."""
+    """Return the columns of a Capture: its hashes, what its graphs cost, how many ports it has, and notes on engines
+    that were not used (`not by …`) and on graph breaks."""
     from backprint.graph.links import free_ports
     from backprint.graph.sizes import at_example_sizes
     from backprint.tools.cost.costs import MOST_FLOPS, step_costs, total_cost, usage_of
 
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
-    hinted = {port.name: port for graph in forwards for port in at_example_sizes(graph).inputs}
-    inputs = [hinted.get(port.name, port) for port in free_ports(capture)]
+    # Ports at the sizes of the capture, so that bytes are known.
+    sized_inputs = {port.name: port for graph in forwards for port in at_example_sizes(graph).inputs}
+    inputs = [sized_inputs.get(port.name, port) for port in free_ports(capture)]
     outputs = [port for graph in map(at_example_sizes, forwards) for port in graph.outputs]
     gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
     cost = total_cost(cost for graph in (*forwards, *backwards) for cost in step_costs(graph))

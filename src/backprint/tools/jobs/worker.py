@@ -7,6 +7,10 @@ thread: PyTorch starts its own in the forked process.
 
     in    {"verb", "options", "limits"} once, then {"task", "options", "staging", "alone"} for each sample
     out   {"ready": versions} once, then {"stage": name}, {"beat": seconds}, and at last {"row", "again", "log"}
+
+A `Line` carries such messages between a process and its parent, as JSON. A beat says that the worker lives; `again`
+says that another try is fair, and `log` is the last that the sample's process printed. `staging` is the folder that the
+sample's process may write to, and a sample that runs `alone` may use the memory of all workers.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ BEAT = 2.0
 def main(arguments: list[str]) -> None:
     """Work until the parent closes the line."""
     line, _ = line_of(arguments)
-    processes.adopt_orphans()
+    processes.adopt_orphans()  # so that what a sample's process leaves behind is found, and ended
     setup = next(iter(line))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # these are for the parent, which closes the line
@@ -69,7 +73,7 @@ def warm_up(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
     """Load and try everything that samples need, once; return the versions of loaded packages."""
     versions = verb.warm(options)
     gc.collect()
-    gc.freeze()  # so that collecting in a forked process does not copy every page
+    gc.freeze()  # collecting in a forked process would write to objects from before, and so copy their pages
     return versions
 
 
@@ -94,6 +98,7 @@ class _SampleWatch:
         child = Child(start, self.limits, captured=True, orphans=True, folder=self.staging)
         next_beat = time.monotonic() + BEAT
         try:
+            # A message, or None at the time of the next beat, or for good when the process has ended.
             while (text := child.receive(next_beat - time.monotonic())) is not None or child.end is None:
                 if text is not None:
                     self.read_message(text)
@@ -125,17 +130,18 @@ class _SampleWatch:
         self.stage_started = now
 
     def answer(self, child: Child, end: ChildEnd) -> dict[str, Any]:
-        """Return the row of a sample that has ended."""
+        """Return the answer for the parent about a sample that has ended: the row that its process sent, or that of a
+        failure if it sent none or was ended at a limit; and whether another try is fair."""
         row, again = self.row, False
         if row is None or end.at_limit:
             detail = end.detail
-            if not end.at_limit:
+            if not end.at_limit:  # what it ran, and what it printed last, may say why it ended
                 called = at_work.last(self.staging)
                 where = f"while running {one_line(called)}" if called else ""
                 detail = "; ".join(filter(None, (detail, where, last_words(end.printed))))
             self.end_stage()
             row, again = failure(end.cause, detail, self.stage, stages=self.stages), end.again
-        elif child.left:
+        elif child.left:  # processes that it had started
             row["notes"] = [*(row.get("notes") or []), f"left {child.left} processes behind, which were ended"]
         row["seconds"] = time.monotonic() - self.started
         row["peak_bytes"] = max(child.use.peak, row.get("peak_bytes") or 0)
@@ -164,11 +170,12 @@ def _run_isolated(
 def run_verb(
     verb: Verb, task: Task, options: Mapping[str, Any], place: Path, threads: int, line: Line
 ) -> dict[str, Any]:
-    """Return the verb's row for a sample, or the row of its failure."""
+    """Return the verb's row for a sample, which it may write to `place`, or the row of its failure, whatever it raised;
+    with the seconds of its stages, its peak of memory and its bytes on disk. Stages are sent over the line."""
     import faulthandler
     import traceback
 
-    faulthandler.enable(file=2)
+    faulthandler.enable(file=2)  # a crash prints where it was, into the output that the worker keeps
     watch = begin_clock(lambda name: line.send({"stage": name}))
     processes.reset_peak()
     if torch := sys.modules.get("torch"):
@@ -176,8 +183,8 @@ def run_verb(
     try:
         row = {"stage": "done", **verb.run(task, options, place)}
         row["stages"] = {**watch.seconds, **(row.get("stages") or {})}
-        json.dumps(row)  # the worker, which reads it, checks the columns
-    except BaseException as error:
+        json.dumps(row)  # raises for what is no plain data; the worker, which reads it, checks the columns
+    except BaseException as error:  # also what calls sys.exit
         traceback.print_exc()
         row = failure_of(error, watch.stage) | {"stages": watch.seconds}
     row["peak_bytes"] = processes.status("VmHWM")

@@ -41,13 +41,14 @@ SIZED_BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 def build_or_break(
     build: Callable[[], Callable[..., Any]], module: fx.GraphModule, inputs: Sequence[Any], **options: Any
 ) -> Callable[..., Any]:
-    """Compile one graph; one with sizes that only values tell is compiled by torch.compile, as its users do: Dynamo
-    breaks it at such an operator, which runs in eager. `options` are those of torch.compile."""
+    """Return what `build`, a compiler of one graph, returns. A graph with sizes that only values tell is compiled by
+    torch.compile instead, as its users do: Dynamo breaks it at such an operator, which runs in eager. `options` are
+    those of torch.compile."""
     try:
         return build()
     except SIZED_BY_VALUES as error:
         call = torch.compile(fx.GraphModule(module, module.graph), **options)
-        call(*copies(inputs))
+        call(*copies(inputs))  # it compiles in its first call
         remark(call, f"compiled by torch.compile, which breaks the graph at {error.func}: its sizes depend on values")
         return call
 

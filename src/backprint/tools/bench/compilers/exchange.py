@@ -1,7 +1,9 @@
 """What compilers that take an exchange format share: the lowered core as a torch.export program, and numpy arrays.
 
 A core is lowered twice if need be: first with the operators that a format may have, which its compiler knows best;
-then with torch's core operators alone.
+then with torch's core operators alone. To lower a graph is to write its operators in others that a format knows.
+
+In the fx graph of a core, a port is a placeholder node, and a place is the number of an input or a result.
 """
 
 from __future__ import annotations
@@ -58,8 +60,10 @@ class Core:
         """Return a function of the graph's `count` inputs that calls a compiled core and returns the graph's results.
         It is the compiled core itself where inputs and results are the same. `laying` lays out some of the core's
         inputs."""
-        # Names in the text: v0 an input of the graph, r[0] a result of the core, c0 a constant, lay0 a Laying.
-        names, flat = arguments_of(count), [_result_text(*origin, place) for place, origin in enumerate(self.plan)]
+        # The function is written as text, so that a call costs what its statements cost (`bench/calls`). Names in the
+        # text: v0 an input of the graph, r[0] a result of the core, c0 a constant, lay0 a Laying.
+        names = arguments_of(count)
+        flat = [_result_text(kind, value, place) for place, (kind, value) in enumerate(self.plan)]
         results = pytree.tree_unflatten(flat, self.structure)
         arguments = [
             f"lay{place}({names[at]})" if place in laying else names[at] for place, at in enumerate(self.input_places)
@@ -67,14 +71,13 @@ class Core:
         in_order = [f"r[{place}]" for place in range(len(flat))]
         if arguments == names and isinstance(results, (tuple, list)) and list(results) == in_order:
             return call
-        kept = {f"c{place}": value for place, (kind, value) in enumerate(self.plan) if kind == "constant"}
+        constants = {f"c{place}": value for place, (kind, value) in enumerate(self.plan) if kind == "constant"}
+        layings = {f"lay{place}": lay for place, lay in laying.items()}
         body = [
             f"r = core({', '.join(arguments)})" if self.computes else "r = ()",
             f"return {_structure_text(results)}",
         ]
-        return function_of_text(
-            names, body, {"core": call, **kept, **{f"lay{place}": lay for place, lay in laying.items()}}
-        )
+        return function_of_text(names, body, {"core": call, **constants, **layings})
 
     @property
     def computes(self) -> bool:
@@ -83,8 +86,8 @@ class Core:
 
 
 def _result_text(kind: str, value: Any, place: int) -> str:
-    """Return the expression of one result of a graph, in the names that `Core.wrap` gives. A constant that is a tensor
-    is copied, because its caller may write into a result."""
+    """Return the expression of the result at a place, in the names that `Core.wrap` gives; `kind` and `value` say where
+    it comes from (`Core.plan`). A constant that is a tensor is copied, because its caller may write into a result."""
     match kind:
         case "core":
             return f"r[{value}]"
@@ -107,11 +110,12 @@ def _structure_text(value: Any) -> str:
 
 
 def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
-    """Return the core of a graph; inputs that are numbers or None become constants of it."""
+    """Return the core of a graph for inputs like these; inputs that are numbers or None become constants of it."""
     core = _with_values_baked(module, inputs)
     nodes = list(core.graph.nodes)
     ports = [node for node in nodes if node.op == "placeholder"]
     end = nodes[-1]
+    # None counts as a result, too, so that it has a place.
     flat, structure = pytree.tree_flatten(_plain_containers(end.args[0]), is_leaf=lambda value: value is None)
     end.args = (tuple(flat),)
     constant_values = _constant_nodes(core, inputs)
@@ -129,7 +133,7 @@ def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
 
 
 def _plain_containers(value: Any) -> Any:
-    """Return fx's immutable lists and dictionaries as plain ones."""
+    """Return nested tuples, lists and dictionaries with fx's immutable lists and dictionaries as plain ones."""
     match value:
         case tuple() | list():
             kind = tuple if isinstance(value, tuple) else list
@@ -146,7 +150,9 @@ def _origin_of_result(
     constant_values: dict[fx.Node, Any],
     computed: list[fx.Node],
 ) -> tuple[str, Any]:
-    """Return where one result comes from; a node that the core computes is added to `computed`."""
+    """Return where one result, a node of the graph or a constant, comes from, as `Core.plan` has it; a node that the
+    core computes is added to `computed`, whose order is that of the core's results. `constant_values` are the nodes
+    that depend on no input."""
     if not isinstance(value, fx.Node):
         return "constant", value
     value = _unaliased_node(value)
@@ -167,7 +173,8 @@ def _unaliased_node(node: fx.Node) -> fx.Node:
 
 
 def _with_values_baked(module: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
-    """Return a copy of a graph in which the inputs that are not tensors are written as constants."""
+    """Return a copy of a graph in which the inputs that are not tensors are written as constants; their placeholders
+    stay, and nothing reads them."""
     baked = fx.GraphModule(module, copy.deepcopy(module.graph))
     ports = [node for node in baked.graph.nodes if node.op == "placeholder"]
     for port, value in zip(ports, inputs, strict=True):
@@ -189,7 +196,8 @@ class Constants(fx.Interpreter):
     UNKNOWN = object()
 
     def run_node(self, n: fx.Node) -> Any:
-        """Run a node of which all inputs are known, unless it draws random numbers."""
+        """Return the value of a node of which all inputs are known, unless it draws random numbers; else UNKNOWN. The
+        results of the graph are not asked for: None."""
         known = all(self.env[node] is not self.UNKNOWN for node in n.all_input_nodes)
         draws = torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
         if n.op == "placeholder" or not known or draws:
@@ -199,7 +207,7 @@ class Constants(fx.Interpreter):
 
 def _constant_nodes(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """Return the nodes that depend on no input, with their values."""
-    interpreter = Constants(module, garbage_collect_values=False)
+    interpreter = Constants(module, garbage_collect_values=False)  # all values are read below
     with torch.no_grad():
         interpreter.run(*inputs)
     return {
@@ -210,6 +218,7 @@ def _constant_nodes(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.No
 def compile_core(module: fx.GraphModule, inputs: Sequence[Any], build: Build) -> Callable[..., Any]:
     """Compile the core of a graph; return a function of the graph's inputs that returns its results."""
     core = core_of(module, inputs)
+    # `tuple` stands for a compiled core that is never called.
     call = build(core.module, core.pick_inputs(copies(inputs))) if core.computes else tuple
     return core.wrap(call, len(inputs))
 
@@ -225,13 +234,14 @@ def _tuple_text(items: Sequence[str]) -> str:
 def exchanged(
     module: fx.GraphModule, inputs: Sequence[Any], build: Build, forms: Mapping[Any, Any] = NO_FORMS
 ) -> Callable[..., Any]:
-    """Compile the core of the lowered graph, with contiguous inputs; a compiler that raises on it gets it once more,
-    lowered to torch's core operators.
+    """Compile the core of the lowered graph with `build`, with contiguous inputs; a compiler that raises on it gets it
+    once more, lowered to torch's core operators.
 
-    `forms` has forms for this compiler in place of the usual ones. Draws stay outside: eager makes them before each
-    call. A graph whose draws cannot be taken out, and inputs that are not strided, are refused.
+    `forms` has the forms in which some operators are written for this compiler, in place of the usual ones. Draws stay
+    outside: eager makes them before each call. A graph whose draws cannot be taken out, and inputs that are not
+    strided, are refused.
     """
-    without_draws = take_out_draws(module)
+    without_draws = take_out_draws(module)  # None if nothing is drawn, or draws depend on computed values
     if without_draws is not None:
         call = exchanged(without_draws.module, [*inputs, *without_draws.draw()], build, forms)
         return lambda *values: call(*values, *without_draws.draw())
@@ -241,12 +251,12 @@ def exchanged(
     def build_core(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         """Compile a core, lowered as little as its compiler takes."""
         try:
-            return _build_lowered(core, core_inputs, build, forms, False)
+            return _build_lowered(core, core_inputs, build, forms, thorough=False)
         except RefusedError:
             raise
-        except Exception as error:
+        except Exception as error:  # a compiler may raise anything for an operator that it does not have
             try:
-                return _build_lowered(core, core_inputs, build, forms, True)
+                return _build_lowered(core, core_inputs, build, forms, thorough=True)
             except Exception:
                 raise error from None  # the first error is about the operators that the graph has
 
@@ -257,21 +267,21 @@ def _build_lowered(
     core: fx.GraphModule, core_inputs: list[Tensor], build: Build, forms: Mapping[Any, Any], thorough: bool
 ) -> Callable[..., Sequence[Tensor]]:
     """Return a compiled core, lowered to torch's core operators if `thorough`. A lowered core may return inputs
-    unchanged, so its own core is taken once more."""
+    unchanged, so its own core is taken once more. Inputs that are not contiguous are made so before each call."""
     lowered = core_of(lower(core, core_inputs, thorough, forms), core_inputs)
     if not lowered.computes:
-        return lowered.wrap(tuple, len(core_inputs))
+        return lowered.wrap(tuple, len(core_inputs))  # `tuple` is never called
     values = lowered.pick_inputs(copies(core_inputs))
     make_contiguous = {
         place: _contiguous_values for place, value in enumerate(values) if not _is_contiguous_values(value)
     }
-    return lowered.wrap(
-        build(lowered.module, [_contiguous_values(value) for value in values]), len(core_inputs), make_contiguous
-    )
+    call = build(lowered.module, [_contiguous_values(value) for value in values])
+    return lowered.wrap(call, len(core_inputs), make_contiguous)
 
 
 def _is_contiguous_values(value: Tensor) -> bool:
-    """Whether a tensor is as exchange formats take it; those of later calls are like it."""
+    """Whether a tensor is as exchange formats take it: contiguous, with no lazy conjugation or negation, and not
+    recorded by autograd. Tensors of later calls are like the first."""
     return value.is_contiguous() and not (value.is_conj() or value.is_neg() or value.requires_grad)
 
 

@@ -17,7 +17,7 @@ def build_executorch(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[
 
 
 def method_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
-    """Return a core as a method of ExecuTorch's runtime."""
+    """Return a core as a function that calls a method of ExecuTorch's runtime, and copies its results."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
     from executorch.runtime import Runtime
@@ -45,7 +45,7 @@ def build_iree(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., A
 
 
 def _loaded_module(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
-    """Return a core as a function of IREE's runtime."""
+    """Return a core as a function of IREE's runtime, whose arrays are numpy's."""
     import iree.runtime
     from iree.turbine import aot
 

@@ -26,11 +26,12 @@ AS_EAGER = {"fallback_random": True}
 
 
 def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "default") -> Callable[..., Any]:
-    """Compile with Inductor in a mode of torch.compile."""
+    """Compile with Inductor in a mode of torch.compile. A core is the part of a graph that computes, with tensors
+    alone as inputs and results (`exchange.core_of`)."""
     options = {**mode_options(mode), **AS_EAGER}
 
     def build(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
-        replace_views(core)
+        replace_views(core)  # by reshapes: the module's docstring
         with torch.no_grad():
             call = compile_graph(core, core_inputs, options=options)
         if options.get("triton.cudagraphs") and on_gpu(core_inputs):
@@ -53,8 +54,8 @@ def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable
 
 
 def _packaged(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
-    """Return the package of a core, loaded."""
-    replace_views(core)
+    """Return a core as the function of AOTInductor's package, loaded; its results are always in a sequence."""
+    replace_views(core)  # by reshapes: the module's docstring
     with torch.no_grad():
         program = torch.export.export(core, tuple(inputs), strict=False)
         with tempfile.TemporaryDirectory() as folder:

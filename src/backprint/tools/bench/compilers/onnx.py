@@ -36,7 +36,7 @@ def converted(program: torch.export.ExportedProgram) -> Any:
 
 
 def _session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
-    """Return a core as a session of ONNX Runtime."""
+    """Return a core as a function that runs a session of ONNX Runtime."""
     import onnxruntime
 
     kinds = result_kinds(core, inputs)
@@ -55,6 +55,7 @@ def _session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Seq
     port_places = [(port.name, names.index(port.name)) for port in session.get_inputs()]  # the session's own order
 
     def called(*values: Tensor) -> Sequence[Tensor]:
+        # None: all outputs
         results = session.run(None, {name: values[place].numpy() for name, place in port_places})
         return [torch.as_tensor(value) for value in results]
 

@@ -145,7 +145,7 @@ def _file_of_module(name: str) -> Path | None:
 
 def _taken_by(tree: ast.Module, name: str) -> str:
     """Return what a function or a class of a file takes (GRAPH, PAIR or SOLUTION), by its text: nothing of it is run in
-    this process."""
+    this process. GRAPH for a name that the file does not define itself, such as one that it imports."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in tree.body:
         match node:
@@ -158,8 +158,9 @@ def _taken_by(tree: ast.Module, name: str) -> str:
 
 
 def _is_function_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Whether a class is a torch.autograd.Function by what it inherits from, in its own file."""
-    others = {name: other for name, other in classes.items() if other is not node}
+    """Whether a class is a torch.autograd.Function by what it inherits from, in its own file. `classes` are the classes
+    of the file that are still to be looked at."""
+    others = {name: other for name, other in classes.items() if other is not node}  # so that a circle of names ends
     for base in node.bases:  # `torch.autograd.Function` or `Function`, or another class of the file
         name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
         if name == "Function" or (name in others and _is_function_class(others[name], others)):
@@ -221,16 +222,18 @@ def versions_of(compiler: Compiler) -> dict[str, str]:
 
 
 def compiled_by(compiler: Compiler) -> Compile:
-    """Return the function that compiles a graph for its inputs with a compiler; raise UsageError for one of both graphs
-    of a Pair, or one that is not installed."""
+    """Return the function that compiles a graph for its inputs with a compiler; raise UsageError for a compiler that
+    takes both graphs of a Pair or is a solution, or that is not installed. A user's function with a parameter
+    `direction` is told whether the graph is a `forward` or a `backward`."""
     if compiler.takes != GRAPH:
         raise UsageError(f"{compiler.name} is for both graphs of a Pair, and this wants a compiler of one graph; {OWN}")
     check_installed(compiler)
     build = loaded_build(compiler)
-    says = compiler.build == compiler.name and _takes_direction(build)  # equal only for the user's (`own_compiler`)
+    is_own = compiler.build == compiler.name  # equal only for a function of the user's (`own_compiler`)
+    takes_direction = is_own and _takes_direction(build)
 
     def compiled(module: Any, inputs: Sequence[Any]) -> Any:
-        direction = {"direction": direction_of(module)} if says else {}
+        direction = {"direction": direction_of(module)} if takes_direction else {}
         return build(module, inputs, *compiler.options, **direction)
 
     return compiled
@@ -240,7 +243,7 @@ def _takes_direction(build: Any) -> bool:
     """Whether a function of the user's own has a parameter `direction`."""
     try:
         return "direction" in inspect.signature(build).parameters
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # a callable without a signature, such as some builtins
         return False
 
 
@@ -253,7 +256,7 @@ def direction_of(module: Any) -> str:
 
 def loaded_build(compiler: Compiler) -> Any:
     """Import the module, or run the file, of a compiler's `build`, and return its function; UsageError if there is
-    none."""
+    none, or if the module or file raises by no defect of ours."""
     place, _, name = compiler.build.rpartition(":")
     try:
         namespace = runpy.run_path(place) if place.endswith(".py") else vars(importlib.import_module(place))

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -42,22 +42,34 @@ def remark(function: Callable[..., Any], text: str) -> None:
 
 
 def remarks_on(function: Callable[..., Any]) -> list[str]:
-    """Return what was said of a compiled function."""
+    """Return what was said of a compiled function by `remark`, in a list; an empty one if nothing was."""
     return [REMARKS[id(function)][1]] if id(function) in REMARKS else []
 
 
-def compiled_now(
-    compiler: Compiler, graph: BenchGraph, caches: Path, cold: bool
-) -> tuple[Callable[..., Any], float, list[Any], Any, list[str]]:
-    """Compile a graph and call it once; return the function, the seconds, the inputs and results of the call, and
-    notes. Settings of torch that the compiler changes are restored and noted: eager runs beside it."""
-    values, before = copies(graph.run.inputs), read_all_settings()
+class CompiledNow(NamedTuple):
+    """A graph that has been compiled and called once: the function, the seconds of both, the inputs and the answer of
+    the call, as they are after it, and notes."""
+
+    function: Callable[..., Any]
+    seconds: float
+    inputs: list[Any]
+    answer: Any
+    notes: list[str]
+
+
+def compiled_now(compiler: Compiler, graph: BenchGraph, caches: Path, cold: bool) -> CompiledNow:
+    """Compile a graph and call it once on copies of its inputs; raise CompilerFailed if the compiler raises. `caches`
+    is the path below which each graph has a folder of its own, which is emptied first if `cold`.
+
+    Settings of torch that the compiler changes are restored and noted, because eager runs in the same process.
+    """
+    inputs, before = copies(graph.run.inputs), read_all_settings()
     place = caches.with_name(f"{caches.name}_{graph.title.replace(' ', '_')}")
     module = to_fx(unguarded_graph(graph.graph))
     with compiler_errors():
-        function, seconds, returned = compile_timed(compiler, module, values, place, cold)
+        function, seconds, answer = compile_timed(compiler, module, inputs, place, cold)
     notes = [f"the compiler changed {text}; restored" for text in restore_settings(before)]
-    return function, seconds, values, returned, [*notes, *remarks_on(function)]
+    return CompiledNow(function, seconds, inputs, answer, [*notes, *remarks_on(function)])
 
 
 def compile_timed(
@@ -65,7 +77,8 @@ def compile_timed(
 ) -> tuple[Callable[..., Any], float, Any]:
     """Compile a graph; return the function, the seconds with one call, and the results of that.
 
-    `caches` is a folder for this compiler and this graph: a cold compilation empties it, a warm one uses it.
+    `caches` is a folder for this compiler and this graph: a cold compilation empties it, a warm one uses it. The call
+    is in the time because many compilers compile in the first call of the function that they return.
     """
     compiled = compiled_by(compiler)
     if compiler.name not in READY:
@@ -130,7 +143,8 @@ def read_all_settings() -> dict[str, str]:
 
 
 def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
-    """Restore settings that differ; return a text with both values for each."""
+    """Restore settings that differ from `before`, which `read_all_settings` returned; return a text with both values
+    for each."""
     changes = []
     for name, now in read_all_settings().items():
         if now != before[name]:

@@ -63,7 +63,7 @@ def jitted(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence
     import jax
     from torchax.export import exported_program_to_jax
 
-    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_x64", True)  # else jax makes 64-bit numbers 32-bit ones
     states, function = exported_program_to_jax(exported(core, inputs))
     examples = [jax.dlpack.from_dlpack(value) for value in inputs]
     call = jax.jit(lambda *values: function(states, values)).lower(*examples).compile()
