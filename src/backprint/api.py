@@ -1,4 +1,9 @@
-"""The functions that users call. Torch and the other modules are imported when they are first needed."""
+"""The functions that users call. Torch and the other modules are imported when they are first needed.
+
+`calls.check_…` (`graph/calls`) raises a UsageError for a call that cannot be right. Arguments that a function passes on
+may be written as in `f(target, x)`, or *spelled* as in `f(target, args=(x,), kwargs={...})`, where no keyword can be
+taken for an option of ours. `with_frames_of_program` shows an error of the user's program without our frames.
+"""
 
 from __future__ import annotations
 
@@ -146,10 +151,10 @@ def capture(
     from backprint.prove.capturing import capture_with_recipes
     from backprint.trace.entry import resolve_options
 
-    options = {option: arguments[option] for option in DEFAULTS}
+    options = {option: arguments[option] for option in DEFAULTS}  # DEFAULTS has all options of this function
     calls.check_name(name)
     calls.check_world(world, shard, ranks, fake)
-    if isinstance(target, (str, os.PathLike)):
+    if isinstance(target, (str, os.PathLike)):  # a TARGET, which brings its own inputs
         calls.check_requires_grad(requires_grad)
         if world is not None:
             from backprint.tools.ranks.world import capture_world_of_factory
@@ -160,11 +165,11 @@ def capture(
 
         return capture_named_target(target, args, kwargs, options)
     resolved = resolve_options(options)
-    warn_with_this_torch()
+    warn_with_this_torch()  # if Backprint was not tried with it
     calls.check_target_options(target, kwargs)
     calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
-    args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
+    args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)  # of a spelled call, those that it has
     if world is not None:
         from backprint.tools.ranks.world import capture_world
 
@@ -217,11 +222,13 @@ def replay(
 
     calls.check_capture(capture, "replay")
     calls.check_spelled(args, kwargs)
-    spelled = calls.spelled_call(args, kwargs)
+    spelled = calls.spelled_call(args, kwargs)  # the arguments of a spelled call, None for any other
     if spelled is None:
+        # An option that was passed may be meant for a parameter of the program with that name.
         options_passed = {"state": state is not None, "tangents": tangents is not None}
         calls.check_collision("replay(capture", capture.signature.arguments, options_passed)
-    return replay_call(capture, *(spelled or (args, kwargs)), state, tangents)
+    args, kwargs = spelled or (args, kwargs)
+    return replay_call(capture, args, kwargs, state, tangents)
 
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
@@ -252,13 +259,13 @@ def verify(
     warn_with_this_torch()
     check_capture(capture, "verify")
     check_sequence("draws", draws)
-    if trace is not False:
+    if trace is not False:  # a fake Capture whose equal layers were continued is compared with a whole trace
         from backprint.prove.stamped import verify_stamped
 
         verdicts = Verdicts([verify_stamped(capture, trace)])
     else:
         verdicts = Verdicts(with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative))
-    keep_verdict(capture, verdict_json(verdicts[-1]))
+    keep_verdict(capture, verdict_json(verdicts[-1]))  # the last is of the whole Capture
     return verdicts
 
 

@@ -126,7 +126,7 @@ class PrivateApiError(BackprintError):
 # if the cause calls for one, and says why. A defect of Backprint is none of these. It is raised where one engine was
 # requested; `auto` warns with its traceback, and asks another. Who raised an error is read from the innermost frame of
 # its traceback. Operators have no frames: a function of Backprint that calls one for the program does so through
-# `for_program`.
+# `for_program`. *Ours* is code of this package but its examples; *standard* code is of Python's own library.
 
 # With a separator at the end, so that no folder beside it begins with the same letters.
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
@@ -170,7 +170,7 @@ def raised_by_us(error: BaseException) -> bool:
     """Whether a frame of Backprint raised an error that is no refusal."""
     if not isinstance(error, Exception) or isinstance(error, (BackprintError, *MACHINE_ERRORS)):
         return False
-    if type(error).__name__ == "OutOfMemoryError":
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, by name: see MACHINE_ERRORS
         return False
     # Of the frames that are not Python's own, the innermost raised the error.
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -185,7 +185,8 @@ def is_standard(code: CodeType) -> bool:
 
 
 def is_ours(code: CodeType) -> bool:
-    """Whether code is Backprint's and works for itself."""
+    """Whether code is Backprint's own, no example, and not one of the two functions that only pass the program's errors
+    on."""
     name = os.path.abspath(code.co_filename)
     passing = (for_program.__code__, CODE_OF_FACE)
     return name.startswith(OURS) and not name.startswith(EXAMPLES) and code not in passing
@@ -213,13 +214,15 @@ def describe_error(error: BaseException) -> str:
 
 
 def with_frames_of_program(function: Callable[P, R]) -> Callable[P, R]:
-    """Show an error that the program raises inside of a function of the face with the program's frames and torch's."""
+    """Decorate a function that users call: an error that the program raises in it shows the program's frames and
+    torch's, and of ours that of `call` alone."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            # The first entry of the traceback is the frame of `call`, which Python has put there.
             if is_of_program(error) and (head := error.__traceback__) is not None:
                 head.tb_next = without_own_frames(head.tb_next)
             for other in chained(error):
@@ -240,11 +243,14 @@ def is_of_program(error: BaseException) -> bool:
     if isinstance(error, BackprintError) or is_defect(error):
         return False
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    # Frames above the first of ours are the caller's. Below it, the program raised the error in its own code, or in
+    # Frames before the first of ours are the caller's. After it, the program raised the error in its own code, or in
     # torch's after a call by `for_program`.
-    first = next((index for index, code in enumerate(codes) if is_ours(code)), len(codes))
-    called = next((index for index, code in enumerate(codes) if code is for_program.__code__), len(codes))
-    return any(map(is_of_user, codes[first:])) or any(not code.co_filename.startswith(OURS) for code in codes[called:])
+    first_of_ours = next((index for index, code in enumerate(codes) if is_ours(code)), len(codes))
+    first_call = next((index for index, code in enumerate(codes) if code is for_program.__code__), len(codes))
+    after_call = codes[first_call:]
+    return any(map(is_of_user, codes[first_of_ours:])) or any(
+        not code.co_filename.startswith(OURS) for code in after_call
+    )
 
 
 def is_of_user(code: CodeType) -> bool:
@@ -271,10 +277,10 @@ TORCH_FILES_CALLED_BY_US = os.path.join("torch", "_ops.py")
 
 
 def without_own_frames(trace: TracebackType | None, besides: str = "") -> TracebackType | None:
-    """Remove our frames from a traceback, with torch's and Python's frames around them, and the frames of the package
-    in the folder `besides`."""
+    """Return a traceback without our frames, without torch's and Python's frames around them, and without those after
+    ours of the package in the folder `besides`; None if no frame is left."""
     kept: list[TracebackType] = []
-    ours = False
+    ours = False  # whether the last frame was ours, or counts as one
     while trace is not None:
         code = trace.tb_frame.f_code
         file = code.co_filename
@@ -287,10 +293,9 @@ def without_own_frames(trace: TracebackType | None, besides: str = "") -> Traceb
         elif not (before and file.endswith(TORCH_FILES_CALLED_BY_US)):
             kept.append(trace)
         trace = trace.tb_next
-    rebuilt = None
+    rebuilt = None  # the traceback of the entries that are kept, made from its end
     for entry in reversed(kept):
         # An interrupt may come at an instruction that Python gives no line: None here, -1 in what is made.
-        rebuilt = TracebackType(
-            rebuilt, entry.tb_frame, entry.tb_lasti, -1 if entry.tb_lineno is None else entry.tb_lineno
-        )
+        line = -1 if entry.tb_lineno is None else entry.tb_lineno
+        rebuilt = TracebackType(rebuilt, entry.tb_frame, entry.tb_lasti, line)
     return rebuilt

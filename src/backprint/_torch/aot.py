@@ -1,6 +1,11 @@
 """AOTAutograd: joint graphs, the descriptors of their inputs and outputs, partitions.
 
 To import a name of this module loads AOTAutograd.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -29,7 +34,6 @@ def export_joint(stack: Any, module: torch.nn.Module, inputs: Any, decomposition
 EXPORT = "torch._functorch.aot_autograd.aot_export_joint_with_descriptors"
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def joint_graphs_are_exported() -> bool:

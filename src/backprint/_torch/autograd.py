@@ -1,4 +1,13 @@
-"""Autograd: nodes and backwards that run, sequence numbers, version counters, hooks on saved tensors, anomaly mode."""
+"""Autograd: nodes and backwards that run, sequence numbers, version counters, hooks on saved tensors, anomaly mode.
+
+A *node* is a `grad_fn`. A sequence number is what autograd counts up with each node of a thread; a version counter
+counts the writes to a tensor in place.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +66,10 @@ def set_engine_of(module: Any, engine: Any) -> None:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def in_backward(read: Any) -> Any:
-    """Return what `read()` returns while a backward runs."""
+    """Return what `read()` returns in a hook that a backward calls."""
     seen: list[Any] = []
     leaf = torch.ones(1, requires_grad=True)
     with torch.enable_grad():
@@ -69,7 +77,7 @@ def in_backward(read: Any) -> Any:
     result.register_hook(lambda gradient: seen.append(read()))
     result.grad_fn.register_hook(lambda *gradients: seen.append(read()))
     result.backward()
-    return seen[-1]
+    return seen[-1]  # the node's hook is called last
 
 
 def current_node_is_known() -> bool:
@@ -102,6 +110,7 @@ def version_counters_are_set() -> bool:
 
 
 def saved_tensor_hooks_are_read() -> bool:
+    """Whether the active pair of hooks on saved tensors is read."""
     read = NAMES["saved_tensor_hooks"].value()
 
     def pack(tensor: Any) -> Any:
@@ -119,6 +128,7 @@ def anomaly_mode_is_read() -> bool:
 
 
 def engines_are_called() -> bool:
+    """Whether `backward` and `torch.autograd.grad` each run by the engine that is set for their modules."""
     called: list[bool] = []
     before = [engine_of(module) for module in ENGINES]
 

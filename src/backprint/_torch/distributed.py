@@ -3,7 +3,18 @@ do.
 
 `torch.distributed` is imported only where a program has imported it. A group may be given by reference: as a
 ProcessGroup, by the name under which it is registered, or boxed, as operators of `c10d` take it. Its *label* is its
-name in graphs, which is the same in all ranks.
+name in graphs, which is the same in all ranks. The *handle* of a collective is its Work, by which a program waits for
+it; operators return it boxed, as a ScriptObject.
+
+A graph has functional collectives alone: operators of `_c10d_functional`, which return their result. A *form* is a
+function that does what another operator of `torch.distributed` does, by functional collectives and by copies to where
+that operator writes. Forms take the arguments of their operator: a group and the kind of a reduction (`operation`) are
+boxed, and `*rest` are arguments that change no value, such as a timeout. A *wrapper* is a tensor subclass around
+another tensor, such as a DTensor around the local shard.
+
+`@uses` says which private names of torch a function needs, and `needed_by` for which commands: a call raises
+PrivateApiError if this torch lacks one. Each function under *Probes* returns whether a private name behaves on this
+torch as this file takes it to; True where torch has no distributed package.
 """
 
 from __future__ import annotations
@@ -87,6 +98,7 @@ def label_of(reference: Any) -> str:
     description = str(group.group_desc)
     if description.startswith(MESH):
         return description.removeprefix(MESH)
+    # `default_pg` is torch's description of the group that `init_process_group` makes.
     if description in ("default_pg", "") and group.size() == torch.distributed.get_world_size():
         return WORLD
     return description if description not in UNNAMED else label_of_members(group)
@@ -169,26 +181,28 @@ def gather_bytes(meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], 
     """Send `meta` and a tensor of any shape to all members of a group; return the bytes and the tensor that each member
     has sent, in the order of the members. `wait` is called with the Work of each collective, and waits for it."""
     device, size = tensor.device, group.size()
-    raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else None
+    # What this rank sends: the bytes of `meta`, then those of the tensor. `frombuffer` refuses an empty buffer.
     parts = [torch.frombuffer(bytearray(meta), dtype=torch.uint8).to(device)] if meta else []
-    own = torch.cat([*parts, *([] if raw is None else [raw])]) if parts or raw is not None else torch.empty(0)
-    # First a header from each member: the lengths of its parts in bytes, its dtype and its shape.
-    facts = [len(meta), 0 if raw is None else raw.numel(), DTYPES.index(tensor.dtype), tensor.dim(), *tensor.shape]
+    parts += [tensor.detach().contiguous().reshape(-1).view(torch.uint8)] if tensor.numel() else []
+    own = torch.cat(parts) if parts else torch.empty(0)
+    # First a header from each member: the lengths of its two parts in bytes, its dtype and its shape.
+    facts = [len(meta), own.numel() - len(meta), DTYPES.index(tensor.dtype), tensor.dim(), *tensor.shape]
     header = torch.tensor([*facts, *[0] * (HEADER - len(facts))], device=device)
     headers = [torch.empty_like(header) for _ in range(size)]
     wait(torch.distributed.all_gather(headers, header, group=group, async_op=True))
-    rows = [row.tolist() for row in headers]
+    facts_of_members = [header_of_member.tolist() for header_of_member in headers]
     # Then the bytes, padded to the longest, because all_gather takes tensors of one shape.
-    longest = max(row[0] + row[1] for row in rows)
+    longest = max(meta_length + count for meta_length, count, *_ in facts_of_members)
     padded = torch.zeros(max(longest, 1), dtype=torch.uint8, device=device)
     padded[: own.numel()] = own
     gathered_bytes = [torch.empty_like(padded) for _ in range(size)]
     wait(torch.distributed.all_gather(gathered_bytes, padded, group=group, async_op=True))
-    passed = []
-    for (length, count, dtype, dims, *shape), data in zip(rows, gathered_bytes, strict=True):
-        values = data[length : length + count].clone().view(DTYPES[dtype]).reshape(shape[:dims])
-        passed.append((bytes(data[:length].cpu().tolist()), values))
-    return passed
+    sent_by_members = []
+    for (meta_length, count, dtype, dims, *shape), data in zip(facts_of_members, gathered_bytes, strict=True):
+        # A copy, because `view` of a dtype takes bytes that begin at a multiple of its size.
+        values = data[meta_length : meta_length + count].clone().view(DTYPES[dtype]).reshape(shape[:dims])
+        sent_by_members.append((bytes(data[:meta_length].cpu().tolist()), values))
+    return sent_by_members
 
 
 HEADER = 32
@@ -203,10 +217,10 @@ def members_by_label() -> dict[str, tuple[int, ...]]:
     return {label: members_of(name) for label, name in groups_by_label().items()}
 
 
-# ---- Collectives `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp`
-# have operators that write into their arguments. FORMS has a function for each of them, which takes the operator's own
-# arguments, calls functional operators, copies their results to where the operator writes, and returns what the
-# operator returns. `*rest` are arguments that change no value, such as a timeout.
+# ---- Collectives
+# `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp` have operators
+# that write into their arguments. FORMS has a function for each of them, which takes the operator's own arguments,
+# calls functional operators, copies their results to where the operator writes, and returns what the operator returns.
 
 FUNCTIONAL = "_c10d_functional"
 
@@ -231,7 +245,7 @@ def collective_name(operator: Any) -> str:
 
 
 def functional() -> Any:
-    """Return the operators that return their result; the import registers them."""
+    """Return the operators of functional collectives, which return their result; the import registers them."""
     import torch.distributed._functional_collectives
 
     return torch.ops._c10d_functional
@@ -278,6 +292,7 @@ def factor_of_call() -> Any:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") != torch.distributed.distributed_c10d.__name__:
         frame = frame.f_back
+    # Such as AllreduceOptions, a local of `all_reduce`; the state of its ReduceOp is the kind and the factor.
     options = [value for value in frame.f_locals.values() if hasattr(type(value), "reduceOp")] if frame else []
     return options[-1].reduceOp.__getstate__()[1] if options else None
 
@@ -335,7 +350,8 @@ def awaited_class() -> type[Any]:
 
 
 def awaited(result: Any, work: Any, waited: Callable[[], None]) -> tuple[Any, Any]:
-    """Return an operator's result with a handle of `awaited_class` in the place of its own, `work`, and this handle."""
+    """Return an operator's result with a handle of `awaited_class` in the place of its own, `work`, and this handle.
+    The handle is the last item of a result, or the whole result."""
     handle = awaited_class()(work, waited)
     return ((*result[:-1], handle.boxed()) if isinstance(result, (tuple, list)) else handle.boxed()), handle
 
@@ -350,10 +366,11 @@ class PythonCall(NamedTuple):
 
 
 def python_call() -> PythonCall:
-    """Return how the operator that runs now was called."""
+    """Return how the operator that runs now was called, from the stack."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(BETWEEN):
         frame = frame.f_back
+    # From here on, as long as they are torch.distributed's, frames are of the functions that the program has called.
     names: list[str] = []
     gives_handle = False
     while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", LOGGER):
@@ -418,8 +435,9 @@ def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) 
 
 
 def work_of(result: Any) -> Any:
-    """Return the handle by which a program waits for a collective, from the result of its operator; None if there is
-    none. Unboxing returns the same Python object for a collective as long as somebody holds it."""
+    """Return the handle by which a program waits for a collective, from the result of its operator: the whole result,
+    or its last item. None if there is none. Unboxing returns the same Python object for a collective as long as
+    somebody holds it."""
     boxed = result[-1] if isinstance(result, (tuple, list)) and result else result
     return torch.distributed.Work.unbox(boxed) if isinstance(boxed, torch.ScriptObject) else None
 
@@ -432,14 +450,17 @@ def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Ten
     gathers = name in ("all_gather_into_tensor", "reduce_scatter_tensor")
     if gathers and on_device and "gloo" in str(torch.distributed.get_backend_config(group_of(group))):
         return in_gloo_on_device(name, sent, options, group_of(group))
+    # These two operators take the size of the group too.
     sized = {"all_gather_into_tensor": (size,), "reduce_scatter_tensor": (*options, size)}
     ops = functional()
+    # The operators take lists, and `options` has tuples, which can be hashed and compared.
     lists = (list(option) if isinstance(option, tuple) else option for option in sized.get(name, tuple(options)))
     return ops.wait_tensor(getattr(ops, name)(sent, *lists, group))
 
 
 def in_gloo_on_device(name: str, sent: Tensor, options: Sequence[Any], group: Any) -> Tensor:
-    """Run a collective of a device's tensors in a group of Gloo, whose functional form of it crashes."""
+    """Run an all-gather or a reduce-scatter of a tensor on a device in a group of Gloo, whose functional collective
+    crashes there. `options` of the reduce-scatter begin with the reduction's name."""
     # The results are joined along the first dimension, which a scalar does not have.
     sent = sent if sent.dim() else sent.reshape(1)
     size, (rows, *rest) = group.size(), sent.shape
@@ -491,7 +512,8 @@ def all_reduce_coalesced_in_place(tensors: Any, group: Any, operation: Any, *res
 
 
 def broadcast_in_place(tensors: Any, group: Any, root: int, root_tensor: int = 0, *rest: Any) -> Any:
-    """Write the root's tensor into the tensor of each member."""
+    """Write the root's tensor into the tensor of each member. `root_tensor` says which of the tensors to send; there is
+    one alone."""
     ops = functional()
     for tensor in tensors:
         tensor.copy_(ops.wait_tensor(ops.broadcast(tensor, root, group_name(group))))
@@ -509,7 +531,7 @@ def gather_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
     size, name = group_of(group).size(), group_name(group)
     for parts, tensor in zip(outputs, tensors, strict=True):
         if any(part.shape != tensor.shape for part in parts):
-            # Every member is sent the whole tensor.
+            # An all-gather takes one shape. By an all-to-all, every member is sent the whole tensor.
             counts = [part.numel() for part in parts]
             outgoing = [tensor.numel()] * size
             pieces = exchanged(tensor.reshape(-1).repeat(size), outgoing, counts, name).split(counts)
@@ -533,8 +555,9 @@ def gather_into_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) ->
 
 
 def scatter_into(output: Any, tensor: Any, group: Any, operation: Any, *rest: Any) -> Any:
-    """Reduce a tensor over the members, and keep this rank's part."""
+    """Reduce a tensor over the members, and write this rank's part into `output`."""
     size = group_of(group).size()
+    # The functional collective scatters along the first dimension, and the tensor may have a part in each of its rows.
     rows = tensor.view(size * output.shape[0], *output.shape[1:]) if output.dim() else tensor
     output.copy_(scattered(*as_reduced(rows, operation), group_name(group), size).view(output.shape))
     return output, finished_work([output])
@@ -548,7 +571,8 @@ def scatter_into_coalesced(outputs: Any, tensors: Any, group: Any, operation: An
 
 
 def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
-    """Reduce lists of tensors, one tensor for each member, and keep this rank's; they must have one shape."""
+    """Reduce lists of tensors, one tensor for each member, and write this rank's into its output. Refuse tensors of
+    several shapes."""
     for output, parts in zip(outputs, tensors, strict=True):
         if any(part.shape != output.shape for part in parts):
             raise CaptureError(
@@ -581,32 +605,36 @@ def exchange_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
 
 
 def scatter_from_root(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
-    """Scatter from one member: it sends a part to each, and the others send nothing."""
+    """Scatter from one member, the root: it sends a part of its list (`tensors[0]`) to each, and the others, whose
+    `tensors` are empty, send nothing."""
     size, name, [output] = group_of(group).size(), group_name(group), outputs
     is_root = group_of(group).rank() == root
-    # An all-to-all in which the root alone sends, so that parts may have any sizes.
+    # An all-to-all in which the root alone sends: no functional collective has a root but `broadcast`.
     sent = torch.cat([part.reshape(-1) for part in tensors[0]]) if is_root else output.new_empty(0)
+    outgoing = [output.numel() if is_root else 0] * size  # parts of a scatter have one shape
     incoming = [output.numel() if member == root else 0 for member in range(size)]
-    received = exchanged(sent, [output.numel() if is_root else 0] * size, incoming, name)
+    received = exchanged(sent, outgoing, incoming, name)
     output.copy_(received.view(output.shape))
     return outputs, finished_work(outputs)
 
 
 def gather_to_root(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
-    """Gather to one member."""
+    """Gather to one member, the root: into its list (`outputs[0]`). `outputs` of the other members are empty."""
     size, name, [tensor] = group_of(group).size(), group_name(group), tensors
     is_root = group_of(group).rank() == root
-    incoming = [part.numel() for part in outputs[0]] if is_root else [0] * size
+    parts = outputs[0] if is_root else ()
     # An all-to-all in which all members send to the root alone.
+    incoming = [part.numel() for part in parts] if is_root else [0] * size
     outgoing = [tensor.numel() if member == root else 0 for member in range(size)]
     received = exchanged(tensor.reshape(-1), outgoing, incoming, name)
-    for part, piece in zip(outputs[0] if is_root else (), received.split(incoming), strict=False):
+    # Not strict: a member that is not the root receives empty pieces, and has no parts.
+    for part, piece in zip(parts, received.split(incoming), strict=False):
         part.copy_(piece.view(part.shape))
     return finished_work(outputs)
 
 
 def reduce_to(tensors: Any, group: Any, operation: Any, root: int, *rest: Any) -> Any:
-    """Reduce to one member; the tensors of the others stay as they are."""
+    """Reduce to one member, the root; the tensors of the other members stay as they are."""
     for tensor in tensors:
         total = reduced(*as_reduced(tensor, operation), group_name(group))
         if group_of(group).rank() == root:
@@ -669,18 +697,20 @@ def scatter_each(tensors: Any, reduction: str, size: int, group: Any) -> Any:
 
 
 def exchange_dims(tensor: Tensor, gather_dim: int, shard_dim: int, group: Any) -> Tensor:
-    """Shard a tensor in another dimension than before, as DTensor does: each member sends each other a part."""
+    """Return this rank's shard of a tensor that is sharded in `shard_dim` from now on, and was in `gather_dim`: each
+    member sends each other a part, as DTensor does. Refuse parts of unequal sizes."""
     size = group_of(group).size()
     pieces = torch.stack([part.contiguous() for part in tensor.chunk(size, shard_dim)])
     if len(pieces) != size or any(part.shape != pieces[0].shape for part in pieces):
         raise CaptureError("parts of unequal sizes are exchanged between two dimensions", every_engine=True)
     name = group if isinstance(group, str) else group_name(group)
-    received = exchanged(pieces, [1] * size, [1] * size, name)
+    received = exchanged(pieces, [1] * size, [1] * size, name)  # one row of `pieces` to each, and one from each
     return torch.cat(list(received.unbind(0)), gather_dim)
 
 
 def copy_in(inputs: Any, output: Tensor, sizes: Any, count: int, rank: int) -> Any:
-    """FSDP2 copies its shards next to each other, into this rank's part of the gathered buffer."""
+    """FSDP2 copies its shards, of these sizes, next to each other into this rank's part of the gathered buffer, which
+    has `count` elements; return that part and the buffer."""
     part = output.narrow(0, count * rank, count)
     for piece, tensor in zip(torch.split(part, list(sizes)), inputs, strict=True):
         piece.copy_(tensor)
@@ -688,13 +718,14 @@ def copy_in(inputs: Any, output: Tensor, sizes: Any, count: int, rank: int) -> A
 
 
 def copy_out(gathered_tensor: Tensor, sizes: Any, dim: int = 0, *, out: Any) -> None:
-    """FSDP2 copies the gathered shards to the unsharded parameters."""
+    """FSDP2 copies the gathered shards, of these sizes along a dimension, to the unsharded parameters `out`."""
     for part, target in zip(torch.split(gathered_tensor, list(sizes), dim), out, strict=True):
         target.copy_(part)
 
 
 def cat_of_chunks(tensors: Any, dim: int, count: int, *, out: Tensor) -> None:
-    """FSDP2 copies gradients into the buffer that is reduced and scattered, chunk by chunk."""
+    """FSDP2 copies gradients, each cut in `count` chunks, into the buffer `out` that is reduced and scattered: first
+    the first chunks of all, then the second ones, and so on."""
     out.copy_(torch._chunk_cat(list(tensors), dim, count).view(out.shape))
 
 
@@ -764,7 +795,7 @@ def form_of(operator: Any) -> Callable[..., Any] | None:
 
 def reduces_gradients(module: Any) -> bool:
     """Whether a module reduces its gradients among processes once autograd has accumulated them: DDP, FSDP2."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # a module of FSDP2 has loaded it
     return (
         isinstance(module, torch.nn.parallel.DistributedDataParallel)
         or (fsdp is not None and isinstance(module, fsdp.FSDPModule))
@@ -797,10 +828,12 @@ def switch_that_keeps_gradients(module: Any) -> str:
 
 
 def resharding(module: Any) -> Callable[[], None] | None:
-    """Return the function that shards a module of FSDP2 again, if it is sharded now. Where
+    """Return the function that shards a module of FSDP2 again after a step, if it is sharded now, else None. Where
     `set_reshard_after_backward(False)` was called, a step leaves its parameters gathered."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    if fsdp is None or not isinstance(module, fsdp.FSDPModule) or not any(map(is_wrapper, module.parameters())):
+    if fsdp is None or not isinstance(module, fsdp.FSDPModule):
+        return None
+    if not any(map(is_wrapper, module.parameters())):  # gathered: sharded parameters are DTensors
         return None
     reshard: Callable[[], None] = module.reshard
     return reshard
@@ -824,7 +857,6 @@ def why_not_captured(module: Any) -> str:
 
 
 # ---- Wrappers
-# A wrapper is a tensor subclass around another tensor, such as a DTensor around the local shard.
 
 
 @uses("torch.utils._python_dispatch.is_traceable_wrapper_subclass", needed_by=(private.RANKS,))
@@ -844,7 +876,7 @@ Remake = Callable[[Tensor, bool], Tensor]
 
 
 def remaker(tensor: Any) -> Remake:
-    """Return a function that makes a wrapper like this one around another tensor."""
+    """Return a function that makes a wrapper like this one, which wraps one tensor, around another tensor."""
     if as_sharded(tensor) is not None:
         return sharded_remaker(tensor)
     attributes, context = tensor.__tensor_flatten__()
@@ -852,7 +884,7 @@ def remaker(tensor: Any) -> Remake:
     others = {name: getattr(tensor, name) for name in attributes if name != inside}
     kind, size, stride = type(tensor), tensor.size(), tensor.stride()
 
-    def remake(inner: Tensor, tangent: bool) -> Tensor:
+    def remake(inner: Tensor, tangent: bool) -> Tensor:  # a tangent is wrapped in the same way
         made: Tensor = kind.__tensor_unflatten__({inside: inner, **others}, context, size, stride)
         return made.detach()
 
@@ -866,7 +898,7 @@ def sharded_remaker(tensor: Any) -> Remake:
     from torch.distributed.tensor import DTensor, Replicate
 
     spec = tensor._spec
-    name_groups(spec.mesh)
+    name_groups(spec.mesh)  # for the labels of its groups in graphs
     placements = tuple(Replicate() if place.is_partial() else place for place in spec.placements)
     of_tangent = type(spec)(spec.mesh, placements, tensor_meta=spec.tensor_meta)
 
@@ -889,7 +921,7 @@ def wait_for(tensor: Any) -> None:
 
 
 def as_sharded(tensor: Tensor) -> Any:
-    """Return a tensor if it is a DTensor, else None; the module of DTensors is loaded if there are any."""
+    """Return a tensor if it is a DTensor, else None. A program that has DTensors has loaded their module."""
     module = sys.modules.get("torch.distributed.tensor")
     return tensor if module is not None and isinstance(tensor, module.DTensor) else None
 
@@ -934,13 +966,13 @@ def sharding_text(tensor: Tensor) -> str:
 def placement_text(placement: Any) -> str:
     """Return a placement in a word: `Shard(0)`, `Replicate`, `Partial(sum)`. It is `StridedShard(0, 2)` where FSDP
     shards a dimension that is already sharded in two."""
-    if placement.is_shard() and not hasattr(placement, "split_factor"):
+    if hasattr(placement, "split_factor"):  # torch's class `_StridedShard`, which is a Shard in some versions
+        return f"StridedShard({placement.dim}, {placement.split_factor})"
+    if placement.is_shard():
         return f"Shard({placement.dim})"
     if placement.is_replicate():
         return "Replicate"
-    if placement.is_partial():
-        return f"Partial({placement.reduce_op})"
-    return f"StridedShard({placement.dim}, {placement.split_factor})" if hasattr(placement, "split_factor") else "other"
+    return f"Partial({placement.reduce_op})" if placement.is_partial() else "other"
 
 
 # ---- Ranks in threads of this process
@@ -950,8 +982,8 @@ def placement_text(placement: Any) -> str:
 class ThreadGroups:
     """The process groups of one rank that runs in a thread, and the groups that its program makes while it runs.
 
-    `data` is torch.distributed's state of the rank, None until it first runs (`in_rank`). `number` tells its device
-    meshes from those of other ranks.
+    `rank` is its number among `size` ranks. `data` is torch.distributed's state of the rank (a WorldData), None until
+    it first runs (`in_rank`). `number` tells its device meshes from those of other ranks.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -971,7 +1003,7 @@ class RankOfMesh:
         return self if mesh is None else mesh.__dict__["_thread_id"]
 
     def __set__(self, mesh: Any, value: Any) -> None:
-        groups = getattr(_HERE, "groups", None)
+        groups = getattr(_HERE, "groups", None)  # None in a thread that is no rank, where torch's own value stays
         mesh.__dict__["_thread_id"] = value if groups is None else groups.number
 
 
@@ -998,65 +1030,99 @@ _HERE = threading.local()
 @contextlib.contextmanager
 def in_rank(groups: ThreadGroups) -> Iterator[None]:
     """Be this rank in this thread: `torch.distributed` answers with its process groups. The backward runs in this
-    thread too, for all devices."""
-    from torch._C import _distributed_c10d as c10d
-    from torch.distributed import device_mesh, distributed_c10d
-    from torch.testing._internal.distributed import fake_pg, multi_threaded_pg
+    thread too, for all devices, because another thread would be no rank. Blocks may be inside each other: the thread is
+    afterwards the rank that it was before, or none."""
+    from torch.testing._internal.distributed import multi_threaded_pg
 
-    # The first rank replaces the state of `torch.distributed` by one for each thread; the last puts it back.
-    with _LOCK:
-        if not _THREAD_GROUPS_OPEN[0]:
-            _BEFORE[:] = [distributed_c10d._world, distributed_c10d._new_process_group_helper]
-            distributed_c10d._new_process_group_helper = without_messages(_BEFORE[1])
-            device_mesh.DeviceMesh._thread_id = RankOfMesh()
-            distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()
-            c10d._set_thread_isolation_mode(True)
-        _THREAD_GROUPS_OPEN[0] += 1
-    local = multi_threaded_pg.ThreadLocalWorld._world
+    _replace_state()
+    local = multi_threaded_pg.ThreadLocalWorld._world  # a `threading.local`, whose `world` is the state of this thread
     before = getattr(local, "world", None)
-    if before is not None and before is groups.data:  # it is this rank already
+    if before is not None and before is groups.data:  # the thread is this rank already
         try:
             yield
         finally:
-            with _LOCK:
-                _THREAD_GROUPS_OPEN[0] -= 1
+            _put_state_back()
         return
     groups_before = getattr(_HERE, "groups", None)
     _HERE.groups = groups
     try:
         if groups.data is None:
-            # The first time: groups of a backend that moves nothing.
             local.__dict__.pop("world", None)
-            store, hook = fake_pg.FakeStore(), sys.excepthook
-            torch.distributed.init_process_group("fake", store=store, rank=groups.rank, world_size=groups.size)
-            sys.excepthook = hook  # torch's own hook would name this rank in every error from here on
+            _make_fake_world(groups.rank, groups.size)
             groups.data = local.world
         else:
-            # Later: the groups that the rank has made, registered under their names again.
             local.world = groups.data
-            for group, name in groups.data.pg_names.items():
-                c10d._register_process_group(name, group)
+            _register_groups(groups.data)
         with torch.autograd.set_multithreading_enabled(False):
             yield
     finally:
         _HERE.groups = groups_before
-        for name in {name for world in (groups.data,) if world is not None for name in world.pg_names.values()}:
-            c10d._unregister_process_group(name)
+        if groups.data is not None:  # None if its groups could not be made
+            _unregister_groups(groups.data)
         local.__dict__.pop("world", None)
         if before is not None:
             local.world = before
-            for group, name in before.pg_names.items():
-                c10d._register_process_group(name, group)
-        with _LOCK:
-            _THREAD_GROUPS_OPEN[0] -= 1
-            if not _THREAD_GROUPS_OPEN[0]:
-                c10d._set_thread_isolation_mode(False)
-                distributed_c10d._world, distributed_c10d._new_process_group_helper = _BEFORE
-                del device_mesh.DeviceMesh._thread_id
+            _register_groups(before)
+        _put_state_back()
+
+
+def _replace_state() -> None:
+    """Enter a block of `in_rank`: the first one replaces the state of `torch.distributed` by one for each thread."""
+    from torch._C import _distributed_c10d as c10d
+    from torch.distributed import device_mesh, distributed_c10d
+    from torch.testing._internal.distributed import multi_threaded_pg
+
+    with _LOCK:
+        if not _THREAD_GROUPS_OPEN[0]:
+            plain = distributed_c10d._new_process_group_helper
+            _BEFORE[:] = [distributed_c10d._world, plain]
+            distributed_c10d._new_process_group_helper = without_messages(plain)
+            device_mesh.DeviceMesh._thread_id = RankOfMesh()
+            distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()
+            c10d._set_thread_isolation_mode(True)  # the names of groups in C++ are those of each thread
+        _THREAD_GROUPS_OPEN[0] += 1
+
+
+def _put_state_back() -> None:
+    """Leave a block of `in_rank`: the last one puts back what the first has replaced."""
+    from torch._C import _distributed_c10d as c10d
+    from torch.distributed import device_mesh, distributed_c10d
+
+    with _LOCK:
+        _THREAD_GROUPS_OPEN[0] -= 1
+        if not _THREAD_GROUPS_OPEN[0]:
+            c10d._set_thread_isolation_mode(False)
+            distributed_c10d._world, distributed_c10d._new_process_group_helper = _BEFORE
+            del device_mesh.DeviceMesh._thread_id
 
 
 _BEFORE: list[Any] = []
-"""The state of `torch.distributed` before the first rank in a thread."""
+"""What `_replace_state` has replaced: torch's state `_world`, and its function that makes process groups."""
+
+
+def _make_fake_world(rank: int, size: int) -> None:
+    """Make the group of all processes for a rank, on a backend that moves nothing."""
+    from torch.testing._internal.distributed import fake_pg
+
+    store, hook = fake_pg.FakeStore(), sys.excepthook
+    torch.distributed.init_process_group("fake", store=store, rank=rank, world_size=size)
+    sys.excepthook = hook  # torch's own hook would name this rank in every error from here on
+
+
+def _register_groups(world: Any) -> None:
+    """Register the groups of a rank's state under their names, by which operators find them."""
+    from torch._C import _distributed_c10d as c10d
+
+    for group, name in world.pg_names.items():
+        c10d._register_process_group(name, group)
+
+
+def _unregister_groups(world: Any) -> None:
+    """Undo `_register_groups`, so that the names are free for the groups of another rank."""
+    from torch._C import _distributed_c10d as c10d
+
+    for name in set(world.pg_names.values()):
+        c10d._unregister_process_group(name)
 
 
 def without_messages(make_group: Callable[..., Any]) -> Callable[..., Any]:
@@ -1066,7 +1132,7 @@ def without_messages(make_group: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(make_group)
     def made(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_HERE, "groups", None) is None:
+        if getattr(_HERE, "groups", None) is None:  # this thread is no rank
             return make_group(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)
         bound.arguments |= {"backend": "fake", "backend_options": None}
@@ -1093,8 +1159,8 @@ it."""
 )
 @contextlib.contextmanager
 def shapes_computed_apart() -> Iterator[None]:
-    """Let DTensor compute the shapes of results out of sight of all modes. These operators are not the program's, and
-    run the first time only."""
+    """In this block, let DTensor, if it is loaded, compute the shapes of results out of sight of all modes. The
+    operators that it runs for them are not the program's, and run the first time only."""
     module = sys.modules.get("torch.distributed.tensor._sharding_prop")
     if module is None:
         yield
@@ -1115,18 +1181,21 @@ def shapes_computed_apart() -> Iterator[None]:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def forms_have_operators() -> bool:
+    """Whether torch has the operators of FORMS that it registers without an import."""
     if not torch.distributed.is_available():
         return True
     functional()
     known = {schema.name.replace("::", ".") for schema in torch._C._jit_get_all_schemas()}
-    registered_here = (name for name, form in FORMS.items() if form is not refuse_messages)  # not all versions send
-    return all(
-        name.removesuffix(".default") in known for name in registered_here if not name.startswith(("fsdp", "_dtensor"))
-    )
+    # Not all versions have operators for messages; FSDP2 and DTensor register theirs only when they are imported.
+    always_there = [
+        name
+        for name, form in FORMS.items()
+        if form is not refuse_messages and not name.startswith(("fsdp", "_dtensor"))
+    ]
+    return all(name.removesuffix(".default") in known for name in always_there)
 
 
 def reductions_are_numbered() -> bool:
@@ -1160,6 +1229,7 @@ def finished_work_has_a_result() -> bool:
 
 
 def reductions_tell_their_factor() -> bool:
+    """Whether the state of a PREMUL_SUM has its factor, where this torch can make one."""
     if not torch.distributed.is_available():
         return True
     from torch._C import _distributed_c10d as c10d
@@ -1173,6 +1243,7 @@ def reductions_tell_their_factor() -> bool:
 
 
 def groups_are_made_for_a_backend() -> bool:
+    """Whether the function that makes groups takes a backend and its options by name."""
     if not torch.distributed.is_available():
         return True
     from torch.distributed import distributed_c10d

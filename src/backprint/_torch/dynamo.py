@@ -1,7 +1,14 @@
 """Dynamo: running a function under it, removing the traces that a run leaves in it, and the compilation or tracing that
 runs in this thread.
 
-To import a name of this module loads Dynamo, so other rooms do that where they need it.
+To import a name of this module loads Dynamo, so other rooms do that where they need it. A *tracker* is a
+`convert_frame.Tracker`, which has weak references to the code objects that Dynamo has seen (`seen`) and their ids. The
+*execution strategy* of a code object says whether Dynamo compiles its frames or skips them.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -135,7 +142,8 @@ def without_logs() -> Iterator[None]:
 )
 @contextlib.contextmanager
 def counts_restored() -> Iterator[None]:
-    """Restore Dynamo's counters, its list of graph breaks, and the sizes that it has seen."""
+    """At the end of this block, restore Dynamo's counters, its list of graph breaks, and the sizes that it has seen, by
+    which it decides later which sizes are dynamic."""
     from torch._dynamo import convert_frame, pgo
     from torch._dynamo.utils import counters, graph_break_reasons
 
@@ -195,40 +203,55 @@ def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[An
     `code_pairs` has each compiled piece of code with the code that Dynamo made of it, and `known` is `known_codes()`
     from before the run.
     """
+    for code, out in code_pairs:
+        _remove_entries(code, backend)
+        _remove_globals(out)
+    inputs, ids_before = known[0]
+    _unmark_skipped(inputs, ids_before | {id(code) for code, _ in code_pairs})
+    # Last, because `_unmark_skipped` reads them: its lists of code, as they were.
+    for tracker, ids_before in known:
+        tracker.seen[:] = [
+            reference for reference in tracker.seen if (code := reference()) is not None and id(code) in ids_before
+        ]
+        tracker.seen_ids &= ids_before
+
+
+def _remove_entries(code: Any, backend: Any) -> None:
+    """Remove the cache entries of a piece of code that were compiled with a backend."""
     from torch._C._dynamo import eval_frame
     from torch._dynamo.guards import DeletedGuardManagerWrapper
+
+    entries = eval_frame._debug_get_cache_entry_list(code)
+    if not private_region() and all(entry.backend is backend for entry in entries):
+        # Without regions, an invalidated entry would stay in the list, and the next capture would fail at it.
+        eval_frame.reset_code(code)
+        return
+    for entry in entries:
+        if entry.backend is backend:
+            gone = DeletedGuardManagerWrapper("Backprint's capture is over")  # the guards that it has from now on
+            entry.guard_manager.extra_state.invalidate(entry, gone)
+
+
+def _remove_globals(out: Any) -> None:
+    """Remove the names that Dynamo has put into the globals of a compiled function. `out` is the code that it made."""
     from torch._dynamo.utils import CleanupManager
 
-    has_regions = bool(private_region())
-    compiled = {id(code) for code, _ in code_pairs}
-    for code, out in code_pairs:
-        entries = eval_frame._debug_get_cache_entry_list(code)
-        if not has_regions and all(entry.backend is backend for entry in entries):
-            # Without regions, an invalidated entry would stay in the list, and the next capture would fail at it.
-            eval_frame.reset_code(code)
-            entries = []
-        for entry in entries:
-            if entry.backend is backend:
-                gone = DeletedGuardManagerWrapper("Backprint's capture is over")
-                entry.guard_manager.extra_state.invalidate(entry, gone)
-        # Dynamo has put names into the globals of the compiled function.
-        for cleanup in CleanupManager.instance.get(out, ()):
-            cleanup()
-        if out in CleanupManager.instance:
-            CleanupManager.instance[out] = []
-    # Dynamo may have marked code to be skipped from now on, which would skip it for the user's own torch.compile too.
-    inputs, before = known[0]
+    for cleanup in CleanupManager.instance.get(out, ()):
+        cleanup()
+    if out in CleanupManager.instance:
+        CleanupManager.instance[out] = []  # so that they are not called again when the code is freed
+
+
+def _unmark_skipped(inputs: Any, kept: set[int]) -> None:
+    """Let Dynamo read code again that it may have marked to be skipped from now on, for the user's own torch.compile
+    too: all that its tracker `inputs` has, except code objects whose ids are in `kept`."""
+    from torch._C._dynamo import eval_frame
+
     for reference in inputs.seen:
         code = reference()
-        if code is not None and id(code) not in before and id(code) not in compiled:
+        if code is not None and id(code) not in kept:
             plain = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
             eval_frame.set_code_exec_strategy(code, plain)
-    # Last: its lists of code, as they were.
-    for tracker, before in known:
-        tracker.seen[:] = [
-            known_code for known_code in tracker.seen if (code := known_code()) is not None and id(code) in before
-        ]
-        tracker.seen_ids &= before
 
 
 # ---- Compiled code that a script calls
@@ -240,10 +263,10 @@ def note_compiled_calls(note: Callable[[], None]) -> Callable[[], None]:
     this."""
     from torch._dynamo import eval_frame
 
-    plain = eval_frame._callback_from_stance
+    plain = eval_frame._callback_from_stance  # every call of compiled code asks it, with the callback of its compiler
 
     def noticing(callback: Any) -> Any:
-        if callback is not None:
+        if callback is not None:  # None where Dynamo is switched off
             note()
         return plain(callback)
 
@@ -261,7 +284,6 @@ ERRORS_OF_DYNAMO = "torch._dynamo.exc"
 """The module of Dynamo's errors."""
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def run_under(backend: Any) -> None:
@@ -281,6 +303,7 @@ def run_under(backend: Any) -> None:
 
 
 def functions_run_and_are_forgotten() -> bool:
+    """Whether Dynamo compiles a function again after `forget`, and says while it does which compilation runs."""
     runs: list[Any] = []
 
     def backend(module: Any, examples: Any) -> Any:
@@ -288,11 +311,12 @@ def functions_run_and_are_forgotten() -> bool:
         return module.forward
 
     run_under(backend)
-    run_under(backend)
+    run_under(backend)  # each run has the same code: with an entry left in the cache, the backend is not called
     return len(runs) == 2 and None not in runs[0] and NAMES["CompileContext"].value().try_get() is None
 
 
 def compiled_calls_are_noted() -> bool:
+    """Whether a call of compiled code is noted, also where it runs in eager."""
     noted: list[bool] = []
     undo = note_compiled_calls(lambda: noted.append(True))
     try:

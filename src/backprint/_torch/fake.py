@@ -1,4 +1,10 @@
-"""Fake tensors, functional tensors, and the rules by which operators run on fake ones."""
+"""Fake tensors, functional tensors, and the rules by which operators run on fake ones.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +53,8 @@ def errors_not_logged() -> Iterator[None]:
 def set_device_guards() -> None:
     """Enter a FakeTensorMode once: it sets the device guards of the process at its first use.
 
-    A build for GPUs that has none replaces the guard of its devices then, for the whole process. A thread that is in
-    the middle of a backward would end the process.
+    A build for GPUs on a machine without one replaces the guard of its devices then, for the whole process. If that
+    happened while a thread is in the middle of a backward, the process would end.
     """
     with NAMES["FakeTensorMode"].value()():
         pass
@@ -85,7 +91,6 @@ def lists_of_fakes(known_values: Callable[[Any], Any]) -> Iterator[None]:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def fake_mode() -> Any:
@@ -99,6 +104,7 @@ def tensors_are_faked() -> bool:
 
 
 def operators_are_dispatched() -> bool:
+    """Whether a fake mode runs each operator by its method `dispatch`, and keeps the fakes of real tensors."""
     mode, seen = fake_mode(), []
     plain = mode.dispatch
 
@@ -113,6 +119,7 @@ def operators_are_dispatched() -> bool:
 
 
 def reads_of_fake_values_raise() -> bool:
+    """Whether `.item()` of a fake tensor raises an error that names the operator."""
     with fake_mode():
         tensor = torch.zeros(2).sum()
         try:

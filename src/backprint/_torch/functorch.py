@@ -1,4 +1,9 @@
-"""The levels of torch.func's transforms."""
+"""The levels of torch.func's transforms.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x` (`private`). Each function under *Probes* tries what this file takes a private name to do, and
+returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,10 @@ from backprint._torch import private
 from backprint._torch.private import Private, look_up, probes_of
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def tensors_of_transforms_are_known() -> bool:
+    """Whether a tensor inside of vmap is told from a plain one."""
     is_wrapped = NAMES["is_functorch_tensor"].value()
     seen: list[bool] = []
 
@@ -26,6 +31,7 @@ def tensors_of_transforms_are_known() -> bool:
 
 
 def levels_are_counted() -> bool:
+    """Whether the level of a transform is a number inside of vmap, and None outside."""
     level = NAMES["current_level"].value()
     seen: list[Any] = []
 

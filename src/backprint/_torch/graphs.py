@@ -1,5 +1,10 @@
 """Graphs of torch.fx: tracing operators, the metadata of nodes, the functions that dead code elimination keeps, and
-when code is written."""
+when code is written.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x` (`private`). Each function under *Probes* tries what this file takes a private name to do, and
+returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,10 @@ from backprint._torch import private
 from backprint._torch.private import Private, is_there, look_up, probes_of
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def tracing_is_noticed() -> bool:
+    """Whether the mode that traces is there while a function is traced, and can be turned off for a block."""
     tracing_mode = NAMES["tracing_mode"].value()
     seen: list[Any] = []
 

@@ -1,6 +1,11 @@
 """Inductor: compiling graphs, its passes, settings and code generation, and its questions about compilers and devices.
 
 To import a name of this module loads the part of Inductor that has it, so other rooms do that where they need it.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -89,13 +94,13 @@ def no_gpu_driver() -> Iterator[None]:
     needed_by=(private.KERNELS,),
 )
 def compilation_of(tuner: Any, configuration: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata and the options with which Triton compiles a kernel's configuration."""
+    """Return the metadata and the options with which Triton compiles a kernel: that of Inductor's autotuner `tuner`, in
+    one of its configurations (block sizes, warps and stages)."""
     meta = tuner._create_compile_meta(configuration)
     return meta, tuner._create_compile_options(configuration, meta)
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def compiler_is_taken_for_gxx() -> bool:

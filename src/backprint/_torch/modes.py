@@ -2,6 +2,10 @@
 
 A `TorchDispatchMode` that is entered by `with` also sets a flag of the process that makes Dynamo and Inductor behave
 differently. `push_mode` and `pop_mode` do not set it.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x` (`private`). Each function under *Probes* tries what this file takes a private name to do, and
+returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -59,11 +63,10 @@ def hidden_from_higher_order_operators() -> Iterator[None]:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def operators_seen(block: Any) -> list[str]:
-    """Return the operators that a new dispatch mode sees in a block of `block()`."""
+    """Return the operators that a new dispatch mode sees of a call of `sin` in the context that `block()` returns."""
 
     seen: list[str] = []
 
@@ -107,6 +110,8 @@ def keys_of_tracing_are_there() -> bool:
 
 
 def functions_are_not_seen() -> bool:
+    """Whether `DisableTorchFunction` turns off `__torch_function__` of a subclass."""
+
     class Seen(torch.Tensor):
         seen = 0
 

@@ -1,4 +1,10 @@
-"""Modules: the registries of `nn.Module`, and the functions that its calls go through."""
+"""Modules: the registries of `nn.Module`, and the functions that its calls go through.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +45,6 @@ def code_of_calls() -> CodeType:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def registries_are_read() -> bool:
@@ -59,6 +64,8 @@ def codes_of_callers() -> list[CodeType]:
 
 
 def calls_go_through() -> bool:
+    """Whether a call of a module goes through the method CALL, where another function can be put, and has the frame of
+    `code_of_calls`."""
     codes: list[Any] = []
     module = nn.Identity()
     module.register_forward_hook(lambda *_: codes.extend(codes_of_callers()))

@@ -1,4 +1,10 @@
-"""Operators: overloads and their schemas, kernels in the dispatcher, libraries, decompositions."""
+"""Operators: overloads and their schemas, kernels in the dispatcher, libraries, decompositions.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +73,7 @@ def without_effects_of_checks() -> Iterator[None]:
     """Do not treat error checks of linear algebra as effects, which would thread tokens through the graph."""
     holder = torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect
     before = holder.effect
-    holder.register(None)
+    holder.register(None)  # no effect
     try:
         yield
     finally:
@@ -76,9 +82,11 @@ def without_effects_of_checks() -> Iterator[None]:
 
 @contextmanager
 def without_python_decompositions(operators: Any) -> Iterator[None]:
-    """Trace these operators in this block as eager runs them: without the kernels in Python that decompose them."""
+    """In this block, trace these operators (overloads) as eager runs them: without the kernels in Python that decompose
+    them. Tracing goes by an overload's Python kernels before its C++ ones; eager never reads them."""
     removed = []
     for operator in operators:
+        # The two keys under which torch registers a decomposition as a kernel.
         for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
             if key in operator.py_kernels:
                 removed.append((operator, key, operator.py_kernels.pop(key)))
@@ -93,7 +101,6 @@ def without_python_decompositions(operators: Any) -> Iterator[None]:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 SIN = torch.ops.aten.sin.default
 """The operator on which probes try names."""
@@ -134,6 +141,7 @@ def operators_are_found_by_name() -> bool:
 
 
 def python_kernels_are_listed() -> bool:
+    """Whether a kernel that is registered in Python is in torch's list; it is removed again."""
     listed = NAMES["registered_kernels"].value()
     library = torch.library.Library("backprint_probe", "FRAGMENT")
     try:

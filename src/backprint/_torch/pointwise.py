@@ -1,7 +1,14 @@
 """The function of one element that an ATen operator computes, in the words of Inductor's `ops`: read from Inductor's
 own lowerings.
 
-To import this module is cheap; its functions load Inductor.
+To import this module is cheap; its functions load Inductor. A *lowering* is Inductor's function from the arguments of
+an operator (each tensor a TensorBox) to the loop that computes its result: `ir.Pointwise`, if each element of the
+result comes from the elements at its own place. An *element* here is any object of a caller's class with a `dtype`,
+which stands for one element of a tensor.
+
+`@uses` says which private names a function needs, and `needed_by` for which commands: a call raises PrivateApiError if
+this torch lacks one (`private`). Each function under *Probes* tries what this file takes a private name to do, and
+returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -33,10 +40,11 @@ class NotPointwise(Exception):
 def pointwise_of(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: type, record: Callable[..., Any]
 ) -> Any:
-    """Return the element of the result of an operator, whose tensors among `args` are elements of type `kind`.
+    """Return the element of the result of an operator (`target`), called with elements, objects of type `kind`, in the
+    place of its tensors. Raise NotPointwise if it is no function of single elements.
 
-    An element has a `dtype`. `record(op, args, dtype)` is called for each operation of Inductor's `ops` that the
-    lowering makes, with elements and numbers as `args`, and returns the element that stands for its result.
+    `record(op, args, dtype)` is called for each operation of Inductor's `ops` that the lowering makes, with elements
+    and numbers as `args`, and returns the element that stands for its result.
     """
     import sympy
 
@@ -67,16 +75,24 @@ def pointwise_of(
             box = lowerings[target](*boxes, **named)
         except Exception as error:  # torch's own code alone, for an operator that takes more than one dimension
             raise NotPointwise(f"Inductor's lowering of {target}: {type(error).__name__}: {error}") from error
-        if not isinstance(box, ir.TensorBox):
-            raise NotPointwise(f"Inductor's lowering of {target} returns a {type(box).__name__}")
-        if len(box.get_size()) != 1:
-            raise NotPointwise(f"Inductor's lowering of {target} makes {len(box.get_size())} dimensions of one")
-        if not isinstance(box.data, ir.StorageBox) or not isinstance(box.data.data, (ir.Pointwise, ir.InputBuffer)):
-            raise NotPointwise("it takes more than one element to make one")
+        refuse_other_loops(target, box)
+        # Read the result at the index i: this runs the loop's body once, whose operations go to the recorder.
         place = sympy.Symbol("i")
         with V.set_ops_handler(recorder(elements, record, place)):
             result = box.make_loader()([place])
-    return getattr(result, "value", result)
+    return getattr(result, "value", result)  # out of the OpsValue in which Inductor wraps it
+
+
+def refuse_other_loops(target: Any, box: Any) -> None:
+    """Raise NotPointwise unless a lowering has returned one pointwise loop over one dimension, or its argument."""
+    from torch._inductor import ir
+
+    if not isinstance(box, ir.TensorBox):
+        raise NotPointwise(f"Inductor's lowering of {target} returns a {type(box).__name__}")
+    if len(box.get_size()) != 1:
+        raise NotPointwise(f"Inductor's lowering of {target} makes {len(box.get_size())} dimensions of one")
+    if not isinstance(box.data, ir.StorageBox) or not isinstance(box.data.data, (ir.Pointwise, ir.InputBuffer)):
+        raise NotPointwise("it takes more than one element to make one")
 
 
 @functools.cache
@@ -95,7 +111,8 @@ REFUSED_OPS = frozenset(
 
 
 def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any) -> Any:
-    """Return a handler of Inductor's `ops` that records each operation on the elements at a place."""
+    """Return a handler of Inductor's `ops` for the body of a loop at the index `place`: a load of a buffer there is
+    answered with its element, and each operation on elements is passed to `record`."""
     from torch._inductor.codegen.common import OpDecompositions
     from torch._inductor.codegen.triton import TritonOverrides
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
@@ -116,11 +133,12 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
             raise NotPointwise("a mask over an index")
 
         def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            """Answer an operation that no method here is named after."""
             if name in REFUSED_OPS:
                 raise NotPointwise(f"Inductor's ops.{name}")
             if name == "identity":
                 return args[0]
-            if name in ("constant", "to_dtype"):
+            if name in ("constant", "to_dtype"):  # of a value, and the dtype that it has afterwards
                 return record(name, args[:2], args[1])
             decomposed: Any = getattr(OpDecompositions, name, None)
             # If Triton's code generator has no form of its own for the operation, it uses Inductor's decomposition; so
@@ -150,7 +168,8 @@ def decomposition_table() -> Mapping[Any, Any]:
 
 @uses("torch.fx.experimental.proxy_tensor.make_fx", needed_by=NEEDED)
 def decomposed_call(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
-    """Return a function of fake tensors as a graph of the operators that Inductor lowers."""
+    """Return a function, traced on fake tensors like `tensors`, as a graph of the operators that Inductor lowers.
+    Tensors that the function has of its own may be real."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     table = dict(decomposition_table())
@@ -158,7 +177,6 @@ def decomposed_call(function: Callable[..., Any], tensors: Sequence[torch.Tensor
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 class Element:
@@ -168,6 +186,7 @@ class Element:
 
 
 def lowerings_are_recorded() -> bool:
+    """Whether `x * 2` and `where` are recorded as the operations of `ops` that they are."""
     names: list[str] = []
 
     def record(name: str, args: tuple[Any, ...], dtype: torch.dtype) -> Element:

@@ -112,10 +112,11 @@ class Private:
     other_paths: tuple[str, ...] = ()
 
     def value(self) -> Any:
-        """Return torch's object of this name, or raise PrivateApiError."""
+        """Return torch's object of this name; with `of`, a function that reads the attribute of its argument. Raise
+        PrivateApiError if torch lacks it."""
         if self.of is None:
             return self.first_of_paths()
-        attribute = self.path.rpartition(".")[2]
+        _, _, attribute = self.path.rpartition(".")
         if not hasattr(self.of(), attribute):
             raise absent(self.path, self.needed_by)
         return attrgetter(attribute)
@@ -160,6 +161,7 @@ def uses(*paths: str, needed_by: tuple[str, ...]) -> Callable[[Callable[Asked, A
     """
 
     def decorate(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+        """Return the function with the check before each call, and note the probes of its names."""
         _used.setdefault(function.__module__, []).extend(is_there(path, needed_by) for path in paths)
 
         @functools.wraps(function)
@@ -214,18 +216,20 @@ def look_up(name: str, names: Mapping[str, Private], scope: dict[str, Any]) -> A
 
 
 def at_path(path: str, needed_by: tuple[str, ...]) -> Any:
-    """Return the object at a dotted path, whose modules are imported as needed; raise PrivateApiError if it is gone."""
+    """Return the object at a dotted path, whose modules are imported as needed; if torch lacks it, raise
+    PrivateApiError, which names the FEATURES in `needed_by`."""
     parts = path.split(".")
     value: Any = sys.modules.get(parts[0]) or imported(parts[0])
-    for count, part in enumerate(parts[1:], 2):  # `count` parts of the path end with this one
+    for count, part in enumerate(parts[1:], 2):
         try:
             value = getattr(value, part)
         except AttributeError:
-            module = ".".join(parts[:count])
+            module = ".".join(parts[:count])  # the path up to this part may be a module that is not imported yet
             try:
                 value = imported(module)
             except ModuleNotFoundError as error:
-                # The name itself is missing. Any other error is one of torch's own imports, and is raised as it is.
+                # That module, or one that it is in, is missing: torch lacks the name. If another one is, which torch
+                # imports there, the error is raised as it is.
                 if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
                     raise absent(path, needed_by) from None
                 raise
@@ -233,7 +237,7 @@ def at_path(path: str, needed_by: tuple[str, ...]) -> Any:
 
 
 def imported(module: str) -> Any:
-    """Return a module of torch, imported without the warnings of torch about torch."""
+    """Return a module of torch, imported without torch's own warnings that it is deprecated."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(module)

@@ -1,4 +1,9 @@
-"""State that PyTorch keeps for the whole process and has no public getter for."""
+"""State that PyTorch keeps for the whole process and has no public getter for.
+
+`@uses` says which private names a function needs, and `needed_by` for which commands: a call raises PrivateApiError if
+this torch lacks one (`private`). Each function under *Probes* tries what this file takes a private name to do, and
+returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +34,9 @@ def parametrization_cache() -> tuple[int, dict[Any, Any]]:
 
 def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
     """Set the state that `parametrization_cache` returned."""
-    parametrize._cache_enabled = state[0]
+    parametrize._cache_enabled, tensors = state
     parametrize._cache.clear()
-    parametrize._cache.update(state[1])
+    parametrize._cache.update(tensors)
 
 
 def module_hooks() -> list[dict[Any, Any]]:
@@ -48,7 +53,6 @@ def default_device_context() -> Any:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def validation_is_read() -> bool:

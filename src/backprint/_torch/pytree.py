@@ -1,4 +1,9 @@
-"""Trees of containers, as torch flattens them."""
+"""Trees of containers, as torch flattens them.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x` (`private`). Each function under *Probes* tries what this file takes a private name to do, and
+returns whether it does that on this torch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,6 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
     from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def trees_are_flattened() -> bool:

@@ -1,4 +1,8 @@
-"""TorchScript functions, whose interpreter reads values below all modes."""
+"""TorchScript functions, whose interpreter reads values below all modes.
+
+The function under *Probes* tries what this file takes a private name to do, and returns whether it does that on this
+torch (`private`).
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,13 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
 
     It is the one operator of TorchScript that reads a tensor's values without calling an operator of ATen.
     """
-    before = [kind.__call__ for kind in SCRIPTS]
+    before = [kind.__call__ for kind in SCRIPTS]  # replaced on the classes, because Python looks `__call__` up there
 
     def noted(plain: Any) -> Any:
         """Return a `__call__` that notes such a function and calls `plain`, torch's own `__call__`."""
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            """Note a call of a script that reads values with `tolist`, and run it."""
             try:
                 # With the functions that it calls, where torch can inline them.
                 graph = self.inlined_graph if hasattr(self, "inlined_graph") else self.graph
@@ -54,10 +59,11 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def scripts_are_seen() -> bool:
+    """Whether a scripted function that reads values by `tolist` is noted when it is called."""
+
     def doubled(x: torch.Tensor) -> list[float]:
         values: list[float] = x.tolist()
         return values

@@ -1,7 +1,13 @@
 """The private names of torch for symbolic sizes: ShapeEnv, its guards, and the sources of both.
 
-Each name has a probe: a small test that runs with the installed torch, and tells whether the name still works as
-Backprint uses it. Engines whose probes fail are not used.
+A ShapeEnv has what a tracing knows about symbolic sizes. A size is a SymInt, whose *hint* is its value at capture; its
+*symbol* is sympy's. A *guard* is a condition that was assumed, and its *location* (an SLoc) the line that needed it.
+Engines whose probes fail are not used.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -38,27 +44,26 @@ def conditions_of(shapes: Any) -> list[str]:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def sizes_have_texts() -> bool:
-    """Probe: whether a symbolic size, and a condition on it, can be written as Python."""
+    """Whether a symbolic size, and a condition on it, can be written as Python."""
     shapes = NAMES["ShapeEnv"].value()()
-    symbol = shapes.create_symbol(5, NAMES["LocalSource"].value()("x"), dynamic_dim=NAMES["DimDynamic"].value().DYNAMIC)
+    source, dynamic = NAMES["LocalSource"].value()("x"), NAMES["DimDynamic"].value().DYNAMIC
+    symbol = shapes.create_symbol(5, source, dynamic_dim=dynamic)
     size = shapes.create_symintnode(symbol, hint=5)
-    holds = bool(size * 2 < 99)
+    holds = bool(size * 2 < 99)  # the comparison makes a guard
     values = {symbol.name: 5}
-    conditions = conditions_of(shapes)
-    return (
-        holds and eval(size_text(size * 3 + 1), values) == 16 and [eval(text, values) for text in conditions] == [True]
-    )
+    guards_hold = [eval(text, values) for text in conditions_of(shapes)]
+    return holds and eval(size_text(size * 3 + 1), values) == 16 and guards_hold == [True]
 
 
 def sizes_are_symbolic() -> bool:
-    """Probe: whether a subclass of ShapeEnv can choose the numbers of symbols and the locations of guards.
+    """Whether a subclass of ShapeEnv can choose the numbers of symbols and the locations of guards, and whether it has
+    the attributes that Backprint's subclass reads.
 
-    Backprint's subclass (`trace/aot/symbolic.py`) numbers symbols in the order of the inputs, and gives each guard
-    the user's line.
+    That subclass (`trace/aot/symbolic.py`) numbers symbols in the order of the inputs, and gives each guard the user's
+    line.
     """
     shape_env, location, dim_dynamic = (NAMES[name].value() for name in ("ShapeEnv", "SLoc", "DimDynamic"))
 
@@ -71,6 +76,7 @@ def sizes_are_symbolic() -> bool:
         def _generate_unique_id(self, source_name: str) -> int:
             return 7
 
+    # As Backprint makes its own: equal sizes get symbols of their own, and no size depends on values.
     shapes = NumberedShapeEnv(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
     source = NAMES["LocalSource"].value()("x")
     symbol = shapes.create_symbol(5, source, dynamic_dim=dim_dynamic.DYNAMIC)
@@ -80,7 +86,7 @@ def sizes_are_symbolic() -> bool:
     is_positive = NAMES["is_always"].value()(shapes, symbol > 0, axioms=())
     numbered = symbol.name == "s7"
     located = [guard.sloc.maybe_user_loc for guard in shapes.guards] == ["here"]
-    unreplaced = shapes.replacements_slocs == {}
+    unreplaced = shapes.replacements_slocs == {}  # by symbol, where it was found to equal another size: nowhere yet
     return comparison_holds and hint_is_known and numbered and located and bool(is_positive) and unreplaced
 
 

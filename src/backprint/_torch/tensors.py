@@ -1,6 +1,11 @@
 """Tensors: memory, views, versions, hooks, layouts, printing, and functions of `torch` that are not public.
 
 The functions here read an attribute of a tensor as `tensor._version` does, so modes and subclasses see the read.
+
+`NAMES` is the table of the private names that other rooms import from here, and `NAMES["x"].value()` is torch's object
+that they import as `x`. `@uses` says which other private names a function needs, and `needed_by` for which commands: a
+call raises PrivateApiError if this torch lacks one (`private`). Each function under *Probes* tries what this file takes
+a private name to do, and returns whether it does that on this torch.
 """
 
 from __future__ import annotations
@@ -64,8 +69,8 @@ PICKLING = "_reduce_ex_internal"
 @uses("torch._C._overlaps", needed_by=(private.CAPTURE,))
 @contextlib.contextmanager
 def overlaps_noted(note: Callable[[tuple[Tensor, ...], Any], None]) -> Iterator[None]:
-    """In this block, call `note(tensors, torch's function)` before a program asks whether tensors overlap in memory,
-    which no mode sees."""
+    """In this block, call `note(tensors, plain)` before a program asks by `torch._C._overlaps` whether tensors overlap
+    in memory, which no mode sees. `plain` is torch's own function, which `note` may call."""
     before = torch._C._overlaps
 
     def overlaps(*tensors: Tensor) -> bool:
@@ -100,16 +105,14 @@ def truncated_normals_by(draw: Callable[..., Tensor]) -> Iterator[None]:
 
 
 # ---- Probes
-# Each function tries what this module takes a private name to do, and returns whether it does that here.
 
 
 def memory_is_known() -> bool:
     address = NAMES["storage_id"].value()
-    tensor = torch.zeros(2)
-    memory, other_memory = tensor.untyped_storage(), torch.zeros(2).untyped_storage()
-    return isinstance(address(memory), int) and address(memory) == address(tensor[1:].untyped_storage()) != address(
-        other_memory
-    )
+    tensor, other = torch.zeros(2), torch.zeros(2)
+    own = address(tensor.untyped_storage())
+    of_view, of_other = address(tensor[1:].untyped_storage()), address(other.untyped_storage())
+    return isinstance(own, int) and own == of_view != of_other
 
 
 def versions_are_counted() -> bool:
@@ -124,6 +127,7 @@ def views_are_known() -> bool:
 
 
 def hooks_are_read() -> bool:
+    """Whether the table of backward hooks has a hook that `register_hook` has made."""
     tensor = torch.zeros(1, requires_grad=True)
 
     def hook(gradient: Tensor) -> None:
@@ -134,6 +138,7 @@ def hooks_are_read() -> bool:
 
 
 def hooks_after_accumulation_are_read() -> bool:
+    """Whether the table of hooks after accumulation has a hook that was made."""
     tensor = torch.zeros(1, requires_grad=True)
 
     def hook(parameter: Tensor) -> None:

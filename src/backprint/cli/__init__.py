@@ -75,6 +75,8 @@ class Main(Commands):
         return QUESTIONS
 
     def hint_for(self, word: str) -> str:
+        """Return what to write in the place of a word that is no command, by what there is of that name; '' if nothing
+        is known of it."""
         from backprint.common.formats import CAPTURE, has_dump
 
         path = Path(word)
@@ -92,12 +94,14 @@ class Main(Commands):
         return ""
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import and return the command of this name; None if there is none."""
         if name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"backprint.cli.{COMMANDS[name]}"), f"{name}_command")
         return command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; end as a script has ended that `record` ran (Ended)."""
         try:
             with warnings.catch_warnings():  # here and not on import: a program that imports us has filters of its own
                 for text, module in WARNINGS_OF_TORCH:
@@ -112,20 +116,22 @@ class Main(Commands):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; end with an exit code also for Ctrl-C, a cut pipe, and an error of the program."""
         with ending(lambda: UNCHANGED):  # before click, which would print "Aborted!" and exit with 1
             try:
                 return self.invoked(ctx)
             except BrokenPipeError:  # of `| head -1`: nobody reads on, also not what Python flushes at the end
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 ctx.exit(CUT_OFF)
-            except Exception as error:
+            except Exception as error:  # our own refusals have ended in `invoked`
                 if not show_error_of_program(error):
-                    raise
+                    raise  # a defect, with its traceback
                 ctx.exit(1)
 
     def invoked(self, ctx: click.Context) -> Any:
         """Call the command; end with the exit code of the error that it raises, and a line for it. Strangers' names in
-        click's own messages are escaped."""
+        click's own messages are escaped. Errors that are neither ours nor click's nor of the file system's space and
+        permissions are raised. Subclasses stand before the classes that they are of."""
         from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, NothingFoundError, PlaceError, UsageError
 
         try:
@@ -137,7 +143,7 @@ class Main(Commands):
             raise click.UsageError(printable(str(error), lines=True)) from error
         except click.UsageError as error:
             message = error.format_message()
-            if message == printable(message, lines=True):
+            if message == printable(message, lines=True):  # nothing to escape
                 raise
             raise click.UsageError(printable(message), error.ctx) from None
         except PlaceError as error:
@@ -150,12 +156,9 @@ class Main(Commands):
             if error.errno not in (*NO_SPACE, *NO_PERMISSION):
                 raise
             where = f"{error.filename}: " if error.filename else ""
-            step = (
-                "free space or choose another place"
-                if error.errno in NO_SPACE
-                else "choose a place that you may write to"
-            )
-            echo(f"backprint: {where}{error.strerror}; {step}, and run it again", err=True)
+            has_space = error.errno not in NO_SPACE
+            advice = "choose a place that you may write to" if has_space else "free space or choose another place"
+            echo(f"backprint: {where}{error.strerror}; {advice}, and run it again", err=True)
             ctx.exit(2)
 
 

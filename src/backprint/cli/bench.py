@@ -1,4 +1,14 @@
-"""`backprint bench run SAMPLE... --compiler NAME -o RUN`, and `bench report RUN...`."""
+"""`backprint bench run SAMPLE... --compiler NAME -o RUN`, and `bench report RUN...`.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+A *cell* is one graph and one compiler in a BenchRun, with its `outcome`: a word such as `faster` or `wrong`. STOPPED
+are the outcomes of compilers that raised, crashed or were ended, and NOT_JUDGED those of cells that are neither right
+nor wrong. A Report is a title, an answer in a sentence, facts, tables, and a row for each cell.
+"""
 
 from __future__ import annotations
 
@@ -136,19 +146,20 @@ SHOWN = 10
 
 
 def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the samples, each with its compiler, of which no graph was judged, and why; without those of which a graph
-    has an outcome that is allowed."""
+    """Return `SAMPLE by COMPILER` for each sample and compiler of which no graph was judged, with the outcome and the
+    reason of the first; without those of which a graph has an outcome that is allowed."""
     from backprint.tools.bench.cells import NOT_JUDGED
 
-    cells: dict[tuple[str, str], list[BenchCell]] = {}
+    cells_of: dict[tuple[str, str], list[BenchCell]] = {}
     for cell in run.cells:
-        cells.setdefault((cell.sample, cell.compiler), []).append(cell)
-    return [
-        (f"{sample} by {compiler}", f"{those[0].outcome}: {those[0].reason}")
-        for (sample, compiler), those in cells.items()
-        if all(cell.outcome in (*NOT_JUDGED, "refused") for cell in those)
-        and not any(cell.outcome in allowed for cell in those)
-    ]
+        cells_of.setdefault((cell.sample, cell.compiler), []).append(cell)
+    nothing: list[tuple[str, str]] = []
+    for (sample, compiler), cells in cells_of.items():
+        outcomes = [cell.outcome for cell in cells]
+        is_judged = any(outcome not in (*NOT_JUDGED, "refused") for outcome in outcomes)
+        if not is_judged and not any(outcome in allowed for outcome in outcomes):
+            nothing.append((f"{sample} by {compiler}", f"{cells[0].outcome}: {cells[0].reason}"))
+    return nothing
 
 
 # ------------------------------------------------------------------ reports
@@ -203,7 +214,8 @@ def report(runs: tuple[Path, ...], threshold: float, output: Path | None, as_jso
 
 
 def report_of(path: Path) -> Report:
-    """Return the report of a run's folder, of a GraphNet log, or of a folder of such logs."""
+    """Return the report of a run's folder, of a GraphNet log, or of a folder of such logs. A run's folder has the file
+    META."""
     from backprint.tools.bench.reports import bench_report
     from backprint.tools.bench.runs import META, read_run
     from backprint.tools.graphnet.log import report_of_logs

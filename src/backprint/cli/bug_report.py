@@ -1,4 +1,10 @@
-"""`backprint export` and `backprint minify`: a sample as one file, and the smallest graph that shows a fault."""
+"""`backprint export` and `backprint minify`: a sample as one file, and the smallest graph that shows a fault.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +142,9 @@ def minify_command(
 
 
 def print_found(minified: Any, compiler: str) -> None:
-    """Print the result, and how to see it."""
+    """Print the result of a search (a MinifiedSample), and how to see it. Its `row` is that of the smallest graph, None
+    if nothing fails; `why` says why the search ended early, or why there is nothing. `compiler` is `derivative` where
+    none was asked for."""
     if minified.row is None:
         echo(f"nothing to minify: {compiler}: {minified.why}")
         return
@@ -146,7 +154,7 @@ def print_found(minified: Any, compiler: str) -> None:
     if "derivative" in row:
         print_part(minified)
         return
-    others = ", ".join(f"{count} {kind}" for kind, count in row["others"].items())
+    others = ", ".join(f"{count} {kind}" for kind, count in row["others"].items())  # tests that failed otherwise
     if others:
         echo(f"note: {others} among the tests, which is another fault")
     if not row["complete"]:
@@ -155,6 +163,7 @@ def print_found(minified: Any, compiler: str) -> None:
         echo(f"note: the search ended early: {minified.why}")
     if row["reproduced"] is False:
         echo(f"note: through torch.compile, {minified.file} does not show it")
+    # `backend`: the compiler is one of torch.compile's; `reproduced` is None where the file was not run to its end.
     if row["backend"] and row["reproduced"] is None and row["complete"]:
         echo(f"note: {minified.file} was run through torch.compile, and did not end in time: it may show it or not")
     shown = f"python {minified.file} --backend {compiler}" if row["backend"] else f"python {minified.file}"

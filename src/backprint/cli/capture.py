@@ -1,4 +1,15 @@
-"""`backprint capture TARGET -o DIR`, and `backprint record SCRIPT`: what makes samples."""
+"""`backprint capture TARGET -o DIR`, and `backprint record SCRIPT`: what makes samples.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+`options` of a function here are the command's, by name (`as_json`, `layout`, ...). `output` is where the user wants the
+sample, and `place` where it is written: the same, or a folder that is put there when it is complete. The *trees* of
+`--layout graphnet` are the folders train_forward, train_backward and eval_forward, which GraphNet's samples are in.
+`stored.verdict` is the verdict in a sample's files, as a dict. REFUTED are the verdicts `wrong` and `failed`.
+"""
 
 from __future__ import annotations
 
@@ -176,8 +187,8 @@ def what_exists(output: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """The result of a capture: the lines to print, the exit code, and the folders of the trees of `--layout
-    graphnet`."""
+    """The result of a capture: the lines to print, the exit code, and for `--layout graphnet` the folder of the sample
+    in each tree, by the tree's name."""
 
     lines: tuple[str, ...]
     code: int = 0
@@ -194,8 +205,10 @@ def capture_sample_apart(
     limits: tuple[float, float | None],
     show_status: Callable[[str], None],
 ) -> CaptureReport:
-    """Capture a sample, which may be a stranger's, in a process of its own; then put the written folder in place. Raise
-    what was raised there, or CaptureError with how the process ended, or PlaceError if it cannot be written."""
+    """Capture a sample, which may be a stranger's, in a process of its own, within `limits` (seconds, and GiB or None);
+    then put the written folder in place. Raise what was raised there, or CaptureError with how the process ended, or
+    PlaceError if it cannot be written."""
+    # The process writes beside the output, on one file system, so that a rename puts the folder in place.
     existing_parent = next(folder for folder in output.absolute().parents if folder.is_dir())
     task_options = {**options, "loss": absolute(options["loss"]), "output": os.fspath(output), "here": os.getcwd()}
 
@@ -207,17 +220,17 @@ def capture_sample_apart(
             "backprint.cli.capture:capture_in_own_process",
             [target],
             task_options,
-            limits,
-            lambda _: None,
-            on_stage,
-            existing_parent,
+            limits_of_each=limits,
+            on_sample=lambda _: None,
+            on_stage=on_stage,
+            keep_beside=existing_parent,
         )
         with contextlib.closing(answers) as results:  # type: ignore[type-var]  # a generator, which closes its workers
             answer = next(results)
-            if answer.content is None or answer.folder is None:
+            if answer.content is None or answer.folder is None:  # the process has ended without an answer
                 is_disk_full = answer.ended.startswith("disk full")
                 raise (PlaceError if is_disk_full else CaptureError)(f"{target}: {answer.ended}; nothing was written")
-            if "error" in answer.content:
+            if "error" in answer.content:  # by its name: JSON has no exceptions
                 raise getattr(errors, answer.content["error"])(answer.content["said"])
             report = CaptureReport(**answer.content)
             put_in_place(report, answer.folder, output, options["overwrite"])
@@ -227,16 +240,19 @@ def capture_sample_apart(
 
 
 def absolute(loss: str | None) -> str | None:
-    """Return a loss with an absolute path, for a process in another folder."""
+    """Return a `--loss` (`sum`, `mean`, `file.py:function` or None) with an absolute path, for a process in another
+    folder."""
     place, colon, name = (loss or "").rpartition(":")
     return f"{Path(place).absolute()}:{name}" if colon and place.endswith(".py") else loss
 
 
 def put_in_place(report: CaptureReport, folder: Path, output: Path, overwrite: bool) -> None:
-    """Put the written folders in place by renames: that of the sample, or its trees, which are `TREE/PLACE` each."""
+    """Put what was written in `folder` in place by renames: the sample, or its folder in each tree (`TREE/PLACE`).
+    Refuse a folder in a tree that is there already, unless `overwrite`."""
     if not report.trees and (folder / MADE).is_dir():
         output.parent.mkdir(parents=True, exist_ok=True)
         settle(folder / MADE, output)
+    # In all trees, also in one that is not written this time: its sample would be of another capture.
     for place in report.trees.values() if overwrite else ():
         for old in TREE_NAMES:
             shutil.rmtree(output / old / place, ignore_errors=True)
@@ -253,9 +269,9 @@ MADE = "made"
 
 def capture_in_own_process(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Capture in the sample's own process, and write the report, or the error, as the answer: what
-    `capture_sample_apart` asks for there."""
+    `capture_sample_apart` asks for there. `staging` is the folder that this process may write."""
     own_options = dict(options)
-    sys.path.insert(0, own_options.pop("here"))
+    sys.path.insert(0, own_options.pop("here"))  # where the command was called: a loss may import from there
     output = Path(own_options.pop("output"))
     staging.mkdir(exist_ok=True)
     try:
@@ -285,10 +301,10 @@ def capture_and_save(
     factory: Callable[..., Any] | None = None,
 ) -> CaptureReport:
     """Read a target, capture it, and save it to `place`, which is or becomes `output`. The factory of the target is
-    found by its text, unless it is given."""
+    found by its text, unless it is given. `on_stage` is called with each of STAGES but the first as it begins."""
     from backprint.tools.target import capture_target, read_target, with_grad
 
-    gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
+    keep_what_is_traced()
     # Options are for the command (as_json, …), for reading the target, and, all others, for `capture_target`.
     capture_options = {key: option for key, option in options.items() if key not in ("world", "ranks")}
     as_json, overwrite, data, layout = (capture_options.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
@@ -308,10 +324,8 @@ def capture_and_save(
     capture = capture_target(program, **capture_options)
     on_stage("save")
     if layout == "graphnet":
-        del (
-            capture_options["loss"],
-            capture_options["order"],
-        )  # the rest are the options of the capture in eval mode (`in_eval`), too
+        # A forward in eval mode is captured with the other options (`in_eval`), without a backward.
+        del capture_options["loss"], capture_options["order"]
         return write_graphnet_trees(capture, place, output, program, target, capture_options, overwrite, as_json)
     stored = bp.load(bp.save(capture, place, data, allow=allow, overwrite=overwrite), allow=allow)
     answer = {"sample": str(output), "name": capture.name, "engine": capture.engine, **(stored.verdict or {})}
@@ -321,6 +335,11 @@ def capture_and_save(
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))
     not_the_derivative = (answer.get("derivative") or {}).get("word") == NOT_THE_DERIVATIVE
     return CaptureReport(lines, 1 if answer["verdict"] in REFUTED or not_the_derivative else 0)
+
+
+def keep_what_is_traced() -> None:
+    """Let Python's collector look less often at the many objects that a trace makes, because they are kept."""
+    gc.set_threshold(100_000, 20, 50)
 
 
 # ---- A dict or a list of factories: a sample of each
@@ -333,10 +352,9 @@ def capture_several(
     options: Mapping[str, Any],
     show_status: Callable[[str], None],
 ) -> CaptureReport:
-    """Capture each of several factories, or of several models by their names, to a sample in `output` that has the name
-    of its key, and print a line for each as it is done. One that fails is named, and the others go on."""
-    from backprint.values.settings import preserving_random_states
-
+    """Capture each of several factories, or of several models by their names (`several`, by key), to a sample in
+    `output` that has the name of its key, and print a line for each as it is done. One that fails is named, and the
+    others go on. `show_status` sets the line of progress."""
     if options["name"]:
         raise UsageError(f"{target} has {len(several)} programs, each named by its key: leave --name out")
     places = places_of_keys(target, several, output)
@@ -347,20 +365,17 @@ def capture_several(
     for number, (key, value) in enumerate(several.items(), 1):
         place = output if trees else places[key]
         one = f"{target}[{key}]"
-        text, factory = (value, None) if isinstance(value, str) else (one, value)
 
+        # A default, so that each function has the text of its own turn.
         def on_stage(stage: str, at: str = f"{one} ({number} of {len(several)})") -> None:
             show_status(f"{at}: {STAGES[stage]}")
 
         row: dict[str, Any]
         try:
-            factory = None if factory is None else factory_of(one, factory)
-            named = {**options, "as_json": True, "name": places[key].name}
-            with preserving_random_states():  # so that each draws what it draws alone, whatever the others draw
-                report = capture_and_save(text, place, place, named, on_stage, factory)
+            report = capture_one_of_several(one, value, place, {**options, "name": places[key].name}, on_stage)
             row = json.loads(report.lines[0])
             not_good += [key] if report.code else []
-        except (Exception, SystemExit) as error:  # whatever one raises, the others are captured
+        except (Exception, SystemExit) as error:  # whatever a factory raises, the others are captured
             row = {"sample": str(place), "name": key, "verdict": "failed", "detail": where_it_failed(error)}
             failed.append(key)
         gc.collect()  # its model and its tape, before the next
@@ -370,6 +385,18 @@ def capture_several(
     told += [f"{what}: {', '.join(keys)}" for what, keys in (("failed", failed), ("not good", not_good)) if keys]
     lines = () if options["as_json"] else ("; ".join(told),)
     return CaptureReport(lines, 1 if failed or not_good else 0)
+
+
+def capture_one_of_several(
+    one: str, value: Any, place: Path, options: Mapping[str, Any], on_stage: Callable[[str], Any]
+) -> CaptureReport:
+    """Capture an item of a dict or list, a factory or the name of a model, to a sample; its report is a line of JSON.
+    `one` is the text that names the item, `FILE:DICT[KEY]`."""
+    from backprint.values.settings import preserving_random_states
+
+    text, factory = (value, None) if isinstance(value, str) else (one, factory_of(one, value))
+    with preserving_random_states():  # each draws what it draws alone, whatever those before it drew
+        return capture_and_save(text, place, place, {**options, "as_json": True}, on_stage, factory)
 
 
 def places_of_keys(target: str, several: Mapping[str, Any], output: Path) -> dict[str, Path]:
@@ -394,9 +421,10 @@ def where_it_failed(error: BaseException) -> str:
 
 def line_of_one(place: Path, row: Mapping[str, Any]) -> str:
     """Return what became of one of several: its folder, its verdict, and why that is not good."""
-    word = row["verdict"] if "engine" not in row else verdict_text(row) if "judge" in row else row["verdict"]
-    said = [row["detail"]] if row["verdict"] in REFUTED else reasons_of_derivative(row.get("derivative"))
-    return f"{place}: {'; '.join(filter(None, (word, nonfinite_of(row), *said)))}"
+    # A saved sample has a whole stored verdict, with its judge; one that failed, and a tree, the word alone.
+    word = verdict_text(row) if "judge" in row else row["verdict"]
+    reasons = [row["detail"]] if row["verdict"] in REFUTED else reasons_of_derivative(row.get("derivative"))
+    return f"{place}: {'; '.join(filter(None, (word, nonfinite_of(row), *reasons)))}"
 
 
 def capture_and_save_world(
@@ -411,11 +439,11 @@ def capture_and_save_world(
     if options["device"] or options["trust"]:
         raise UsageError("--world calls a factory in each rank: leave --device and --trust out")
     on_stage("capture")
-    gc.set_threshold(100_000, 20, 50)  # as for one process
-    names = [key for key in DEFAULTS if key in options and key not in ("world", "ranks")]
-    repeatable_options: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
-    repeatable_options["requires_grad"] = requires_grad_of(options["requires_grad"])
-    capture_options = {key: options[key] for key in names} | repeatable_options | {"order": int(options["order"])}
+    keep_what_is_traced()
+    # DEFAULTS has the options of `bp.capture`; the command's others are for writing and printing.
+    capture_options = {key: options[key] for key in DEFAULTS if key in options and key not in ("world", "ranks")}
+    capture_options |= {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
+    capture_options |= {"requires_grad": requires_grad_of(options["requires_grad"]), "order": int(options["order"])}
     world = bp.capture(target, world=options["world"], ranks=options["ranks"] or None, **capture_options)
     on_stage("save")
     verdicts = world.verify()
@@ -433,11 +461,11 @@ def capture_and_save_world(
 
 
 def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
-    """Yield the answer as lines of text."""
+    """Yield an answer as lines of text: what `--json` prints of a sample, and what the Capture has besides."""
     for pair in capture.pairs:
-        back = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
+        backward = f"{len(pair.backward.steps)} steps backward" if pair.backward else "no backward"
         name = capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
-        steps = f"{len(pair.forward.steps)} steps forward, {back}, {len(pair.saved)} values saved"
+        steps = f"{len(pair.forward.steps)} steps forward, {backward}, {len(pair.saved)} values saved"
         yield f"{answer['sample']}: {name}, {steps}"
     yield f"engine: {capture.engine}"
     for text in capture.why:
@@ -465,29 +493,31 @@ def write_graphnet_trees(
     overwrite: bool,
     as_json: bool,
 ) -> CaptureReport:
-    """Write GraphNet's trees, if the program's verdict is not wrong."""
+    """Write the sample of a Capture into GraphNet's trees below `place`, unless its verdict is wrong or failed.
+    `program` is the Target that was read, and `options` are those of `capture_target` for eval mode."""
     import backprint as bp
     from backprint.tools.export.saving import write_layout
 
-    verdict = bp.verify(capture)[-1]
+    verdict = bp.verify(capture)[-1]  # of several, the last is of the whole Capture
     folders: dict[str, Any] = {}
     if verdict.verdict not in REFUTED:
         source = Path(target) if program.kind == "graphnet" else None
         keywords = dict(evaluation=in_eval(program, options), overwrite=overwrite, allow=options["allow"])
         folders = write_layout(capture, place, capture.name, source, **keywords)
-    below = {tree: os.fspath(folder.relative_to(place / tree)) for tree, folder in folders.items()}
-    places = {tree: str(output / tree / folder) for tree, folder in below.items()}
+    paths_in_trees = {tree: os.fspath(folder.relative_to(place / tree)) for tree, folder in folders.items()}
+    final_places = {tree: str(output / tree / path) for tree, path in paths_in_trees.items()}
     answer = {"name": capture.name, "engine": capture.engine, "verdict": verdict.verdict, "detail": verdict.detail}
     if as_json:
-        lines = [json.dumps({**answer, "trees": places})]
+        lines = [json.dumps({**answer, "trees": final_places})]
     else:
         lines = [f"{capture.name}: {verdict.verdict} {verdict.detail}".rstrip()]
-        lines += [f"{tree:14} {folder}" for tree, folder in places.items()]
-    return CaptureReport(tuple(lines), 0 if folders else 1, below)
+        lines += [f"{tree:14} {folder}" for tree, folder in final_places.items()]
+    return CaptureReport(tuple(lines), 0 if folders else 1, paths_in_trees)
 
 
 def in_eval(program: Any, options: dict[str, Any]) -> Any:
-    """Capture a factory's program in eval mode; None for samples, which have no program with modes."""
+    """Return the Capture in eval mode of the program of a factory, a Target; as it is, if that is no module. None for
+    the Target of a sample, which has no program with modes."""
     from dataclasses import replace
 
     import torch
@@ -540,12 +570,13 @@ def record_command(
     for place in places.values():
         check_place(place_of_rank(place, launcher_rank), overwrite)
     if launcher_rank is not None:
-        atexit.register(wait_for_gloo)  # before PyTorch and the script register theirs, so that it runs after them
+        # Before PyTorch and the script register their exit handlers: Python calls the first one last.
+        atexit.register(wait_for_gloo)
     import backprint as bp
 
     def keep(number: int, capture: Any) -> None:
-        """Save the Capture of a step; remove it again if it is wrong."""
-        rank = launcher_rank if capture.rank is None else capture.rank.number
+        """Save the Capture of a step; remove it again, and raise, if its verdict is wrong or failed."""
+        rank = launcher_rank if capture.rank is None else capture.rank.number  # its step may have no collective
         place = bp.save(capture, place_of_rank(places[number], rank), data, overwrite=overwrite)
         verdict = bp.load(place).verdict or {}
         if (word := verdict.get("verdict")) in ("wrong", "failed"):
@@ -581,7 +612,7 @@ def wait_for_gloo() -> None:
 
 
 def place_of_rank(place: Path, rank: int | None) -> Path:
-    """Return where a sample goes: in the folder of the step, if it is that of one rank of several."""
+    """Return where a sample goes: the folder of its step; of one rank of several, a folder of the rank's in it."""
     return place if rank is None else place / f"rank_{rank}"
 
 
@@ -596,8 +627,8 @@ def read_steps(text: str) -> tuple[int, int]:
 
 
 def print_line(text: str) -> None:
-    """Write a line to standard error, whatever the script has done to it."""
+    """Write a line to standard error (file 2), whatever the script has put in the place of `sys.stderr`."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or gone
         sys.stderr.flush()
     with contextlib.suppress(OSError):
-        os.write(2, f"backprint: {printable(text, True)}\n".encode(errors="replace"))
+        os.write(2, f"backprint: {printable(text, lines=True)}\n".encode(errors="replace"))

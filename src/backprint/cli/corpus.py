@@ -1,4 +1,14 @@
-"""`backprint corpus run VERB SRC -o OUT`: many samples, one ledger; its `status` and `report`, `dedup` and `merge`."""
+"""`backprint corpus run VERB SRC -o OUT`: many samples, one ledger; its `status` and `report`, `dedup` and `merge`.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+A *verb* is what a run does with each sample: a row of TABLE, a command below `run`, or a function of the user's. The
+*ledger* is the SQLite file of a run, with a row for each sample. A *CorpusRun* is a run that has ended: its folder
+(`out`), and how many samples have each verdict.
+"""
 
 from __future__ import annotations
 
@@ -102,9 +112,12 @@ RUN = all_of(
 
 
 def verb_command(name: str, help: str, options_of_verb: Sequence[Callable[[Any], Any]]) -> click.Command:
-    """Return the command of a verb: its `options_of_verb` options are sent to the verb, the others to the run."""
+    """Return the command of a verb: its `options_of_verb`, decorators that each add an option, are sent to the verb,
+    the others to the run."""
 
     def call(source: Path, out: Path, **run_options: Any) -> None:
+        """Divide what the user gave into options of the verb and of the run, and execute the run. An option of the verb
+        by `--set` may not have the name of one of the run."""
         verb_options = {option: run_options.pop(option) for option in names}
         if "requires_grad" in verb_options:
             verb_options["requires_grad"] = requires_grad_of(verb_options["requires_grad"])
@@ -116,9 +129,9 @@ def verb_command(name: str, help: str, options_of_verb: Sequence[Callable[[Any],
             raise UsageError(f"--set {shared[0]}=…: {problem}")
         carry_out(name, source, out, verb_options | settings, **run_options)
 
-    for add in reversed(options_of_verb):
+    for add in reversed(options_of_verb):  # as decorators are applied: the last is the first
         add(call)
-    # Before the options of the run are added: those of the verb alone. `call` reads them when it is called.
+    # `names` are the options of the verb, because those of the run are not added yet. `call` reads them when it runs.
     names = [str(parameter.name) for parameter in call.__click_params__]  # type: ignore[attr-defined]  # click's
     return command(name, help=help)(RUN(call))
 
@@ -173,7 +186,8 @@ def carry_out(
     **options_of_run: Any,
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good, and no backward is known not to be
-    the derivative. `show` makes the display, in place of the usual one, and `close` prints the result."""
+    the derivative. `show(as_json)` makes the display, in place of the usual one, and `close(run, as_json)` prints the
+    result, in place of `summarize_run`. A run that a signal stops ends with 128 and the signal's number."""
     from backprint.graph.verdicts import GOOD, NOT_THE_DERIVATIVE
     from backprint.tools.jobs import run_corpus
     from backprint.tools.jobs.ledger import Ledger
@@ -188,13 +202,14 @@ def carry_out(
             done = run_corpus(verb, source, out, watch=watcher, **options_of_run, **options_of_verb)
     except Stopped as stopped:
         echo(f"stopped by {stopped}; the same command goes on from here", err=True)
-        if options_of_run["ray"] is not None:
+        if options_of_run["ray"] is not None:  # the address of a Ray cluster, on which the run was
             end_at_once(128 + stopped.number)
         raise SystemExit(128 + stopped.number) from None
     (close or summarize_run)(done, as_json)
     with Ledger.reading(done.out) as ledger:
         wrong = ledger.counts("derivative").get(NOT_THE_DERIVATIVE)
-    if wrong or set(done.verdicts) - GOOD - ({"unproven"} if allow_unproven else set()):
+    not_good = set(done.verdicts) - GOOD - ({"unproven"} if allow_unproven else set())
+    if wrong or not_good:
         raise SystemExit(1)
 
 
@@ -213,7 +228,8 @@ def summarize_run(done: CorpusRun, as_json: bool) -> None:
 
 
 def closing_lines(done: CorpusRun) -> Iterator[str]:
-    """Yield the verdicts, causes and proofs of a run as lines."""
+    """Yield the result of a run as lines: how many samples have each verdict and each cause of failure, how many
+    backwards are the derivative, how many samples are proved, and the first that are not, with their ports."""
     from backprint.graph.verdicts import VERDICTS
     from backprint.tools.jobs.ledger import NAME, Ledger
     from backprint.tools.jobs.progress import derivatives_text, powerless_text
@@ -225,6 +241,7 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
             yield f"{count:6} {cause}"
         if derivatives := ledger.counts("derivative", "derivative is not null"):
             yield derivatives_text(derivatives)
+        # `ports` counts the ports without power; `without` has each sample that is not proved, with such ports.
         proofs = ledger.proofs()
         if proofs.ports or (proofs.without and ledger.facts()["options"].get("power") == "none"):
             yield f"proved: {proofs.in_one_line()}"
@@ -275,17 +292,13 @@ def split(source: Path, out: Path, by: str, data: str, allow: tuple[str, ...], a
 
 
 def print_parts(rows: list[dict[str, Any]]) -> None:
-    """Print the parts of samples as a table."""
+    """Print the parts of samples as a table; `part` of a row is the folder of a part, empty if it was not written."""
     columns = {"part": "name", "verdict": "word", "of": "text", "times": "count", "steps": "digits", "backward": "text"}
-    cells = [
-        (
-            row["part"] or "(not written)",
-            *(row["verdict"], row["label"], row.get("count", 1)),
-            f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}",
-            *(row["backward"], row["detail"]),
-        )
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
+        part, times = row["part"] or "(not written)", row.get("count", 1)
+        cells.append((part, row["verdict"], row["label"], times, steps, row["backward"], row["detail"]))
     print_table(Table("", {**columns, "detail": "detail"}, cells))
     written = sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written")

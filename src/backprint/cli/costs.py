@@ -1,4 +1,14 @@
-"""`backprint fits` and `backprint ranks`: what a step needs, and what its ranks send, from the graphs alone."""
+"""`backprint fits` and `backprint ranks`: what a step needs, and what its ranks send, from the graphs alone.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+*Needs* are the bytes that a step needs at its peak, counted in two ways, each with its largest parts: `eager`, as
+PyTorch runs it, and `graph`, where values end with their last use. A *World* is the folder of the Captures of a
+distributed step's ranks. A *model* of the time is what a step would take at given rates (Rates).
+"""
 
 from __future__ import annotations
 
@@ -90,7 +100,7 @@ ANSWERS = {True: "fits into", False: "does not fit into", None: "cannot tell whe
 
 
 def print_need(answer: str, needs: Needs, limit: int) -> None:
-    """Print what a step needs, and whether that is too much."""
+    """Print what a step needs, after `answer`, and how far that is from the limit in bytes."""
     eager, size = needs.eager, needs.eager.bytes
     margin = f"{amount(abs(limit - size))} {'to spare' if size <= limit else 'too much'}"
     echo(f"{answer}: {amount(size)} at the peak in eager mode, {margin}")
@@ -117,8 +127,8 @@ NOUNS = {
 
 
 def captures_of(sample: Path, ranks: Sequence[int], allow: tuple[str, ...]) -> list[tuple[str, Capture]]:
-    """Load the Captures of a sample, or of a World, and return each with what it is called; refuse ranks of a
-    sample."""
+    """Load the Capture of a sample, or those of a World (of these ranks, or else all that it has), and return each with
+    what it is called; refuse ranks of a sample."""
     import backprint as bp
     from backprint.tools.jobs.find import check_sample
     from backprint.tools.ranks.world import is_world
@@ -143,7 +153,7 @@ def rate(text: str) -> float:
     try:
         number = float(text[:-1] if factor else text) * (factor or 1.0)
     except ValueError:
-        number = math.nan
+        number = math.nan  # which the comparison below refuses
     if not 0 < number < math.inf:
         raise click.BadParameter(f"{text!r} is not a rate: write 400T, 3.35T or 50G")
     return number
@@ -217,14 +227,16 @@ def ranks_command(
 
 
 def rates_of(flops: float | None, moved: float | None) -> tuple[float, float]:
-    """Return the rates of a device; UsageError unless both are given, which a model needs."""
+    """Return the rates of a device, operations and bytes in a second; UsageError unless both are given, which a model
+    needs."""
     if flops is None or moved is None:
         raise UsageError("a model of the time needs --flops and --bytes, and a --link for each group")
     return flops, moved
 
 
 def rates_of_links(links: Sequence[str], groups: Mapping[str, int]) -> dict[str, float]:
-    """Return the rate of each group's link from texts `GROUP=RATE`; UsageError unless each group has one."""
+    """Return the rate of each group's link from texts `GROUP=RATE`; UsageError unless each group has one, and one
+    alone. `groups` has the size of each group of the step, by its label."""
     rates: dict[str, float] = {}
     for text in links:
         group, equals, value = text.partition("=")

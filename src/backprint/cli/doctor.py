@@ -1,4 +1,13 @@
-"""`backprint doctor`, and `backprint demo`: whether this machine can capture, save and prove; and two models."""
+"""`backprint doctor`, and `backprint demo`: whether this machine can capture, save and prove; and two models.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+A function in CHECKS returns a line that says what is good, and raises if something is not. An *extra* is an optional
+part of the package (`pip install '.[models]'`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +32,7 @@ from backprint.graph.verdicts import PROVED
 @JSON
 def doctor_command(as_json: bool) -> None:
     """Check this machine: versions, extras, each engine, and a small capture through the whole flow."""
-    broken_internals.cache_clear()
+    broken_internals.cache_clear()  # a process may call the command twice
     rows: dict[str, str] = {}
     good = True
     for name, check in CHECKS.items():
@@ -56,7 +65,8 @@ def own_version() -> str:
 
 
 def packages_of_extras() -> dict[str, list[str]]:
-    """Return what each extra brings, but for those of developers; none where Backprint runs from its sources."""
+    """Return the packages that each extra brings, except those for developers; nothing where Backprint runs from its
+    sources without being installed."""
     packages: dict[str, list[str]] = {}
     try:
         rows = importlib.metadata.requires("backprint") or []
@@ -195,7 +205,7 @@ def demo_command(output: Path) -> None:
 
 
 def demonstrate(output: Path) -> None:
-    """Run the whole flow on each of the models, and print it; exit with 1 if one is not proved."""
+    """Capture, save, load, show and verify each of the models, and print it; exit with 1 if one is not proved."""
     import backprint as bp
     from backprint.tools.cost.costs import summarize
 
@@ -232,7 +242,7 @@ def title(text: str) -> None:
 
 
 def body(code: str, lines: int) -> str:
-    """Return the first lines of the steps of a graph's text, which begin behind the ports of its `forward`."""
+    """Return so many first lines of the steps of a graph's text, which begin after the ports of its `forward`."""
     rows = code.split("\n")
-    start = next(index for index, row in enumerate(rows) if row == "    ):") + 1
+    start = next(index for index, row in enumerate(rows) if row == "    ):") + 1  # the end of the list of ports
     return "\n".join(rows[start : start + lines])

@@ -1,4 +1,10 @@
-"""`backprint draw`, `view` and `diff`: a picture, a page, and what changed; of samples, and of the dumps of regions."""
+"""`backprint draw`, `view` and `diff`: a picture, a page, and what changed; of samples, and of the dumps of regions.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+"""
 
 from __future__ import annotations
 
@@ -130,13 +136,19 @@ def view_command(
 def observe_apart(
     sample: Path, allow: tuple[str, ...], limits: tuple[float, float | None]
 ) -> dict[tuple[int, int, str], list[float | None]]:
-    """Run a sample in a process of its own, and return statistics of its values, by Pair, direction and name."""
+    """Run a sample in a process of its own, within `limits` (seconds, and GiB or None), and return statistics of its
+    values, by the number of the Pair, 0 for forward or 1 for backward, and the name of the value. Raise if it did not
+    run."""
     with working("running the sample") as show_status:
         options = {"allow": list(allow)}
         [answer] = run_apart(
-            "backprint.cli.draw:write_observed_rows", [sample], options, limits, lambda place: show_status(str(place))
+            "backprint.cli.draw:write_observed_rows",
+            [sample],
+            options,
+            limits_of_each=limits,
+            on_sample=lambda place: show_status(str(place)),
         )
-    content = answer.content or {"error": answer.ended}
+    content = answer.content or {"error": answer.ended}  # no content: the process has ended without an answer
     if "error" in content:
         raise ReplayError(f"{sample} did not run, so there are no statistics: {content['error']}")
     return {(pair, direction, name): row for pair, direction, name, row in content["rows"]}
@@ -150,7 +162,7 @@ def write_observed_rows(task: Task, options: Mapping[str, Any], staging: Path) -
     try:
         capture = bp.load(task.path, tuple(options["allow"]))
         rows = [[*key, row] for key, row in observed_rows(capture).items()]
-    except Exception as error:  # told by the process that asked
+    except Exception as error:  # whatever it is: `observe_apart`, in the process that asked, raises it
         return write_answer(staging, {"error": f"{type(error).__name__}: {error}"})
     return write_answer(staging, {"rows": rows})
 
@@ -161,7 +173,7 @@ write_observed_rows.warm = load_only  # type: ignore[attr-defined]  # what its w
 # ---- What changed
 
 COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
-"""By the first character of a line."""
+"""The color of a line, by its first character: added, removed, changed, and what needs attention."""
 
 
 @command("diff")

@@ -1,4 +1,12 @@
-"""Dumps of `bp.region` as `show`, `diff`, `draw` and `view` take them."""
+"""Dumps of `bp.region` as `show`, `diff`, `draw` and `view` take them.
+
+A *dump* is the folder that a region has written. It has *runs* (one for each process that wrote it), and these have
+*passes*: one backward through the region each, with its *nodes* of autograd and the *edges* between them. A *flow* is
+the gradient at a root, on an edge, or at the input of a node; its `stats` are the norm, least and largest value, and
+how many elements are NaN or Inf. A pass or a flow is `bad` if it has NaN, Inf or an error. A pass is not `watched` if
+its values were not looked at. `echo` and `echo_styled` print a line with control characters escaped; `echo_styled` has
+the text after the styled beginning first.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +43,29 @@ PASS = option(
 
 
 def is_dump(places: Sequence[Path], options_of_dumps: Sequence[str], options_of_both: Sequence[str]) -> bool:
-    """Return whether the paths are dumps of regions, and not samples. Refuse options of the command that the other kind
-    alone has: `options_of_dumps` are those of dumps, `options_of_both` those that dumps and samples have, and all
-    others are of samples."""
-    dumps = [has_dump(place) for place in places]
-    if any(dumps) and not all(dumps):
-        other = places[dumps.index(False)]
+    """Return whether the paths are dumps of regions, and not samples; refuse a dump beside another path. Refuse options
+    that the user gave and that the other kind alone has: by their names, `options_of_dumps` are those of dumps,
+    `options_of_both` those that dumps and samples have, and all others are of samples."""
+    are_dumps = [has_dump(place) for place in places]
+    if any(are_dumps) and not all(are_dumps):
+        other = places[are_dumps.index(False)]
         what = "is none" if other.exists() else "does not exist"
-        raise UsageError(f"{places[dumps.index(True)]} is the dump of a region, and {other} {what}")
+        raise UsageError(f"{places[are_dumps.index(True)]} is the dump of a region, and {other} {what}")
+    is_dump_given = are_dumps[0]
     context = click.get_current_context()
-    for each in context.command.params:
-        name = each.name or ""
-        if not isinstance(each, click.Option) or name in options_of_both or dumps[0] == (name in options_of_dumps):
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if not isinstance(parameter, click.Option) or name in options_of_both:
+            continue
+        if is_dump_given == (name in options_of_dumps):  # an option of the kind that was given
             continue
         # Of two flags for one name (`--forward`, `--backward`), click says of both that the name was given.
-        another_flag = isinstance(each.flag_value, str) and context.params[name] != each.flag_value
+        another_flag = isinstance(parameter.flag_value, str) and context.params[name] != parameter.flag_value
         if not another_flag and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            kind = "samples, and this is the dump of a region" if dumps[0] else "dumps of regions, and this is a sample"
-            raise UsageError(f"{each.opts[-1]} is for {kind}")
-    return dumps[0]
+            if is_dump_given:
+                raise UsageError(f"{parameter.opts[-1]} is for samples, and this is the dump of a region")
+            raise UsageError(f"{parameter.opts[-1]} is for dumps of regions, and this is a sample")
+    return is_dump_given
 
 
 def check_sample(place: Path) -> None:
@@ -68,7 +80,8 @@ def check_sample(place: Path) -> None:
 
 @contextlib.contextmanager
 def reading_both() -> Iterator[None]:
-    """End a comparison of two things of which one cannot be read: nothing was compared, so nothing differs."""
+    """End a comparison of two things with NOTHING (3), if one cannot be read in this block: nothing was compared, so
+    nothing differs. A UsageError is raised as it is."""
     try:
         yield
     except UsageError:
@@ -82,11 +95,12 @@ def reading_both() -> Iterator[None]:
 
 
 def show(dump: Path, run: str, bad: bool, number: int | None, as_json: bool) -> None:
-    """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
+    """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from. With
+    `bad`, print of the passes that have NaN, Inf or an error what has it; with a `number`, that pass alone."""
     from backprint.tools.regions.dumps import pass_as_json, shown_passes
     from backprint.tools.regions.nouns import Unwatched
 
-    _print_run(dump, run, as_json)
+    _print_run(dump, run, err=as_json)
     count = unwatched = shown = 0
     for region_pass in shown_passes(dump, run, number):
         count, unwatched = count + 1, unwatched + (not region_pass.watched)
@@ -107,7 +121,8 @@ def show(dump: Path, run: str, bad: bool, number: int | None, as_json: bool) -> 
 
 
 def draw(dump: Path, run: str, number: int | None, output: Path, nodes: int) -> None:
-    """Draw a pass of a dump to a file."""
+    """Draw a pass of a dump to a file: the one with this number, else the first bad one, else the first. At most so
+    many `nodes` are drawn."""
     from backprint.tools.draw.write import write_picture
     from backprint.tools.regions.pictures import drawn_pass
 
@@ -116,7 +131,7 @@ def draw(dump: Path, run: str, number: int | None, output: Path, nodes: int) -> 
 
 
 def view(dump: Path, run: str, number: int | None, output: Path | None) -> None:
-    """Make the page of a pass of a dump."""
+    """Write the page of a pass of a dump, chosen as by `draw`, to a file; without one, open it in a browser."""
     from backprint.tools.regions.pictures import page_of_pass
 
     page = page_of_pass(_one_pass(dump, run, number))
@@ -133,9 +148,9 @@ def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_j
         ours, theirs = read_passes(left, run_a), read_passes(right, run_b)
     comparison = compare_passes(ours, theirs)
     for dump, run in ((left, run_a), (right, run_b)):
-        _print_run(dump, run, as_json)
+        _print_run(dump, run, err=as_json)
     if as_json:
-        runs = [sorted({region_pass.run for region_pass in side}) for side in (ours, theirs)]
+        runs = [sorted({region_pass.run for region_pass in passes}) for passes in (ours, theirs)]
         echo(json.dumps(_comparison_json(comparison) | {"runs": runs}))
     else:
         _print_comparison(comparison, everything, left, right)
@@ -147,7 +162,7 @@ def _one_pass(dump: Path, run: str, number: int | None) -> Any:
     """Return the pass with a number; without one, the first that has NaN, Inf or an error, or else the first."""
     from backprint.tools.regions.dumps import shown_passes
 
-    _print_run(dump, run, True)
+    _print_run(dump, run, err=True)
     if number is not None:
         return next(shown_passes(dump, run, number))
     first = None
@@ -178,9 +193,10 @@ def _print_run(dump: Path, run: str, err: bool) -> None:
 
 
 def _comparison_json(comparison: Any) -> dict[str, Any]:
-    """Return a DumpComparison as plain values."""
+    """Return a DumpComparison as plain values. A row of it is a verdict on one edge."""
 
     def row(verdict: Any) -> dict[str, Any]:
+        # Without the fields that verdicts of samples alone have; and JSON has no number for Inf or NaN.
         values = {name: value for name, value in asdict(verdict).items() if name not in ("power", "witness")}
         return values | ({} if math.isfinite(verdict.error) else {"error": str(verdict.error)})
 
@@ -196,7 +212,8 @@ def _comparison_json(comparison: Any) -> dict[str, Any]:
 
 
 def _print_comparison(comparison: Any, every: bool, left: Path, right: Path) -> None:
-    """Print what differs; the first divergence and the largest error come last, where they are seen."""
+    """Print what differs, or with `every` all edges; the first divergence and the largest error come last, where they
+    are seen. `comparison.passes` are the numbers of passes of the two dumps."""
     from backprint.graph.verdicts import WORDS
 
     for note in comparison.notes:
@@ -277,27 +294,27 @@ def _print_flows(kind: str, rows: Sequence[Any], title: str) -> None:
     headings = {"nan": "NaN", "inf": "Inf"}
     has_stats, has_counts = any(flow.stats is not None for flow in rows), any(flow.bad for flow in rows)
     numbers = (*(NUMBERS if has_stats else ()), *(COUNTS if has_counts else ()))
-    heads = (kind, *(() if kind == "root" else ("gradient of",)), "type")
+    has_tensor = kind != "root"  # a root is itself the tensor whose gradient this is
+    heads = (kind, *(("gradient of",) if has_tensor else ()), "type")
     columns = dict.fromkeys(heads, "text") | {headings.get(name, name): "digits" for name in numbers}
-    cells = [
-        (
-            *(flow.name, *(() if kind == "root" else (flow.tensor,)), _type_text(flow)),
-            *(_statistic_text(flow.stats, name) for name in numbers),
-        )
-        for flow in rows
-    ]
+    cells = []
+    for flow in rows:
+        texts = (flow.name, *((flow.tensor,) if has_tensor else ()), _type_text(flow))
+        cells.append((*texts, *(_statistic_text(flow.stats, name) for name in numbers)))
     print_table(Table(title, columns, cells))
 
 
 def _print_nodes(nodes: Sequence[Any]) -> None:
-    """Print a table of nodes with their modules and lines; the code of a line where the terminal has room for it."""
-    room = (width() or sys.maxsize) - NARROW
+    """Print a table of nodes with their modules and lines; the code of a line where the terminal has room for it. A
+    column in which all cells are empty is left out."""
+    room = (width() or sys.maxsize) - NARROW  # a pipe has no width, and any room
     lines = [_line_and_code(node) for node in nodes]
     columns = {
         "node": [node.name for node in nodes],
         "module": [node.module for node in nodes],
         "operators": [", ".join(node.ops) or node.opaque or node.kind for node in nodes],
         "forward line": [line for line, _ in lines],
+        # An empty list, so no column, where there is too little room.
         "code": [code if len(code) <= room else f"{code[: room - 1]}…" for _, code in lines if room >= LEAST],
     }
     filled = {heading: cells for heading, cells in columns.items() if any(cells)}
@@ -314,12 +331,12 @@ def _line_and_code(node: Any) -> tuple[str, str]:
 
 
 def _type_text(flow: Any) -> str:
-    """Return dtype and shape: `float32[3, 4]`."""
+    """Return dtype and shape of a gradient, `float32[3, 4]`; words for an edge on which nothing flows (`flows`)."""
     return f"{flow.dtype}{list(flow.shape)}" if getattr(flow, "flows", True) else "nothing flows"
 
 
 def _statistic_text(stats: Any, name: str) -> str:
-    """Return one of the statistics; '' where there is none."""
+    """Return one of the statistics as text; '' where there is none, and for a count of 0."""
     value = getattr(stats, name) if stats is not None else None
     if value is None or (name in COUNTS and not value):
         return ""

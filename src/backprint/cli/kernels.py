@@ -1,4 +1,13 @@
-"""`backprint kernels`, `lower` and `task`: kernels that a compiler makes, and kernels that are written."""
+"""`backprint kernels`, `lower` and `task`: kernels that a compiler makes, and kernels that are written.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+A *Lowered* is a program as the text of a Python file of kernels (`source`), with what is said of it (`explain()`) and a
+comparison with eager (`check()`). `carry_out` executes a run over samples, and exits with its code (`corpus`).
+"""
 
 from __future__ import annotations
 
@@ -105,6 +114,7 @@ def kernels_command(
     from backprint.tools.bench.compilers.table import absolute_compiler
     from backprint.tools.jobs.find import begin_several
 
+    # The folder that all samples are below, and a file with their ids: a run has one source.
     source, listed = begin_several(at_places(samples, out), out, "kernels", given["restart"])
     chosen = {
         "targets": list(dict.fromkeys(split_names(targets))),
@@ -120,7 +130,8 @@ def kernels_command(
 
 
 def print_rows(done: CorpusRun, as_json: bool) -> None:
-    """Print a line for each sample, and how many programs the kernels are."""
+    """Print a line for each sample of a run, and how many programs the kernels are; with `as_json` nothing, because
+    each sample was printed as it finished."""
     from backprint.tools.kernels.rows import FILE, read_rows, summary_lines
 
     if as_json:
@@ -193,7 +204,8 @@ def lower_command(
 
 
 def _write_lowered(lowered: Lowered, check: bool) -> dict[str, Any]:
-    """Return the text of a file of kernels, what is said of it, and how it compares with eager if it is to be run."""
+    """Return as plain values the text of a file of kernels (`source`), what is said of it (`explained`), and how it
+    compares with eager if `check` says to run it: as text (`compared`) and whether it is equal (`ok`, else None)."""
     comparison = lowered.check() if check else None
     return {
         "source": lowered.source,
@@ -204,7 +216,8 @@ def _write_lowered(lowered: Lowered, check: bool) -> dict[str, Any]:
 
 
 def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """Lower a sample in a process of its own, and return what `_write_lowered` returns there."""
+    """Lower a sample in a process of its own, and return what `_write_lowered` returns there; raise what was raised
+    there, or if the process ended without an answer."""
     answer = ask(
         "backprint.cli.kernels:lower_in_own_process", place, {**options, "allow": list(options["allow"])}, timeout
     )
@@ -230,14 +243,15 @@ lower_in_own_process.warm = load_only  # type: ignore[attr-defined]  # what its 
 
 def lower_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
     """Lower the program of a factory to kernels: for the numbers in `lengths` if the factory takes one, else for the
-    sizes of its arguments. `lower` knows the numbers to take where none are given."""
+    sizes of its arguments. Where no numbers are given, `lower` chooses some. Refuse numbers for a factory that takes
+    none, and what is no number."""
     from backprint.common.factories import find_factory
     from backprint.tools.kernels import lower
 
     factory = find_factory(target)
 
     def call_factory(*size: int) -> tuple[object, object]:
-        """Call the factory; return the model, and its arguments of one kind."""
+        """Call the factory; return the model, and its arguments: a tuple, or a dict of keyword arguments."""
         model, args, *rest = factory(*size)
         if rest and args:
             raise UsageError(f"{target} returns positional and keyword arguments: lower takes one kind")
@@ -252,8 +266,13 @@ def lower_factory(target: str, lengths: str | None, gpu: str) -> Lowered:
             raise UsageError(f"--lengths {lengths}: {target} takes no number")
         model, inputs = call_factory()
         return lower(model, inputs, target=gpu)  # type: ignore[arg-type]  # a factory's
+
+    def inputs_of(size: int) -> object:
+        _, inputs = call_factory(size)
+        return inputs
+
     model, _ = call_factory(max(sizes, default=6))  # a loop is recognized from 6 steps on
-    return lower(model, lambda size: call_factory(size)[1], sizes or None, target=gpu)  # type: ignore[arg-type]  # as above
+    return lower(model, inputs_of, sizes or None, target=gpu)  # type: ignore[arg-type]  # as above
 
 
 # ---- A part of a program as a problem

@@ -21,8 +21,8 @@ FACTORY = r"(?:.+\.py|[\w.]+):[^\W\d]\w*"
 
 
 def at_place(target: Path, *, fake: bool = False) -> Path:
-    """Return where the sample of a target is: a path itself; for a factory or a model's name, a folder that is there
-    until the command ends. With `fake` nothing of the model is allocated."""
+    """Return where the sample of a target is: a path itself; for a factory or a model's name, a folder that it is saved
+    to now, and that is there until the command ends. With `fake` nothing of the model is allocated."""
     if not names_program(target):
         return target
     folder = tempfile.TemporaryDirectory(prefix="backprint-")
@@ -31,8 +31,9 @@ def at_place(target: Path, *, fake: bool = False) -> Path:
 
 
 def at_places(targets: Sequence[Path], out: Path | None = None) -> tuple[Path, ...]:
-    """Return where the samples of several targets are; those of names are kept beside `out`, so that the same
-    command goes on with them."""
+    """Return where the samples of several targets are. Those of factories and of models' names are saved, or were
+    saved by an earlier call, beside `out`, so that the same command goes on with them; without `out`, as by
+    `at_place`."""
     if out is None:
         return tuple(map(at_place, targets))
     places = []
@@ -41,7 +42,7 @@ def at_places(targets: Sequence[Path], out: Path | None = None) -> tuple[Path, .
             places.append(target)
             continue
         place = out.with_name(f"{out.name}.named") / _folder_name(target)
-        places.append(place if (place / "capture.json").is_file() else _saved(target, place, False))
+        places.append(place if (place / "capture.json").is_file() else _saved(target, place, fake=False))
     return tuple(places)
 
 
@@ -53,7 +54,7 @@ def names_program(target: Path) -> bool:
 
 
 def _saved(target: Path, place: Path, fake: bool) -> Path:
-    """Capture a target and save it; a line on standard error says what was made of a name."""
+    """Capture a target, save it to `place` and return that; a line on standard error says what was made of a name."""
     import backprint as bp
     from backprint.tools.target import capture_target, read_target
 

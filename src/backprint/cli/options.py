@@ -62,23 +62,26 @@ def section_of(option: click.Option) -> str:
 
 
 def by_section(options: Iterable[click.Option]) -> dict[str, list[click.Option]]:
-    """Return options by the sections that they stand in, in the order of sections; few ones stand together."""
+    """Return options by the sections that they stand in, in the order of sections, without empty ones; few options
+    stand together."""
     options = list(options)
-    if sum(isinstance(each, Option) for each in options) <= FEW:
+    if sum(isinstance(one, Option) for one in options) <= FEW:  # click's own `--help` does not count
         return {"Options": options}
-    return {name: own for name in SECTIONS if (own := [each for each in options if section_of(each) == name])}
+    return {name: own for name in SECTIONS if (own := [one for one in options if section_of(one) == name])}
 
 
 class Command(click.Command):
     """A command whose help has its options in sections, with texts that begin at one place."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        rows = {each: record for each in options if (record := each.get_help_record(ctx))}
-        place = min(WIDEST, formatter.width // 2, max(len(term) for term, _ in rows.values()))
-        for name, own in by_section(rows).items():
-            with formatter.section(name):
-                formatter.write_dl([(rows[each][0].ljust(place), rows[each][1]) for each in own], place)
+        """Write the options of the help. A hidden option has no record (its names, its help), and is left out."""
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        records = {option: record for option in options if (record := option.get_help_record(ctx))}
+        widest = min(WIDEST, formatter.width // 2, max(len(names) for names, _ in records.values()))
+        for title, own in by_section(records).items():
+            rows = [(names.ljust(widest), help) for names, help in (records[option] for option in own)]
+            with formatter.section(title):
+                formatter.write_dl(rows, widest)
 
 
 def command(name: str, **rest: Any) -> Callable[[Callable[..., Any]], Command]:
@@ -106,6 +109,7 @@ class Commands(click.Group):
         return {"Commands": self.list_commands(ctx)}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of the help, below the questions that they answer, with texts that begin at one place."""
         questions = self.questions(ctx)
         widest = max(len(name) for names in questions.values() for name in names)
         for question, names in questions.items():
@@ -115,6 +119,8 @@ class Commands(click.Group):
                 formatter.write_dl([(name.ljust(widest), text) for name, text in rows])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return what click resolves `args` to; end with a hint if the first is no command, and no option."""
+        # `resilient_parsing` is on for shell completion, which must not end.
         if args[0][:1] != "-" and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             names = self.list_commands(ctx)
             near = difflib.get_close_matches(args[0], names, 1)
@@ -134,7 +140,7 @@ class Gibibytes(FloatParamType):
     """An amount of memory or disk: more than nothing, and a number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number that a text means."""
+        """Return the number that a text means; refuse NaN, what is not above 0, and what no machine has."""
         number = super().convert(value, param, ctx)
         if not 0 < number < 2**30:
             self.fail(f"{value!r} is not an amount in GiB", param, ctx)
@@ -164,7 +170,8 @@ def choice(section: str, name: str, help: str, default: str | None = None) -> An
 
 
 def requires_grad_of(texts: Sequence[str]) -> str | list[str] | None:
-    """Return `requires_grad` as `bp.capture` takes it: a word alone, or names; UsageError for a word beside others."""
+    """Return `requires_grad` as `bp.capture` takes it: a word alone, or names, None for no text; UsageError for a word
+    beside others."""
     if words := [text for text in texts if text in GRAD_ROLES]:
         if len(texts) > 1:
             raise UsageError(f"--requires-grad {words[0]} stands alone: give one of {', '.join(GRAD_ROLES)}, or names")
@@ -219,7 +226,8 @@ def json_lines(row: str) -> Any:
 
 
 def output_option(help: str, metavar: str = "DIR", *, name: str = "output", required: bool = True) -> Any:
-    """Return the option `-o` of a command that writes a folder or a FILE."""
+    """Return the option `-o` of a command that writes a folder or, with the metavar FILE, a file. `name` is the
+    parameter of the command that gets the path."""
     type = click.Path(path_type=Path, dir_okay=metavar != "FILE")
     return option(OUTPUT, "-o", "--output", name, required=required, metavar=metavar, type=type, help=help)
 
@@ -233,7 +241,7 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that adds these options, in their order."""
 
     def add(function: F) -> F:
-        for option in reversed(options):
+        for option in reversed(options):  # as decorators are applied: the last is the first
             function = option(function)
         return function
 

@@ -1,7 +1,8 @@
 """Everything that commands print: control characters in strangers' texts are escaped, and long work is shown.
 
 A progress line is shown on a terminal's standard error, and removed before anything else is printed; without a
-terminal, a line is printed now and then.
+terminal, a line is printed now and then. A text is a *stranger's* if it may come from a sample's files. A Report is
+what a run came to: an answer in a sentence (`answer`), tables, and all `rows`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def echo(text: str, *, err: bool = False, lines: bool = False) -> None:
 
 
 def echo_styled(text: str, mark: str, **style: Any) -> None:
-    """Print a line whose beginning has a style; with NO_COLOR, one without a color."""
+    """Print a line whose beginning, `mark`, has a style, and then `text` without one; with NO_COLOR, none has a
+    color."""
     wipe()
     if os.environ.get("NO_COLOR"):
         style.pop("fg", None)
@@ -86,8 +88,9 @@ def table_text(text: str, style: str = "") -> Text:
 
 
 def write_or_print(make: Callable[[], Report], output: Path | None, as_json: bool, title: str) -> Report:
-    """Make a report, and write it to a file, whose ending says how, or print it; return it. An invalid ending is
-    refused before the report is made."""
+    """Make a report, and write it to a file, whose ending says how, or print it: as tables, or with `as_json` a line
+    for each row. Return it. `title` says what it is a report of. An ending that is not known is refused before the
+    report is made, which may take long; so are a file and `as_json` together."""
     from backprint.errors import UsageError
     from backprint.table.files import format_of, json_lines, write_report
     from backprint.table.terminal import print_report
@@ -136,7 +139,8 @@ def ending(what_exists: Callable[[], str]) -> Iterator[None]:
 
 
 class Working:
-    """Shows the current work and its time until `close`."""
+    """Shows the current work (`what`, at work since `since`) and its time until `close`: on a terminal (`inline`) in
+    one line, which is updated by a thread of its own. `painted` says that the line is there now."""
 
     def __init__(self, file: IO[str]) -> None:
         self.file, self.what, self.since = file, "", time.monotonic()
@@ -159,7 +163,7 @@ class Working:
         with self.lock, contextlib.suppress(OSError, ValueError):  # it may be closed, or gone
             if self.closed.is_set() or not self.what:
                 return
-            width = max(shutil.get_terminal_size().columns - 1, 10)
+            width = max(shutil.get_terminal_size().columns - 1, 10)  # a longer line would wrap, and stay
             self.file.write(f"{WIPE}{text[-width:]}" if self.inline else f"{text}\n")
             self.file.flush()
             self.painted = self.inline

@@ -1,5 +1,16 @@
 """`backprint show SAMPLE`: of ours, of GraphNet's, and of the dump of a region. None of it is run, and torch is not
-needed."""
+needed.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+A *summary* of a Pair (`tools/cost`) has the FLOPs, traffic and memory of both directions, what is saved for the
+backward by line (`saved`), and costs by operator (`forward_kinds`, `backward_kinds`). A Table is a title, columns (by
+name the kind of their cells) and rows; without `heads` the columns have no headings. `most` is how many lines of a list
+are printed, None for all. `amount` writes bytes, `short` a number with a suffix.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +179,8 @@ def tell_breaks(capture: Any) -> None:
 
 
 def why_text(text: str) -> str:
-    """Return a line on why an engine was not used, or on a custom operator, which begins with the operator's name."""
+    """Return a line of `capture.why`: a text on a custom operator, which begins with its name (`ns::op`), as it is; any
+    other is why an engine was not used, and begins with the engine."""
     return text if "::" in text.partition(" ")[0] else f"not by {text}"
 
 
@@ -184,7 +196,8 @@ def print_pair(capture: Any, index: int, summary: Any, most: int | None) -> None
 
 
 def print_parts(pair: Any) -> None:
-    """Print what each layer costs, and how often it is there."""
+    """Print what repeats in a Pair, such as layers: how often, and what one of them costs (a part has the costs of all
+    of its iterations together). Nothing is printed if nothing repeats."""
     from backprint.tools.cost.stretches import part_costs
 
     parts = part_costs(pair)
@@ -201,7 +214,8 @@ def print_parts(pair: Any) -> None:
 
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
-    """Print the size of a Pair, its inputs from other Pairs, and the guards and opaque edges of its Capture."""
+    """Print the size of a Pair, and what it takes from other Pairs; of the first Pair also what is known of the whole
+    Capture: traffic among ranks, guards, opaque edges, and why a backward is not simply the derivative."""
     forward, backward = pair.forward, pair.backward
     rows = [
         ("parameters", f"{summary.parameters:,} ({amount(summary.parameter_bytes)})"),
@@ -216,7 +230,7 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
         *(traffic_texts(capture) if index == 0 else ()),
         *(("takes", text) for text in taken_texts([link for link in capture.links if link.target == index])),
     ]
-    if index == 0:  # what is known of the whole Capture
+    if index == 0:
         reasons = reasons_of_derivative((capture.verdict or {}).get("derivative"))
         rows += [("guard", text) for text in guard_texts(capture.guards)]
         rows += [("opaque", edge.text) for edge in capture.opaque]
@@ -225,11 +239,12 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
 
 
 def taken_texts(links: Sequence[Any]) -> Iterator[str]:
-    """Yield what a Pair takes from another, the ports of one role together."""
-    groups: dict[tuple[int, str], list[Any]] = {}
+    """Yield what a Pair takes from other Pairs by these links, a text for all ports of one Pair and one role, which
+    names the first."""
+    links_by_origin: dict[tuple[int, str], list[Any]] = {}
     for link in links:
-        groups.setdefault((link.source, link.port.role), []).append(link)
-    for (source, role), group in groups.items():
+        links_by_origin.setdefault((link.source, link.port.role), []).append(link)
+    for (source, role), group in links_by_origin.items():
         first = f"{group[0].name} from pair_{source}, {group[0].port}"
         yield first if len(group) == 1 else f"{len(group)} {role}s of pair_{source}: {first}, …"
 
@@ -291,24 +306,23 @@ def show_graphnet(place: Path, side: str, summary_only: bool, as_json: bool) -> 
 
 
 def sample_numbers(place: Path) -> dict[str, Any]:
-    """Return the facts about the sample as data."""
+    """Return the facts about a GraphNet sample as data: what `--json` prints. Its plan says how its inputs are made:
+    `with_grad` and `without_grad` have (name, reason) of the inputs that require grad, and of those that do not."""
     from backprint.tools.graphnet import read_graphnet
     from backprint.tools.graphnet.read import plan_of
 
     sample = read_graphnet(place)
     plan = plan_of(sample)
-    why = {name: (True, reason) for name, reason in plan.with_grad} | {
-        name: (False, reason) for name, reason in plan.without_grad
-    }
+    requires_grad = {name: (True, reason) for name, reason in plan.with_grad}
+    requires_grad |= {name: (False, reason) for name, reason in plan.without_grad}
     lines, calls = lines_and_calls(sample)
     inputs = []
     for named in plan.inputs:
-        meta = plan.metas.get(named.raw)
+        meta = plan.metas.get(named.raw)  # `raw` is the name in the sample's code
+        # A symbolic size has no tensor metadata: it is a number.
         spec = {"dtype": meta.dtype, "shape": list(meta.shape)} if meta is not None else {"dtype": "int", "shape": []}
-        requires_grad, reason = why[named.name]
-        inputs.append(
-            {"name": named.name, "role": named.role, **spec, "asks": requires_grad, "why": reason, "code": named.raw}
-        )
+        asks, reason = requires_grad[named.name]
+        inputs.append({"name": named.name, "role": named.role, **spec, "asks": asks, "why": reason, "code": named.raw})
     return {
         "sample": str(place),
         "name": sample.name,
@@ -322,7 +336,8 @@ def sample_numbers(place: Path) -> dict[str, Any]:
 
 
 def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
-    """Return how many lines a sample's program has, and how often each function is called."""
+    """Return how many lines the program of a GraphNet sample has, and how often each function is called. The sample has
+    a `graph` where Backprint wrote its code, else a `program`."""
     from backprint.tools.graphnet.code import count_calls
 
     if sample.graph is not None:

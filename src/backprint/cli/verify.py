@@ -1,4 +1,16 @@
-"""`backprint verify SAMPLE...`: is each result right, is the backward the derivative, and could a check see it."""
+"""`backprint verify SAMPLE...`: is each result right, is the backward the derivative, and could a check see it.
+
+`option(SECTION, ...)` adds an option in a section of the help; names in capitals such as ALLOW are options that several
+commands have, and sections (`options`). `echo` prints a text with control characters escaped, `working(text)` shows a
+line of progress and yields a function that sets its text, and `ending(what_exists)` says at Ctrl-C what is kept
+(`say`). SystemExit carries the exit code: 1 something is not good, NOTHING (3) nothing was looked at.
+
+A *row* is what `--json` prints of a Pair, or of a whole sample. The *power* of a port is how far it moves when inputs
+are redrawn, in tolerances: below 1, a check of it proves nothing. `vacuous` names the ports without power. `powers` of
+a row, where power was measured: `reacts` says whether a check sees every redraw that was tried alone, `hidden` names
+the inputs whose redraw it does not see, `tried` and `of` say how many inputs were redrawn, of how many, and `redrawn`
+has a *trial* for each redraw.
+"""
 
 from __future__ import annotations
 
@@ -158,8 +170,8 @@ def rows_of_sample(
     derivative: bool | None = None,
     power: PowerWord = "none",
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each Pair of a sample; a sample that cannot be read has a row too. The last is of the whole, and
-    has the redraws of its inputs, if they are asked for."""
+    """Yield a row for each of several Pairs of a sample, and one for the whole, which is the last, with the redraws of
+    the inputs if `power` asks for them. A sample that cannot be read or run has one row, `failed`."""
     import backprint as bp
     from backprint.tools.target import read_capture
 
@@ -170,14 +182,15 @@ def rows_of_sample(
     except Exception as error:  # a row for every sample, whatever is wrong with one
         yield failed_row(place.name, f"{type(error).__name__}: {error}")
         return
-    redrawn = ((capture.verdict or {}).get("powers") or {}).get("redrawn", {})  # none with power="none"
+    # What the sample says of redraws when it was saved; nothing if its power was not measured.
+    redrawn = ((capture.verdict or {}).get("powers") or {}).get("redrawn", {})
     unseen = [name for name, row in redrawn.items() if row.get("hidden")]
     for verdict in verdicts:
-        last = verdict is verdicts[-1]
+        is_whole = verdict is verdicts[-1]
         parts = [
             _why_no_proof(verdict),
             verdict.detail,
-            f"no proof of {_first_three(unseen)}: hidden when it was saved" if last and unseen else "",
+            f"no proof of {_first_three(unseen)}: hidden when it was saved" if is_whole and unseen else "",
         ]
         row = {
             "verdict": verdict.verdict,
@@ -190,7 +203,7 @@ def rows_of_sample(
             "proof": verdict.proof,
             "derivative": None if verdict.derivative is None else derivative_json(verdict.derivative),
         }
-        yield row | (power_row(verdict.verdict, measured) if last and measured is not None else {})
+        yield row | (power_row(verdict.verdict, measured) if is_whole and measured is not None else {})
 
 
 def failed_row(name: str, detail: str) -> dict[str, Any]:
@@ -200,7 +213,8 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
 
 
 def power_row(verdict: str, power: Any) -> dict[str, Any]:
-    """Return what a row has of its Power: that of all redraws, and each of them."""
+    """Return what the row of a sample with this verdict has of its Power, measured now: the power of its ports, whether
+    that makes a proof, and each redraw."""
     from backprint.prove.attest import power_json
     from backprint.prove.power import why_without_power
 
@@ -219,7 +233,7 @@ def power_row(verdict: str, power: Any) -> dict[str, Any]:
 
 
 def _json_number(power: float | None) -> float | str | None:
-    """Return a power as JSON has it: an infinite one as text."""
+    """Return a power as JSON has it: an infinite one as text, and None, if there is none, as null."""
     return power if power is None or math.isfinite(power) else str(power)
 
 
@@ -241,41 +255,46 @@ def _first_three(names: Sequence[str]) -> str:
 
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
-    """Print the rows as a table; below it a line for all that there is more to say of, and the redraws."""
-    table_rows, details = [], []
-    for row in rows:
-        derivative = row["derivative"]
-        verdict = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
-        power = None if row["power"] is None else float(row["power"]) + 0.0  # which is never -0
-        table_rows.append((row["sample"], row["name"], verdict, power))
-        name = f" · {row['name']}" if row["name"] != Path(row["sample"]).name else ""
-        details += [
-            f"{row['sample']}{name}: {text}" for text in (row["detail"], *reasons_of_derivative(derivative)) if text
-        ]
+    """Print where NaN and Inf come from, the rows as a table, details and reasons that do not fit into it, the redraws,
+    and how many samples have each verdict."""
     for row in rows:
         if row["nonfinite"]:
             echo_styled("", f"{row['sample']}: {row['nonfinite']}", fg="yellow")
-    print_table(Table("", {"sample": "name", "name": "text", "verdict": "word", "power": "number"}, table_rows))
-    for line in details:
-        echo(line)
+    columns = {"sample": "name", "name": "text", "verdict": "word", "power": "number"}
+    print_table(Table("", columns, list(map(_cells_of, rows))))
+    for row in rows:
+        name = f" · {row['name']}" if row["name"] != Path(row["sample"]).name else ""
+        for text in filter(None, (row["detail"], *reasons_of_derivative(row["derivative"]))):
+            echo(f"{row['sample']}{name}: {text}")
     for row in rows:
         if "powers" in row:
             print_power(row)
+    echo(f"{len(rows)} checked: {_counts_of(rows)}")
+
+
+def _cells_of(row: Mapping[str, Any]) -> tuple[str, str, str, float | None]:
+    """Return the cells of a row in the table: sample, name, verdict with the derivative's word, and power."""
+    derivative = row["derivative"]
+    verdict = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
+    power = None if row["power"] is None else float(row["power"]) + 0.0  # + 0.0: never -0
+    return row["sample"], row["name"], verdict, power
+
+
+def _counts_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many rows have each verdict, how many backwards are not the derivative, and how many rows that are
+    good have ports without power."""
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     text = ", ".join(f"{count} {name}" for name, count in counts.items())
+    if wrong := sum(map(_is_not_derivative, rows)):
+        text += f"; {wrong} of them not the derivative"
     good = [row for row in rows if row["verdict"] in GOOD]
-    not_proved, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
-    wrong = sum(map(_is_not_derivative, rows))
-    text += f"; {wrong} of them not the derivative" if wrong else ""
-    ports_text = "1 port" if ports == 1 else f"{ports} ports"
-    text += (
-        f"; {not_proved} of them not proved whole: {ports_text} that no redraw of the inputs moves"
-        if not_proved
-        else ""
-    )
-    echo(f"{len(rows)} checked: {text}")
+    if not_proved := sum(bool(row["vacuous"]) for row in good):
+        ports = sum(len(row["vacuous"]) for row in good)
+        ports_text = "1 port" if ports == 1 else f"{ports} ports"
+        text += f"; {not_proved} of them not proved whole: {ports_text} that no redraw of the inputs moves"
+    return text
 
 
 MOST = 24
@@ -298,7 +317,9 @@ def print_power(row: dict[str, Any]) -> None:
 
 
 def trial_cells(trial: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a redraw after its name: how many ports it moves, the least and the most that one moves."""
+    """Return the cells of a redraw after its name: how many ports it moves, how far the one that moves least, which
+    that is, how far the one that moves most, and a remark. `untried` says why it was not tried; `silent` names the
+    directions of which no port shows it."""
     if "untried" in trial:
         return "", "", "", "", f"not tried: {trial['untried']}"
     if not trial["ports"]:

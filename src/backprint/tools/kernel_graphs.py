@@ -5,6 +5,9 @@ state `v` the name `new_v`, and a saved value one name in both graphs. It remove
 whose gradient is already taken; in an inference graph it stays where it matters if the graph is differentiated.
 
 `graph.owning_module` is a GraphModule that runs a graph. Nodes have the metadata that `Graph.to_fx` gives them.
+
+A *state* is an input that the program writes to; its new value is a result with the role `mutation`. A *local* is the
+name of a value in a graph; several ports may have one. A table of names, `names`, has a new local by the old one.
 """
 
 from __future__ import annotations
@@ -34,19 +37,23 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
     tensors alone: a result that is None has no place among them. The new value of a state `v`, which the program writes
     to, is a result `new_v`. `graph.owning_module(*tensors)` runs the graph.
     """
-    capture = capture_examples(fn, inputs, False)
+    capture = capture_examples(fn, inputs, requires_grad=False)
     graph = _with_results(capture.pairs[0].forward, "output", "mutation")
-    differentiable_names = {port.local for port in graph.inputs if is_differentiable(port.spec)}
-    for step in graph.steps:
-        if is_differentiable(step.spec) and not differentiable_names.isdisjoint(used(step)):
-            differentiable_names.add(step.name)
-    # Tracing detaches the new value of a state at the end, where nothing else uses it.
-    results = {result for port, result in zip(graph.outputs, graph.results, strict=True) if port.role == "mutation"}
-    differentiable_names -= {result.name for result in results if isinstance(result, Ref)}.difference(
-        *map(used, graph.steps)
-    )
-    graph = rename_values(graph, _names_without_detach(graph.steps, differentiable_names))
+    graph = rename_values(graph, _names_without_detach(graph.steps, kept=_differentiable_names(graph)))
     return _fx_graph(rename_values(graph, _names_of_new_states(graph)), capture)
+
+
+def _differentiable_names(graph: Graph) -> set[str]:
+    """Return the locals of values through which a gradient could flow from inputs, if the graph were differentiated: a
+    `detach` among them matters. That of the new value of a state does not where nothing else uses it: tracing puts one
+    there at the end."""
+    names = {port.local for port in graph.inputs if is_differentiable(port.spec)}
+    for step in graph.steps:
+        if is_differentiable(step.spec) and not names.isdisjoint(used(step)):
+            names.add(step.name)
+    results = {result for port, result in zip(graph.outputs, graph.results, strict=True) if port.role == "mutation"}
+    new_states = {result.name for result in results if isinstance(result, Ref)}
+    return names - new_states.difference(*map(used, graph.steps))
 
 
 @with_frames_of_program
@@ -70,7 +77,8 @@ def forward_backward_graphs(
     # Engine `aot` records both in one namespace, so one table of names is for both.
     names = _names_without_detach((*pair.forward.steps, *pair.backward.steps))
     forward, backward = rename_values(pair.forward, names), rename_values(pair.backward, names)
-    names = _names_of_new_states(forward, {name for step in backward.steps for name in (step.name, *used(step))})
+    names_of_backward = {name for step in backward.steps for name in (step.name, *used(step))}
+    names = _names_of_new_states(forward, taken=names_of_backward)
     forward = _with_results(rename_values(forward, names), "output", "mutation", "saved")
     return _fx_graph(forward, capture), _fx_graph(rename_values(backward, names), capture)
 
@@ -81,7 +89,8 @@ def forward_backward_graphs(
 def capture_examples(
     fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any, partition: Any = None
 ) -> Capture:
-    """Capture a call, in which each example is an input of its own."""
+    """Capture a call by engine `aot`, in which each example is an input of its own, also where one tensor is passed
+    twice. Refuse a call that returns no tensor, and one that reads values, with advice that fits here."""
     if isinstance(inputs, Tensor) or not isinstance(inputs, Sequence):
         raise UsageError(f"inputs must be a tuple of arguments, not a {type(inputs).__name__}: write (x,)")
     options = CaptureOptions(engine="aot", requires_grad=requires_grad, specialize=False, partition=partition)
@@ -105,7 +114,8 @@ ADVICE_HERE = (
 
 
 def _flags_of_tensors(inputs: Sequence[Any], requires_grad: Any) -> Any:
-    """Return `requires_grad` with one entry a tensor; it may have one entry an input."""
+    """Return `requires_grad` with an entry for each tensor, where it is a list of flags: it may have one for each
+    input, or for each tensor among them. None, a flag and flags by name stay as they are."""
     if requires_grad is None or isinstance(requires_grad, (bool, Mapping)):
         return requires_grad
     flags = [bool(flag) for flag in requires_grad]
@@ -123,15 +133,15 @@ def _flags_of_tensors(inputs: Sequence[Any], requires_grad: Any) -> Any:
 
 
 def _with_results(graph: Graph, *roles: str) -> Graph:
-    """Return a graph with the results of these roles alone, in this order; one saved value is one result."""
+    """Return a graph with the results of these roles alone, in this order, and no dead code. A value that is saved for
+    several ports is one result."""
     rows: dict[Any, tuple[Port, Value]] = {}
     for port, result in zip(graph.outputs, graph.results, strict=True):
         if port.role in roles:
             rows.setdefault((port.role, result if port.role == "saved" else port.name), (port, result))
     in_order = sorted(rows.values(), key=lambda row: roles.index(row[0].role))
-    return without_dead_code(
-        replace(graph, outputs=tuple(port for port, _ in in_order), results=tuple(result for _, result in in_order))
-    )
+    outputs, results = tuple(port for port, _ in in_order), tuple(result for _, result in in_order)
+    return without_dead_code(replace(graph, outputs=outputs, results=results))
 
 
 def is_differentiable(spec: Spec) -> bool:
@@ -142,7 +152,8 @@ def is_differentiable(spec: Spec) -> bool:
 
 
 def _names_without_detach(steps: Iterable[Step], kept: Container[str] = ()) -> dict[str, str]:
-    """Return the names with which `rename_values` removes each `detach`, but those `kept`: that of its argument."""
+    """Return the names with which `rename_values` removes each `detach` but those `kept`: the result is named as the
+    argument, or as what that is named."""
     names: dict[str, str] = {}
     for step in steps:
         if step.target == "aten.detach.default" and step.name not in kept:
@@ -152,19 +163,21 @@ def _names_without_detach(steps: Iterable[Step], kept: Container[str] = ()) -> d
 
 
 def _names_of_new_states(graph: Graph, taken: Collection[str] = ()) -> dict[str, str]:
-    """Return the names of the new values of states, `new_v` for `v`; none of those that are `taken`."""
+    """Return the names of the new values of states, `new_v` for `v`; none of those that are `taken`. A new value that
+    is another input, and no computed one, keeps its name; so does one that has a name of this kind already."""
     states = {port.name: port.local for port in graph.inputs}
     computed = {step.name for step in graph.steps}
     names: dict[str, str] = {}
     for port, result in zip(graph.outputs, graph.results, strict=True):
         if port.role == "mutation" and isinstance(result, Ref) and result.name in computed - names.keys():
-            state = states.get(port.name) or re.sub(r"[^0-9a-zA-Z_]", "_", port.name)
+            state = states.get(port.name) or re.sub(r"[^0-9a-zA-Z_]", "_", port.name)  # a state that nothing reads
             names[result.name] = free(f"new_{state}", {*taken, *states.values(), *computed, *names.values()})
     return names
 
 
 def rename_values(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """Return a graph with other names of values. Of values with one name the first stays, and is used for all."""
+    """Return a graph with other names of values. Of inputs or steps that get one name the first stays, and is used for
+    all. Guards keep their names, which no step uses."""
 
     def ref(name: str) -> Ref:
         return Ref(names.get(name, name))
@@ -183,7 +196,8 @@ def rename_values(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def _fx_graph(graph: Graph, capture: Capture) -> fx.Graph:
-    """Return a torch.fx Graph. Its constants are attributes of its module, and no inputs."""
+    """Return a torch.fx Graph, whose constants are buffers of its module in the place of inputs: `get_attr` nodes with
+    the metadata of the inputs' nodes."""
     module = to_fx(graph)
     values = capture.origin.values()  # also of a tensor that an object of the program holds
     for node in module.graph.find_nodes(op="placeholder"):

@@ -4,6 +4,10 @@ the folder of a sample.
 A GraphNet sample is built from its parsed code, with its own recipes. A Backprint sample is captured again from its
 saved forward, under the names and recipes that it has. This module joins reading and building with capture, for the
 command line and for corpora. It imports torch when a TARGET is read.
+
+`fake` says to make nothing but shapes, `device` where to make it ("cuda", None for where it is), `mode` is "train",
+"eval" or None for as it is, and `trust` executes code that the parser refuses. A *recipe* says how an input is made
+again.
 """
 
 from __future__ import annotations
@@ -27,9 +31,10 @@ from backprint.tools.named import is_named, library_of, make_named, quiet
 class Target:
     """A callable with its arguments, and the recipes that made the arguments, if any.
 
-    `with_grad` and `without_grad` are (name, why) of the inputs that require grad and of those that do not.
-    `requires_grad`, `mode` and `loss` are options for capture; `library` is that of a named model, whose
-    warnings are not shown; `bytes` is the size of all tensors.
+    `title` is its name, and `kind` says what it was read from: "factory" (also a named model), "graphnet" or
+    "backprint". `with_grad` and `without_grad` are (name, why) of the inputs that require grad and of those that do
+    not. `notes` go into the notes of the Capture. `requires_grad`, `mode`, `fake` and `loss` are options for capture;
+    `library` is that of a named model, whose warnings are not shown; `bytes` is the size of all tensors.
     """
 
     title: str
@@ -90,7 +95,8 @@ def read_capture(place: Path, mode: str | None = None, trust: bool = False, allo
 
 def capture_target(target: Target, **options: Any) -> Capture:
     """Return the Capture of a Target. Its recipes become the Capture's, and only inputs without one get a fitted
-    recipe."""
+    recipe. `options` are those of `bp.capture`; refuse others. Where the caller leaves them out, `requires_grad`,
+    `loss` and `mode` are the Target's."""
     from backprint.prove.capturing import capture_with_recipes
     from backprint.trace.entry import resolve_options
 
@@ -102,6 +108,7 @@ def capture_target(target: Target, **options: Any) -> Capture:
         resolved = replace(resolved, requires_grad=target.requires_grad)
     if resolved.loss is None and resolved.order == 1:
         resolved = replace(resolved, loss=target.loss)
+    # `specialize` lets a fake capture keep numbers that the program reads as guards.
     if target.loss is not None and target.fake and resolved.specialize is None:
         resolved = replace(resolved, specialize=True)  # the numbers that a named model reads are of its own sizes
     if bool(resolved.fake) is not target.fake:
@@ -118,7 +125,8 @@ def capture_target(target: Target, **options: Any) -> Capture:
 
 
 def with_grad(target: Target, capture: Capture, requires_grad: Any) -> tuple[tuple[str, str], ...]:
-    """Return (name, why) of the tensors that require grad in a Capture of a Target with this option."""
+    """Return (name, why) of the tensors that require grad in a Capture of a Target that was made with the option
+    `requires_grad`: with None those of the Target, else those that have a gradient in the Capture."""
     if requires_grad is None:
         return target.with_grad
     why = f"requires_grad={requires_grad}" if isinstance(requires_grad, (str, bool)) else "requires_grad names it"
@@ -142,7 +150,7 @@ def capture_named_target(
 
 
 def _target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
-    """Build a GraphNet sample."""
+    """Build a GraphNet sample: a module of its code, and inputs that its recipes make."""
     from backprint.prove.again import function_of
     from backprint.tools.graphnet import read_graphnet
     from backprint.tools.graphnet.build import build_sample
@@ -152,9 +160,9 @@ def _target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str |
     sample = read_graphnet(place, trust)
     with _unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
         _check_torch_device(device)
-    built = build_sample(
-        sample, device=device or "cpu", mode=mode, fake=fake_world if fake else None, run=function_of(frames.at)
-    )
+    # `run` returns a function for a graph of ours in the sample; `frames.at` makes its steps say their lines.
+    run = function_of(frames.at)
+    built = build_sample(sample, device=device or "cpu", mode=mode, fake=fake_world if fake else None, run=run)
     return Target(
         title=sample.name,
         model=built.module,
@@ -175,7 +183,8 @@ def _target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str |
 
 
 def _target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
-    """Make a Target of a Backprint sample, to be captured again from its saved forward."""
+    """Make a Target of a Backprint sample, to be captured again from its saved forward. Refuse a mode, `fake`, several
+    Pairs, and a sample without data. `trust` changes nothing: its code is parsed."""
     from backprint.graph.sizes import new_devices, on_device
     from backprint.prove.again import module_of
     from backprint.sample.inputs import Inputs
@@ -183,25 +192,15 @@ def _target_of_sample(place: Path, fake: bool, device: str | None, mode: str | N
     from backprint.trace import frames
 
     capture = load(place)
-    if mode is not None:
-        raise UsageError(f"{place}: mode={mode!r} cannot be written into a saved graph: its operators have their mode")
-    if len(capture.pairs) != 1:
-        raise UsageError(
-            f"{place}: a sample of {len(capture.pairs)} pairs is captured again from its program, not from its forwards"
-        )
-    if fake:
-        raise UsageError(f"{place}: fake=True: a saved forward is captured again on the inputs that its recipes make")
-    if capture.recipes.missing:
-        raise SampleError(
-            f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
-        )
+    _refuse_sample(place, capture, fake, mode)
     _check_torch_device(device)
     recipes = Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     [pair] = capture.pairs
-    places = new_devices(pair.forward, device) if device else {}
-    recipes = recipes.moved(places)
+    new_device_of = new_devices(pair.forward, device) if device else {}  # for each device of the graph
+    recipes = recipes.moved(new_device_of)
     capture = replace(capture, recipes=recipes)
-    model, inputs, with_grad, without_grad = module_of(capture, on_device(pair.forward, places), frames.at)
+    # A module with the graph's parameters and buffers, whose `forward` runs the graph on the other inputs.
+    model, inputs, with_grad, without_grad = module_of(capture, on_device(pair.forward, new_device_of), frames.at)
     size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return Target(
         title=capture.name,
@@ -216,6 +215,22 @@ def _target_of_sample(place: Path, fake: bool, device: str | None, mode: str | N
         requires_grad=tuple(name for name, _ in with_grad) or False,
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
     )
+
+
+def _refuse_sample(place: Path, capture: Capture, fake: bool, mode: str | None) -> None:
+    """Raise if a sample cannot be captured again from its forward, or not with these options."""
+    if mode is not None:
+        raise UsageError(f"{place}: mode={mode!r} cannot be written into a saved graph: its operators have their mode")
+    if len(capture.pairs) != 1:
+        raise UsageError(
+            f"{place}: a sample of {len(capture.pairs)} pairs is captured again from its program, not from its forwards"
+        )
+    if fake:
+        raise UsageError(f"{place}: fake=True: a saved forward is captured again on the inputs that its recipes make")
+    if capture.recipes.missing:
+        raise SampleError(
+            f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
+        )
 
 
 def _notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
@@ -243,7 +258,8 @@ READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Targe
 
 @with_advice_on_ranks()
 def _target_of_name(text: Any, fake: bool, device: str | None, mode: str | None) -> Target:
-    """Make the model of a name, which is what a factory would return, with its loss and notes."""
+    """Make the model of a name, which is what a factory would return, with its loss and notes. The kind is "factory":
+    it is captured like one."""
     with _unallocated_if(fake):
         named = make_named(text)
     _check_torch_device(device)
@@ -274,14 +290,15 @@ def _target_of_name(text: Any, fake: bool, device: str | None, mode: str | None)
 def target_of_factory(
     text: str, fake: bool, device: str | None, mode: str | None, factory: Callable[..., Any] | None = None
 ) -> Target:
-    """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
+    """Call the factory of a TARGET, and return the callable, arguments and keyword arguments that it returns as a
+    Target; refuse another result. With `fake`, it is called where tensors have no values."""
     factory = factory or find_factory(text)
     with _unallocated_if(fake):
         result = factory()
     if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):
         model, args, *rest = result
         kwargs = rest[0] if rest else {}
-        args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        args = tuple(args) if isinstance(args, (tuple, list)) else (args,)  # a single argument may stand alone
         if isinstance(kwargs, dict):
             _check_torch_device(device)
             if device:

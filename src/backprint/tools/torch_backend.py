@@ -1,7 +1,8 @@
 """`torch.compile(model, backend="backprint")`: capture, prove and save every graph that is compiled.
 
 PyTorch finds `backend` by the entry point `torch_dynamo_backends`; this module loads torch only when it is called. The
-program continues with Dynamo's own graph, run by eager torch, or, if that would compute anything else, uncompiled.
+program continues with Dynamo's own graph, run by eager torch, or, if that would compute anything else, uncompiled: a
+backend that raises LeaveUncompiled has Dynamo run the frame as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ OPTIONS = ("dir", "data", "allow", "specialize", "partition", "dynamic")
 def backend(
     module: fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
+    """Save a sample of a graph of Dynamo's, and return a function that runs the graph. Warn if it cannot be captured.
+    `options` and `mode` are those of `torch.compile`; what they cannot say is refused."""
     settings = _checked_options(options or {}, mode)
     from backprint.trace.dynamo.backend import LeaveUncompiled, as_eager
     from backprint.trace.dynamo.graphs import function_of
@@ -41,7 +43,7 @@ def backend(
         warn(f"backprint: the graph of {name} is not kept: {describe_error(error)}")
     try:
         return as_eager(module)
-    except Exception as error:  # nor compute anything else
+    except Exception as error:  # the graph does not compute what the program does
         warn(f"backprint: {name} runs uncompiled: {error}")
         raise error if isinstance(error, LeaveUncompiled) else LeaveUncompiled(str(error)) from error
 
@@ -51,7 +53,8 @@ LOG: list[Path] = []
 
 
 def _checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
-    """Return the options, with the folder from the environment if none is given; refuse unknown ones by name."""
+    """Return the options with their defaults, and the folder from the environment if none is given. Refuse unknown
+    options by name, a mode, and a call without a folder."""
     from backprint.common.text import check_choice
     from backprint.errors import UsageError
 
@@ -68,18 +71,18 @@ def _checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, 
 
 
 def keep(module: fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Path:
-    """Capture one graph and save it in a folder of its own."""
+    """Capture one graph with recipes for its inputs, and save it in a folder of its own; return that."""
     from backprint.api import save
     from backprint.sample.inputs import with_recipes
     from backprint.trace.dynamo.backend import capture_graph, compile_name, outside_tracing
 
     name = compile_name(module)
-    asked = {key: settings[key] for key in ("specialize", "partition", "dynamic", "allow") if key in settings}
-    made = capture_graph(module, inputs, name, **asked)
+    options = {key: settings[key] for key in ("specialize", "partition", "dynamic", "allow") if key in settings}
+    capture = capture_graph(module, inputs, name, **options)
     # Processes share the folder: the number makes names unique, and a sample gets its name when it is complete.
     place = Path(settings["dir"]) / f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
-    with outside_tracing():
-        return Path(save(with_recipes(made), place, settings["data"], allow=settings["allow"]))
+    with outside_tracing():  # Dynamo is compiling, and `save` runs the graph
+        return Path(save(with_recipes(capture), place, settings["data"], allow=settings["allow"]))
 
 
 def warn(text: str) -> None:

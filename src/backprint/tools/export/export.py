@@ -4,6 +4,10 @@ The file is for a bug report. Below its graphs and its inputs it has those funct
 that this imports, which it needs. Its inputs are those of the sample, bit for bit. Graphs are written without guards,
 which hold on these inputs, and at the sizes of the capture. Exact data up to MOST_INSIDE are in the file, more are in a
 safetensors file beside it. No graph is run to write the file, and its text is emitted from the parsed graph.
+
+A *recipe* says how an input is made again: `exact` data, a draw from a seed, or (`view`, `sparse`) from other inputs,
+its bases. A *tangent* is the gradient of an output with which a backward begins. A *link* passes a value of one Pair to
+another. The *definitions* are the functions, classes and constants of MODULES.
 """
 
 from __future__ import annotations
@@ -74,7 +78,8 @@ def write_export(
     about: Sequence[str] = (),
 ) -> Path:
     """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it. Refuse
-    collectives, a direction that the Capture lacks, and an input without a recipe."""
+    collectives, a direction that the Capture lacks, and an input without a recipe. `inputs` are the recipes and the
+    exact data to write, and `backend` is the default of the file's `--backend`."""
     refuse_collectives(capture, "an exported file")
     place = Path(path)
     graphs = {
@@ -131,10 +136,10 @@ def _write_atomically(place: Path, text: str) -> None:
 
 
 def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Graph]]:
-    """Return title -> (number of the Pair, Graph). Forwards alone need backwards if a link passes a gradient."""
-    needs_backwards = direction != "forward" or any(
-        link.port.role == "gradient" and link.target is not None for link in capture.links
-    )
+    """Return the graphs that must run for a direction, by title, each with the number of its Pair. A forward that a
+    link passes a gradient to needs the backward that returns it."""
+    passes_gradient = any(link.port.role == "gradient" and link.target is not None for link in capture.links)
+    needs_backwards = direction != "forward" or passes_gradient
     graphs: dict[str, tuple[int, Graph]] = {}
     for index, pair in enumerate(capture.pairs):
         for side, graph in zip(SIDES, (pair.forward, pair.backward), strict=True):
@@ -144,7 +149,8 @@ def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Grap
 
 
 def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return the recipes of free inputs and of the tangents of results; refuse an input without one."""
+    """Return the recipes, of the `known` ones, of the inputs that no link feeds, of the tangents of results, and of
+    what these are made of; refuse an input without one."""
     names: list[str] = []
     for index, graph in graphs.values():
         linked = {link.name for link in feeds(capture, index)}
@@ -152,17 +158,17 @@ def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]
         names += [name for name in own if name not in linked]
     if any(title.endswith("backward") for title in graphs):
         names += map(tangent_name, capture.signature.differentiable)
-    recipes: dict[str, Recipe] = {}
-    for name in names:  # grows by what recipes are made of
+    needed: set[str] = set()
+    for name in names:  # the list grows by the bases of recipes
         if name not in known or known[name].kind == "none":
             why = f" ({dict(known[name].facts).get('why', 'saved without data')})" if name in known else ""
             raise RefusedError(
                 f"no recipe makes {name!r}{why}, so no file can run {capture.name} alone: save it with data='seed' or "
                 "data='exact', and export that"
             )
-        names += [base for base in bases_of(known[name]) if base not in recipes and base not in names]
-        recipes[name] = known[name]
-    return {name: known[name] for name in known if name in recipes}
+        names += [base for base in bases_of(known[name]) if base not in needed and base not in names]
+        needed.add(name)
+    return {name: recipe for name, recipe in known.items() if name in needed}
 
 
 def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
@@ -170,8 +176,8 @@ def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) 
 
     A link passes an output or a gradient of one Pair to an input of another, and is written as source, role, port,
     target and name. With the target None it is a result of the whole Capture; a Capture of one Pair, which has no
-    links, gets one for each output. The key of a stride is `INDEX NAME` of a tangent. A Recipe says how the values of
-    an input are made.
+    links, gets one for each output. `strides` has what the backwards expect of their tangents, by `INDEX NAME`: the
+    number of the Pair, and the tangent.
     """
     # `result_links` has those without a target, and for one Pair those that the Capture does not write down.
     links = [*(link for link in capture.links if link.target is not None), *result_links(capture)]
@@ -191,12 +197,14 @@ def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) 
 
 
 def _tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
-    """Yield the strides that the backwards expect of their tangents, at the sizes of the capture."""
+    """Yield (`INDEX NAME`, strides) of each tangent: the strides that its backward expects, at the sizes of the
+    capture; none of one whose size is still symbolic."""
     for index, graph in graphs.values():
         for port in at_example_sizes(graph).by_role("tangent"):
             spec = port.spec
             if isinstance(spec, TensorSpec) and all(type(n) is int for n in (*spec.shape, *(spec.stride or ()))):
-                yield f"{index} {port.name}", list(geometry(spec)[1])
+                _, strides, _ = geometry(spec)  # a contiguous spec leaves its strides out
+                yield f"{index} {port.name}", list(strides)
 
 
 # ---- As text
@@ -212,28 +220,28 @@ def file_text(
     backend: str | None,
     about: Sequence[str],
 ) -> str:
-    """Return the text of the file. `data_file` names the file that has the exact data; '' if this one has them."""
-    environment = dict(capture.environment)
+    """Return the text of the file, from its top: docstring, imports, the classes of `graphs`, its own `make_inputs`,
+    `prepare` and constants, then the definitions that these need. `shown` are the titles of the graphs that are
+    compared; `data_file` names the file that has the exact data, '' if this one has them."""
     linked = len(capture.pairs) > 1
-    names = {title: class_name(title, linked) for title in graphs}
-    program = "".join("\n\n" + _class_text(graph, names[title]) + "\n" for title, (_, graph) in graphs.items())
-    inputs = "".join(f"    {line}\n" for line in _input_lines(capture, graphs, recipes, exact, data_file))
-    title = f"{title_text(capture.name)}: captured with torch {title_text(str(environment.get('torch', '')))}"
-    facts = {
-        "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}",
+    class_names = {title: class_name(title, linked) for title in graphs}
+    classes = "".join("\n\n" + _class_text(graph, class_names[title]) + "\n" for title, (_, graph) in graphs.items())
+    torch_version = title_text(str(dict(capture.environment).get("torch", "")))
+    constants = {
+        "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in class_names.items()) + "}",
         "SHOWN": repr(list(shown)),
         **({"LINKS": f"(\n{_links_text(capture, graphs)}\n)"} if linked else {}),
-        "NAME": repr(title),
+        "NAME": repr(f"{title_text(capture.name)}: captured with torch {torch_version}"),
         "SEED": repr(capture.seed),
         "BACKEND": repr(backend),
     }
+    inputs = "".join(f"    {line}\n" for line in _input_lines(capture, graphs, recipes, exact, data_file))
     settings = "".join(f"    {line}\n" for line in _prepare_lines(capture, recipes)) or "    pass\n"
     own_text = f"\n\ndef make_inputs():\n{inputs}\n\ndef prepare():\n{settings}\n\n"
-    own_text += "\n".join(f"{name} = {text}" for name, text in facts.items())
-    recipe_kinds = {recipe.kind for recipe in recipes.values()}
+    own_text += "\n".join(f"{name} = {text}" for name, text in constants.items())
     start = "main(run_linked_graphs)" if linked else "main(run_graphs)"
-    definitions = _needed_definitions(f"{own_text}\n{start}", recipe_kinds)
-    body = f'{program}{own_text}\n\n{SEPARATOR}\n\n\n{definitions}\n\nif __name__ == "__main__":\n    {start}\n'
+    definitions = _needed_definitions(f"{own_text}\n{start}", kinds={recipe.kind for recipe in recipes.values()})
+    body = f'{classes}{own_text}\n\n{SEPARATOR}\n\n\n{definitions}\n\nif __name__ == "__main__":\n    {start}\n'
     return docstring(capture, backend, about) + import_text(body) + body
 
 
@@ -251,7 +259,7 @@ def _links_text(capture: Capture, graphs: Graphs) -> str:
 
 
 def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
-    """Return the docstring of the file."""
+    """Return the docstring of the file, with the lines `about` it. `title_text` escapes what could end it."""
     about_text = "".join(f"{title_text(line)}\n" for line in about)
     option = f" --backend {backend or 'inductor'}"
     title = f"{capture.name}. Captured by Backprint with engine {capture.engine}; runs with PyTorch alone"
@@ -270,16 +278,17 @@ def _class_text(graph: Graph, name: str) -> str:
     """Return the class of a graph, with its ports in one line if they fit. `emit_class` writes a port a line between
     `def forward(` and `):`, inputs before `) -> (`, and outputs as strings."""
     lines = list(emit_class(graph, name, ""))
-    start, end = lines.index("    def forward("), lines.index("    ):") if graph.outputs else 0
-    if not end:
+    if not graph.outputs:
         return "\n".join(lines)
+    start, end = lines.index("    def forward("), lines.index("    ):")
     *inputs, arrow = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]
     outputs = [line.strip() for line in lines[start + 1 : end] if line.startswith('        "')]
     parameters, results = " ".join(inputs).rstrip(","), " ".join(outputs)
-    one_line = f"    def forward({parameters}) -> ({results if len(outputs) == 1 else results.rstrip(',')}):"
-    return "\n".join(
-        [*lines[:start], one_line, *lines[end + 1 :]] if len(one_line) <= WIDTH and arrow == ") -> (" else lines
-    )
+    if len(outputs) > 1:  # with one, the comma makes it a tuple
+        results = results.rstrip(",")
+    one_line = f"    def forward({parameters}) -> ({results}):"
+    fits = len(one_line) <= WIDTH and arrow == ") -> ("
+    return "\n".join([*lines[:start], one_line, *lines[end + 1 :]] if fits else lines)
 
 
 # ---- Settings
@@ -326,7 +335,8 @@ def _setting_lines(environment: Mapping[str, Any]) -> Iterator[str]:
 def _input_lines(
     capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor], data_file: str
 ) -> Iterator[str]:
-    """Yield the statements that make the inputs by name; what is made of others is made after them."""
+    """Yield the statements of `make_inputs`, which makes the inputs by name; what is made of others is made after
+    them."""
     yield "made = {}"
     if data_file:
         yield f"data = data_beside({data_file!r})"
@@ -337,6 +347,7 @@ def _input_lines(
         elif recipes[name].kind in RANKS:
             data_argument = "bases=made"
         yield f"made[{name!r}] = make({_recipe_text(recipes[name])}{', ' * bool(data_argument)}{data_argument})"
+    # With several Pairs, `rerun.Program` adds the tangents up.
     tangents = {} if len(capture.pairs) > 1 else _tangent_expressions(capture, graphs, recipes)
     if tangents:
         yield f"made.update({{{', '.join(f'{name!r}: {text}' for name, text in tangents.items())}}})"
@@ -344,8 +355,9 @@ def _input_lines(
 
 
 def _tangent_expressions(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, str]:
-    """Return, by name, the Python of each tangent that is not the one of a result as it is: the sum of those of the
-    results that the output is, with the strides that the backward expects."""
+    """Return, by name, the Python of each tangent of the only Pair that is not the tangent of a result as it is: the
+    sum of the tangents of the results that the output is (zeros if it is none), with the strides that the backward
+    expects."""
     strides, expressions = dict(_tangent_strides(graphs)), {}
     for port in (port for _, graph in graphs.values() for port in graph.by_role("tangent")):
         result_names = [
@@ -356,9 +368,9 @@ def _tangent_expressions(capture: Capture, graphs: Graphs, recipes: Mapping[str,
         text = " + ".join(f"made[{name!r}]" for name in names)
         if not names:
             text = f"torch.zeros({list(port.spec.shape)}, dtype=torch.{port.spec.dtype}, device={port.spec.device!r})"
-        stride = strides.get(f"0 {port.name}")  # of the only Pair
-        has_strides = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
-        if port.spec.layout == "strided" and stride is not None and not has_strides:
+        stride = strides.get(f"0 {port.name}")  # 0: the number of the only Pair
+        is_made_so = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
+        if port.spec.layout == "strided" and stride is not None and not is_made_so:
             text = f"laid({text}, {stride})"
         if text != f"made[{tangent_name(port.name)!r}]":
             expressions[tangent_name(port.name)] = text
@@ -381,10 +393,9 @@ def _tensor_text(tensor: Tensor) -> str:
     """Return exact data as Python: as numbers where these are few and have its bits, else as bytes in base64."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     raw = raw_bytes(tensor)
-    if 0 < tensor.numel() <= MOST_WRITTEN_NUMBERS and (
-        tensor.dtype in DIGITS or tensor.dtype in (torch.int64, torch.bool)
-    ):
-        numbers = round_floats(tensor.tolist(), DIGITS.get(tensor.dtype, 0))
+    can_be_numbers = tensor.dtype in DIGITS or tensor.dtype in (torch.int64, torch.bool)
+    if 0 < tensor.numel() <= MOST_WRITTEN_NUMBERS and can_be_numbers:
+        numbers = round_floats(tensor.tolist(), DIGITS.get(tensor.dtype, 0))  # integers have no digits to round
         if raw_bytes(torch.tensor(numbers, dtype=tensor.dtype)) == raw:
             return f"torch.tensor({numbers!r}, dtype={tensor.dtype})"
     text = base64.b64encode(raw).decode("ascii")
@@ -412,14 +423,14 @@ def round_floats(values: Any, digits: int) -> Any:
 
 @functools.cache
 def module_text(module: str) -> str:
-    """Return the text of a module."""
+    """Return the text of a module of MODULES."""
     return files("backprint").joinpath(module).read_text(encoding="utf-8")
 
 
 @functools.cache
 def imported() -> Mapping[str, str]:
-    """Return the names that the modules import from elsewhere, and the statement that imports each."""
-    statements = {"math": "import math", "operator": "import operator"}
+    """Return the names that MODULES import from elsewhere, and the statement that imports each."""
+    statements = {"math": "import math", "operator": "import operator"}  # which graphs may use
     for node in (node for module in MODULES for node in ast.parse(module_text(module)).body):
         match node:
             case ast.Import(names=names):
@@ -430,19 +441,20 @@ def imported() -> Mapping[str, str]:
 
 
 def _needed_definitions(caller: str, kinds: Collection[str]) -> str:
-    """Return the functions that the text `caller` needs, and the constants and functions that these need, as in the
-    modules; of the draws those of these kinds."""
+    """Return the text of the definitions that the text `caller` needs, and of those that these need, as they are in
+    MODULES. DRAWS, the table of draws by the kind of a recipe, has those of these kinds alone."""
     definitions: dict[str, str] = {}
     for module in MODULES:
         lines = module_text(module).splitlines()
         for node in ast.parse(module_text(module)).body:
-            definitions.pop(defined_name(node), None)  # so that a later module's stands in its own place
+            # A dict keeps the place of a key: popped first, so that a later module's stands in its own place.
+            definitions.pop(defined_name(node), None)
             definitions[defined_name(node)] = "\n".join(lines_of(node, lines))
     draws = "".join(f"    {kind!r}: {draw.__name__},\n" for kind, draw in DRAWS.items() if kind in kinds)
     definitions["DRAWS"] = f"DRAWS = {{\n{draws}}}"
     own_names = {defined_name(node) for node in ast.parse(caller).body}
     needed = [name for name in _globals_read(caller) if name in definitions and name not in own_names]
-    for name in needed:  # grows
+    for name in needed:  # the list grows by what they need
         others = [other for other in _globals_read(definitions[name]) if other in definitions]
         needed += [other for other in others if other not in (*needed, *own_names)]
     texts = [text for name, text in definitions.items() if name in needed]
@@ -453,7 +465,7 @@ def _needed_definitions(caller: str, kinds: Collection[str]) -> str:
 def _globals_read(text: str) -> list[str]:
     """Return the names that a text takes from its module, in any of its scopes, each once."""
     tables = [symtable.symtable(text, "<text>", "exec")]
-    for table in tables:  # grows
+    for table in tables:  # the list grows by the scopes inside each
         tables += table.get_children()
     symbols = [(table, symbol) for table in tables for symbol in table.get_symbols()]
     return list(dict.fromkeys(symbol.get_name() for table, symbol in symbols if is_global(table, symbol)))
@@ -491,28 +503,28 @@ def names_read(text: str) -> list[str]:
 
 
 def import_text(body: str) -> str:
-    """Return the imports that a file's body needs, and the line that names `aten` and `prims`, if it uses them."""
+    """Return the imports that a file's body needs, sorted, torch after the standard library; and the line that names
+    `aten` and `prims`, if it uses them."""
     names = names_read(body)
     lines = {line for name, line in imported().items() if name in names}
-    other_lines = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
-    other_lines += sorted(line for line in lines if line.startswith("from ") and not line.startswith("from torch"))
-    from_torch = [name for name in ("inf", "nan") if name in names]
-    torch_lines = [f"from torch import {', '.join(from_torch)}"] * bool(from_torch)
-    torch_lines += sorted(
-        line for line in lines if line.startswith("from torch") and line.split()[-1] not in from_torch
-    )
+    standard_lines = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
+    standard_lines += sorted(line for line in lines if line.startswith("from ") and not line.startswith("from torch"))
+    constants = [name for name in ("inf", "nan") if name in names]  # as graphs write these numbers
+    torch_lines = [f"from torch import {', '.join(constants)}"] if constants else []
+    torch_lines += sorted(line for line in lines if line.startswith("from torch") and line.split()[-1] not in constants)
+    text = "\n".join([*standard_lines, "", "import torch", *torch_lines]) + "\n"
     namespaces = [name for name in ("aten", "prims") if name in names]
-    namespaces_line = (
-        f"\n{', '.join(namespaces)} = {', '.join(f'torch.ops.{name}' for name in namespaces)}\n" if namespaces else ""
-    )
-    return "\n".join([*other_lines, "", "import torch", *torch_lines]) + f"\n{namespaces_line}"
+    if namespaces:
+        text += f"\n{', '.join(namespaces)} = {', '.join(f'torch.ops.{name}' for name in namespaces)}\n"
+    return text
 
 
 # ---- Less of it
 
 
 def fit_exact_inputs(capture: Capture) -> Inputs:
-    """Return a sample's inputs with recipes fitted to exact data, except constants, indices and inputs of guards."""
+    """Return a sample's inputs with recipes that draw, fitted to its exact data; but constants, indices, inputs of
+    guards and the bases of these stay exact, because other values would change what the graph does."""
     recipes, exact = capture.recipes.recipes, capture.recipes.exact
     kept_exact = names_held_exact(capture) | {
         port.name for pair in capture.pairs for port in pair.forward.by_role("constant")

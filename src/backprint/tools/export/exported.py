@@ -3,6 +3,19 @@
 A file has the functions that it needs of this module, and of those that this one imports, each with its text as it is
 there. Names in capital letters, `make_inputs` and `prepare` are the file's own. Results are judged by `judged`, as in
 `bench` and `minify`. These modules import torch, the standard library and each other.
+
+Words of this file:
+
+- A graph is a class whose `forward` has an annotation for each port. `ports` returns (spec, role, name) of each.
+  GRAPHS has them by their titles (`pair_0 forward`), SHOWN those that are compared, and LINKS, where there are several
+  Pairs, what joins them.
+- `made` has the inputs by name, those of backwards as `tangent NAME`; `saved` what the forward has saved, by role and
+  name.
+- An EagerRun is a graph that ran in eager, with all that is needed to run it again: its class, copies of its inputs,
+  the generators' state before, the role and name of each output, and its results. `rebuilt` returns the class of a
+  text. `Eager` has more runs of it, by which a backend's results are judged.
+- `given` are the values that a graph runs on, `found` what a backend returns, `wanted` what eager returned.
+- Inductor's `fallback_random` makes it draw as eager does.
 """
 
 import argparse

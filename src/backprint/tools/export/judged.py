@@ -6,7 +6,22 @@ otherwise. An output is `nondeterministic` if two eager runs differ by more than
 no operator writes, and `random` if it depends on random numbers that the backend draws in another way: neither is an
 error of the backend.
 
-Exported files (`export`) have the functions of it that they need, so it imports only torch and the standard library.
+Exported files (`export`) have the functions of it that they need, with their text as it is here, so it imports only
+torch and the standard library.
+
+Words of this file:
+
+- `eager.run` is an EagerRun: `module` is the class of the graph, `inputs` and `results` what it ran on and returned,
+  `outputs` the (role, name) of each result, `random` the generators' state before; `again(function, inputs, seed)` runs
+  a function on copies of the inputs from that state. Other properties of `eager` are results of further runs; each has
+  a result for each `index`, and `found` is the backend's result at an index, `wanted` eager's.
+- `draws` says whether a second run has moved the generators. It is known once `again` was read.
+- `strided(tensor)` returns the tensors that a result is made of: a strided one itself; of a sparse one the indices, and
+  last the values.
+- `compare` (`judge/closeness`) returns a word, the error, and what is `allowed`: as far as eager itself is from
+  float64, and `rounded` runs are from each other; `largest` is the largest number among outputs of the same role.
+- `distance` is a relative error, TOLERANCE the allowed one of a dtype, and NUDGES the number of runs with moved inputs.
+- A mask of memory that is not written hides elements: `without`.
 """
 
 import contextlib

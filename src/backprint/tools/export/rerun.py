@@ -3,7 +3,23 @@
 The forwards run in order, then the backwards, the last first. The gradient of a value is the sum of the tangents of the
 results and of the gradients from later graphs. Each graph can be run again from its inputs and its random state.
 
-Exported files (`export`) have the functions of it that they need, so it imports only torch and the standard library.
+Exported files (`export`) have the functions of it that they need, with their text as it is here, so it imports only
+torch and the standard library.
+
+Words of this file:
+
+- A graph is a class whose `forward` has an annotation for each port. `ports` returns (spec, role, name) of each, and
+  its title is `pair_0 forward`. Its *results* are what `forward` returns, and its `outputs` the (role, name) of each.
+- `EagerRun.module` is the class of a graph (a changed one has its text as `changed`), `random` the state of the CPU's
+  generator and those of the GPUs' from which it ran.
+- `Program.content` is what `export.content_of` returns: `links`, each [source, role, port, target, name] by the numbers
+  of Pairs, a target None for a result of the whole; `differentiable`, the results that take a tangent; `strides`, which
+  a backward expects of a tangent, by `INDEX NAME`. `made` has the inputs by name, tangents as `tangent NAME`. With
+  `copies`, what the graphs need to run again is kept.
+- While a Program runs, `values` has for each Pair the inputs of its forward by name, `given` what forwards returned, by
+  Pair, role and name, and `gradients` what backwards returned, by Pair and name.
+- A stride of 0 is one of an expanded tensor: all elements of the dimension are one in memory.
+- In texts of graphs, the type of a tensor has a `[`, and that of a number none.
 """
 
 import ast

@@ -1,7 +1,11 @@
 """`bp.save`: prove a Capture on inputs from its recipes, and write it as a sample or as GraphNet's trees. Choose
 the inputs of `bp.export`.
 
-This joins `prove/`, which proves, and the rooms that write.
+This joins `prove/`, which proves, and the rooms that write. A *recipe* says how an input is made again: its exact bytes
+(`exact`), or a seed and a distribution. `data` is how inputs are kept: `seed` as recipes, `exact` as bytes, `none` not
+at all. The *origin* of a Capture is its program, which is `alive` while its module and its arguments exist. An
+*Attested* is a proof on inputs from recipes: the verdict, the power, what it was compared with (`witness`), the values
+at the ports of each Pair (`values`), and `notes` of what annotations of the graphs say.
 """
 
 from __future__ import annotations
@@ -47,39 +51,46 @@ def write_sample(
     overwrite: bool,
     power: str,
 ) -> Path:
-    """Write a Capture as a Backprint sample, with its verdict."""
+    """Write a Capture as a Backprint sample, with its verdict, and return the path. The verdict is kept with the
+    Capture too. A fake Capture, and one without data, has no inputs to be proved on from disk."""
     check_choice("data", data)
     check_choice("power", power)
     check_place(path, overwrite)
     check_custom(capture, allow)
-    no_values: tuple[PortValues, ...] = ({},) * len(capture.pairs)
-    proof_json: dict[str, Any]
     if capture.fake:
-        proof_json = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
-        keep_verdict(capture, proof_json["verdict"])
-        return write_staged(
-            capture, path, _recipes_of_fake(capture, data), proof_json, no_values, graphnet_writer(None)
-        )
+        row = verdict_json(verify_capture(capture)[0])
+        keep_verdict(capture, row)
+        return _write_without_values(capture, path, _recipes_of_fake(capture, data), row)
     if data == "none":
-        verdict = with_worst_derivative(capture, verify_capture(capture, ("captured",))[-1])
-        proof_json = {"witness": None, "verdict": _verdict_row(verdict, capture)}
-        keep_verdict(capture, proof_json["verdict"])
-        return write_staged(
-            capture, path, _recipes_for_data(capture, data), proof_json, no_values, graphnet_writer(None)
-        )
+        verdict = with_worst_derivative(capture, verify_capture(capture, draws=("captured",))[-1])
+        row = _verdict_row(verdict, capture)
+        keep_verdict(capture, row)
+        return _write_without_values(capture, path, _recipes_for_data(capture, data), row)
     inputs, proof = _prove_on_recipes(capture, data, power)
-    measured_power = proof.power if power != "none" else None
     verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, RECIPE_FIRST)
     if capture.origin.alive and data != "exact":  # what is wrong at the captured values stays so in the sample
         on_own_values = with_worst_derivative(capture, proof.verdict)
         verdict = on_own_values if is_wrong(on_own_values) and not is_wrong(verdict) else verdict
     if capture.origin.traced_here and proof.notes is not None:
         written = with_found_annotations(capture, proof.notes)
-    else:
+    else:  # graphs from elsewhere stay as they are
         written = capture
-    proof_json = {"witness": proof.witness, "verdict": _verdict_row(verdict, written, measured_power)}
+    measured_power = proof.power if power != "none" else None
+    proof_json: dict[str, Any] = {
+        "witness": proof.witness,
+        "verdict": _verdict_row(verdict, written, measured_power),
+    }
     keep_verdict(capture, proof_json["verdict"])
     return write_staged(written, path, inputs, proof_json, proof.values, graphnet_writer(_graph_runner(written)))
+
+
+def _write_without_values(
+    capture: Capture, path: str | os.PathLike[str], inputs: InputRecipes, verdict: dict[str, Any]
+) -> Path:
+    """Write a sample with this stored verdict and no values at its ports."""
+    no_values: tuple[PortValues, ...] = ({},) * len(capture.pairs)
+    proof_json = {"witness": None, "verdict": verdict}
+    return write_staged(capture, path, inputs, proof_json, no_values, graphnet_writer(None))
 
 
 def is_wrong(verdict: Verdict) -> bool:
@@ -150,7 +161,8 @@ def _inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
     if capture.fake:
         return _recipes_of_fake(capture, data or "seed")
     if capture.origin.alive:
-        return _prove_on_recipes(capture, data or "seed", "none")[0]
+        inputs, _ = _prove_on_recipes(capture, data or "seed", power="none")
+        return inputs
     if data == "seed":
         return fit_exact_inputs(capture)
     return capture.recipes if data is None else _recipes_for_data(capture, data)
@@ -160,13 +172,12 @@ def _prove_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, 
     """Return recipes on which the program runs, and its proof on them. If it does not run on redrawn inputs, those of
     the call are kept exact, then parameters and buffers too; SampleError if that does not help, or cannot be done,
     because the program is gone."""
-    names_and_roles = [(port.name, port.role) for port in free_ports(capture)]
-    duplicates = {right for _, right in capture.signature.same}  # second names of one tensor
-    names = [name for name, _ in names_and_roles if name not in duplicates]
+    second_names = {second for _, second in capture.signature.same}  # of a tensor that was passed twice
+    ports = [port for port in free_ports(capture) if port.name not in second_names]
     exact_names_to_try: list[list[str]] = [
         [],
-        [name for name, role in names_and_roles if role == "input" and name not in duplicates],
-        names,
+        [port.name for port in ports if port.role == "input"],
+        [port.name for port in ports],
     ]
     causes = []
     for exact in exact_names_to_try:
@@ -217,11 +228,12 @@ def write_layout(
 
 
 def _values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
-    """Return, for each Pair, the values at its ports on the recipe's inputs; nothing without recipes."""
+    """Return, for each Pair, the values at its ports on the inputs that the recipes make; no values without recipes."""
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
-        return port_values(capture, checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed)
+        run = checked_run(capture, draw_from_recipes(capture, "recipe", None))  # None: with the recipes' own seed
+        return port_values(capture, run.replayed)
 
 
 def _graph_runner(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:

@@ -2,8 +2,8 @@
 
 Formats for inference lack the backward operators, and get some others wrong: batch norm in training, attention that
 saves its logarithm. `lower` traces a graph with its inputs, with a decomposition of each such operator: torch's own, or
-a form of `derive/forms`. A graph that draws random numbers is refused; `subjects.take_out_draws` takes out most
-draws.
+a *form* of `derive/forms` (OWN has these, by operator). A graph that draws random numbers is refused;
+`subjects.take_out_draws` takes out most draws.
 """
 
 from __future__ import annotations
@@ -46,15 +46,18 @@ IDENTITY_OPERATORS = (aten.detach.default, aten.alias.default, aten.lift_fresh_c
 
 @functools.cache
 def decompositions_of(thorough: bool) -> dict[Any, Callable[..., Any]]:
-    """Return operator -> its form; `thorough` also has those of every operator outside of torch's core set."""
+    """Return the decomposition of each operator that has one here; with `thorough`, also of every operator outside of
+    torch's core set. OWN goes before torch's."""
+
+    def is_lacking(operator: Any) -> bool:
+        """Whether formats lack an operator: a backward operator, or one of TORCH_DECOMPOSED."""
+        name = operator_name(operator)
+        return name in TORCH_DECOMPOSED or name.endswith(("_backward", "_backward_data"))
+
     forms = {
         operator: form
         for operator, form in decomposition_table.items()
-        if isinstance(operator, OpOverload)
-        and (
-            operator_name(operator) in TORCH_DECOMPOSED
-            or operator_name(operator).endswith(("_backward", "_backward_data"))
-        )
+        if isinstance(operator, OpOverload) and is_lacking(operator)
     }
     return {**(core_decompositions() if thorough else {}), **forms, **OWN}
 
@@ -77,28 +80,28 @@ def lower(
     traced = fx.GraphModule(module, copy.deepcopy(module.graph))
     replace_views(traced)
     program = torch.func.functionalize(traced) if writing_operators(traced) else traced
+    trace = make_fx(program, decomposition_table={**decompositions_of(thorough), **more}, tracing_mode="real")
     with torch.no_grad():
-        lowered = make_fx(program, decomposition_table={**decompositions_of(thorough), **more}, tracing_mode="real")(
-            *copies(inputs)
-        )
+        lowered = trace(*copies(inputs))
     for node in list(lowered.graph.nodes):
         if node.target in IDENTITY_OPERATORS:
             node.replace_all_uses_with(node.args[0])
             lowered.graph.erase_node(node)
     lowered.graph.eliminate_dead_code()
     _fill_in_dtypes(lowered)
-    replace_views(lowered)
-    if writing := writing_operators(lowered):
+    replace_views(lowered)  # once more: decompositions may have views of their own
+    if writing := writing_operators(lowered):  # `functionalize` writes new values back into inputs
         raise RefusedError(f"{writing[0]} writes into an input, and no exchange format can")
     return lowered
 
 
 def _fill_in_dtypes(module: fx.GraphModule) -> None:
-    """Write the dtype into calls that make a tensor of numbers without one: a format may have another default than
-    torch."""
+    """Write the dtype into calls that make a tensor of numbers, and of no tensor, without one: a format may have
+    another default than torch."""
     for node in module.graph.nodes:
         options = [argument.name for argument in getattr(_node_schema(node), "arguments", ()) if argument.kwarg_only]
-        if "dtype" in options and not node.all_input_nodes and node.kwargs.get("dtype") is None:
+        makes_of_numbers = not node.all_input_nodes
+        if "dtype" in options and makes_of_numbers and node.kwargs.get("dtype") is None:
             node.kwargs = {**node.kwargs, "dtype": node.meta["tensor_meta"].dtype}
 
 
@@ -123,7 +126,8 @@ def replace_views(module: fx.GraphModule) -> None:
 
 
 def _base_of_view(node: fx.Node) -> fx.Node:
-    """Return the node whose memory a view shows, through views of views; another node itself."""
+    """Return the node whose memory a view shows, through views of views; a node that is no view itself."""
+    # An operator whose schema says that its result aliases an argument (`Tensor(a)`) is a view of its first one.
     while any(value.alias_info for value in getattr(_node_schema(node), "returns", ())) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node

@@ -4,6 +4,12 @@ inputs.
 The inputs are the sample's own. A backward's saved inputs come from its forward, as in a replay (`tools/export/rerun`),
 and a step runs a forward and then its backward on the tangents of the replay. No graph has guards: these inputs satisfy
 them.
+
+A *draw* is a call that draws random numbers. To *lift* a draw is to make its result an input of the graph; a graph is
+*opened* if its draws are results too. A node or value is *without values* if it depends on no input's values, only on
+dtypes, shapes and strides (its *form*). An EagerRun is a graph that ran in eager, with its inputs, its results, the
+role and name of each result (`outputs`), and the random state before. OWN are operators, such as attention, for which
+`derive/forms` has a form of its own that refuses dropout.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -94,45 +100,52 @@ FORM_ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class _OutsideDraws:
-    """A graph whose last inputs are random draws, and the function that draws them, in their order."""
+    """A graph whose last inputs are random draws, and the function that draws them, in the order of these inputs."""
 
     module: fx.GraphModule
     draw: Callable[[], Sequence[Tensor]]
 
 
 def take_out_draws(module: fx.GraphModule) -> _OutsideDraws | None:
-    """Return a graph with its draws taken out; None if nothing is drawn, or a draw depends on computed values."""
+    """Return a graph with its draws taken out, and what is computed of draws alone; None if nothing is drawn, or a draw
+    depends on computed values, so that it cannot happen before the graph runs."""
     without_draws = fx.GraphModule(module, copy.deepcopy(module.graph))
     nodes = list(without_draws.graph.nodes)
     without_values = _nodes_without_values(nodes)
-    drawing_nodes = _nodes_of_draws(nodes)
+    drawn = _nodes_of_draws(nodes)
     if not any(map(draws, nodes)) or any(draws(node) and node not in without_values for node in nodes):
         return None
-    outside = [node for node in nodes if node in without_values and node in drawing_nodes]
-    # those that the rest of the graph uses become inputs, behind the others
-    used_draws = [node for node in outside if any(user not in outside for user in node.users)]
-    draw = _draw_function(without_draws, [node for node in nodes if node in without_values], used_draws)
-    ports = [node for node in nodes if node.op == "placeholder"][-1:]
-    for index, node in enumerate(used_draws):
-        with without_draws.graph.inserting_after(*ports) if ports else without_draws.graph.inserting_before(nodes[0]):
-            port = without_draws.graph.placeholder(f"drawn_{index}")
-        port.meta = dict(node.meta)
-        node.replace_all_uses_with(port)
-        ports = [port]
-    for node in reversed(outside):
+    outside = [node for node in nodes if node in without_values and node in drawn]
+    used_inside = [node for node in outside if any(user not in outside for user in node.users)]
+    # Made before `used_inside` are replaced: it copies these nodes, and all nodes that they may need.
+    draw = _draw_function(without_draws, [node for node in nodes if node in without_values], used_inside)
+    _replace_by_inputs(without_draws.graph, used_inside)
+    for node in reversed(outside):  # users before what they use
         without_draws.graph.erase_node(node)
     without_draws.graph.lint()
     without_draws.recompile()
     return _OutsideDraws(without_draws, draw)
 
 
+def _replace_by_inputs(graph: fx.Graph, nodes: Sequence[fx.Node]) -> None:
+    """Use new inputs of a graph, after those that it has, in the place of these nodes, which stay without users."""
+    first = next(iter(graph.nodes))
+    last_input = next((node for node in reversed(list(graph.nodes)) if node.op == "placeholder"), None)
+    for index, node in enumerate(nodes):
+        with graph.inserting_before(first) if last_input is None else graph.inserting_after(last_input):
+            port = graph.placeholder(f"drawn_{index}")
+        port.meta = dict(node.meta)
+        node.replace_all_uses_with(port)
+        last_input = port
+
+
 def draws(node: fx.Node) -> bool:
-    """Whether a node's operator draws random numbers. Attention does not count: its form here refuses dropout."""
+    """Whether a node's operator draws random numbers."""
     return is_draw(node.target)
 
 
 def is_draw(target: Any) -> bool:
-    """Whether an operator draws random numbers."""
+    """Whether an operator draws random numbers. Those of OWN do not count: their forms here refuse dropout."""
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and target not in OWN
 
 
@@ -161,7 +174,8 @@ def _reads_form_only(node: fx.Node) -> bool:
 
 
 def _nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
-    """Return the nodes that draw or depend on a draw, and tensors that a draw is written into."""
+    """Return the nodes that draw or depend on a draw, and tensors that a draw is written into, such as the first
+    argument of `uniform_`."""
     drawn: set[fx.Node] = set()
     for node in nodes:
         if draws(node) or any(source in drawn for source in values_read(node)):
@@ -178,17 +192,20 @@ def _draw_function(module: fx.GraphModule, nodes: Sequence[fx.Node], results: Se
     copies: dict[fx.Node, fx.Node] = {}
 
     def copied_node(node: fx.Node) -> fx.Node:
+        """Return what stands in the new graph for an argument."""
         return copies[node] if node in copies else graph.call_function(torch.empty_strided, *empty_arguments(node))
 
     for node in nodes:
         copies[node] = graph.node_copy(node, copied_node)
     graph.output(tuple(copies[node] for node in results))
+    # Draws stay also if their result is unused: the ones after them depend on the state that they leave.
     graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or draws(node))
     return fx.GraphModule(module, graph).forward
 
 
 def empty_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return args and kwargs with which `torch.empty_strided` makes a tensor of a node's form."""
+    """Return args and kwargs with which `torch.empty_strided` makes a tensor of a node's form; refuse a node whose form
+    is not known."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         raise RefusedError(f"a draw needs the form of {node.name}, which is not known")
@@ -203,7 +220,7 @@ Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class BenchGraph:
-    """One graph and its run in eager, by which results are judged."""
+    """One graph and its run in eager, by which results are judged. Its title is `pair_0 forward`."""
 
     title: str
     graph: Graph
@@ -223,6 +240,14 @@ class BenchGraph:
     def steps(self) -> int:
         """The number of operators that the graph calls."""
         return len(self.graph.steps)
+
+
+class InputSource(NamedTuple):
+    """Where an input of a backward comes from in a step: the place among the forward's results, if `from_forward`, else
+    among the step's arguments."""
+
+    from_forward: bool
+    place: int
 
 
 @dataclass(frozen=True)
@@ -245,39 +270,38 @@ class BenchStep:
 
     @cached_property
     def strides(self) -> dict[int, tuple[int, ...]]:
-        """Place of a saved tensor -> the strides for which the backward is compiled.
-
-        A compiled forward may save a tensor with other strides.
-        """
-        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        """The strides for which the backward is compiled, of each saved tensor by its place among the backward's
+        inputs: a compiled forward may save a tensor with other strides."""
+        sources_and_values = zip(self.sources, self.backward.run.inputs, strict=True)
         return {
             place: value.stride()
-            for place, ((from_forward, _), value) in enumerate(pairs)
-            if from_forward and isinstance(value, torch.Tensor) and value.layout is torch.strided
+            for place, (source, value) in enumerate(sources_and_values)
+            if source.from_forward and isinstance(value, torch.Tensor) and value.layout is torch.strided
         }
 
     @cached_property
-    def sources(self) -> list[tuple[bool, int]]:
-        """For each input of the backward: whether it is a result of the forward, and its place there or among the
-        step's arguments. Tangents, and constants that the forward does not have, come after the forward's inputs."""
+    def sources(self) -> list[InputSource]:
+        """Where each input of the backward comes from. Tangents, and constants that the forward does not have, are
+        arguments of the step after the forward's inputs."""
         saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
         forward_inputs = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
-        step_places, origins = itertools.count(len(forward_inputs)), []
+        next_places = itertools.count(len(forward_inputs))
+        sources: list[InputSource] = []
         for port in self.backward.graph.inputs:
             if port.role == "saved" and port.name in saved:
-                origins.append((True, saved[port.name]))
+                sources.append(InputSource(True, saved[port.name]))
             elif port.role != "tangent" and port.name in forward_inputs:
-                origins.append((False, forward_inputs[port.name]))
+                sources.append(InputSource(False, forward_inputs[port.name]))
             else:
-                origins.append((False, next(step_places)))
-        return origins
+                sources.append(InputSource(False, next(next_places)))
+        return sources
 
     @cached_property
     def inputs(self) -> list[Any]:
         """The forward's inputs, and then those that only the backward has."""
         count = len(self.forward.graph.inputs)
-        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
-        own = [value for (from_forward, place), value in pairs if not from_forward and place >= count]
+        sources_and_values = zip(self.sources, self.backward.run.inputs, strict=True)
+        own = [value for source, value in sources_and_values if not source.from_forward and source.place >= count]
         return [*self.forward.run.inputs, *own]
 
 
@@ -289,10 +313,11 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
         raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
     refuse_collectives(capture, "a compiler")
     recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
-    content = content_of(capture, graphs, recipes)
+    content = content_of(capture, graphs, recipes)  # links, recipes and strides, as a Program reads them
     classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
     values = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
-    torch.manual_seed(capture.seed)  # in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it
+    torch.manual_seed(capture.seed)
+    # Not under `no_grad`, but in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it.
     runs = Program(content, classes, values, copies=True).play()
     return [BenchGraph(title, graph, runs[title]) for title, (_, graph) in graphs.items()]
 
@@ -309,7 +334,8 @@ def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
 
 
 def inputs_of_results(results: Sequence[Any], values: Sequence[Any]) -> dict[int, int]:
-    """Return, for results that are an input or a view of one, the place of the result -> the place of that input."""
+    """Return, for results that are an input or a view of one, the place of that input among `values`, by the place of
+    the result. They are known by their memory."""
     inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
     return {place: inputs[memory_of(value)] for place, value in enumerate(results) if memory_of(value) in inputs}
 
@@ -321,12 +347,13 @@ def memory_of(value: Any) -> int:
 
 
 def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
-    """Return title -> class that computes the graph, by executing the graph's text, which was checked when it was
+    """Return the class that computes each graph, by title: the graph's text is executed, which was checked when it was
     parsed."""
     names = {title: f"Graph{index}" for index, title in enumerate(graphs)}
     text = HEADER + "\n\n".join("\n".join(emit_class(graph, names[title], "")) for title, graph in graphs.items())
     module = ModuleType(f"backprint_bench_{next(SERIAL)}")
     sys.modules[module.__name__] = module  # where `rebuilt` looks for a class's names
+    # For `inspect.getsource`, by which the classes are changed later.
     place = module.__file__ = f"<{module.__name__}>"
     linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
     exec(compile(text, place, "exec", dont_inherit=True), vars(module))
@@ -375,24 +402,20 @@ def _may_draw(target: Any) -> bool:
 def lifted_draws(graph: Graph) -> LiftedDraws | None:
     """Return a graph with its draws as inputs; None if it does not return all of them, or reads a tensor that one was
     written into."""
+    # In reverse, so that of several places of one value the first is kept.
     result_places = {
         value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)
     }
-    names = [name for name in _drawn_names(graph) if name in result_places]
     specs = {step.name: step.spec for step in graph.steps}
-    names = [name for name in names if isinstance(specs[name], TensorSpec)]
+    names = [name for name in _drawn_names(graph) if name in result_places and isinstance(specs[name], TensorSpec)]
     lifted = values_as_inputs(graph, names)
-    names_read = {name for step in lifted.steps for name in used(step)} | {
-        v.name for v in lifted.results if isinstance(v, Ref)
-    }
+    names_read = {name for step in lifted.steps for name in used(step)}
+    names_read |= {value.name for value in lifted.results if isinstance(value, Ref)}
     names_written = {base.name for step in graph.steps if step.name in names for base in _written_value(step)}
-    return (
-        None
-        if steps_that_draw(lifted) or names_written & names_read
-        else LiftedDraws(
-            lifted, tuple(result_places[name] for name in names), set(names) <= _names_without_values(graph)
-        )
-    )
+    if steps_that_draw(lifted) or names_written & names_read:
+        return None
+    free = set(names) <= _names_without_values(graph)
+    return LiftedDraws(lifted, tuple(result_places[name] for name in names), free)
 
 
 def _names_without_values(graph: Graph) -> set[str]:
@@ -409,8 +432,8 @@ def _written_value(step: Step) -> list[Ref]:
 
 
 def opened_graph(graph: Graph) -> Graph | None:
-    """Return a graph with its draws as further results; None if nothing is added, or its draws still cannot be
-    lifted."""
+    """Return a graph with its draws as further results; None if nothing is added, or its draws still cannot be lifted.
+    A draw of which only other draws are computed is not returned: they are."""
     nodes = list(to_fx(graph).graph.nodes)
     drawn_nodes = [node for node in nodes if node.name in set(_drawn_names(graph))]
     returned = [node.name for node in drawn_nodes if not _is_used_by_draws_only(node, drawn_nodes)]
@@ -428,7 +451,8 @@ def _is_used_by_draws_only(node: fx.Node, drawn_nodes: Sequence[fx.Node]) -> boo
 
 
 def _drawn_names(graph: Graph) -> list[str]:
-    """Return the names of draws, of values computed from draws alone, and of masks of dropouts."""
+    """Return the names of draws, of values computed from draws alone, and of masks of dropouts. Of a dropout, which
+    returns its output and its mask as items, the mask alone is a draw."""
     nodes = list(to_fx(graph).graph.nodes)
     without_values, drawn = _nodes_without_values(nodes), _nodes_of_draws(nodes)
     names = []
@@ -436,7 +460,8 @@ def _drawn_names(graph: Graph) -> list[str]:
         if node.op != "call_function":
             continue
         is_mask = _is_item(node, 1) and str(node.args[0].target) == DROPOUT
-        if is_mask or (node in drawn and node in without_values) or (draws(node) and str(node.target) != DROPOUT):
+        is_of_draws_alone = node in drawn and node in without_values
+        if is_mask or is_of_draws_alone or (draws(node) and str(node.target) != DROPOUT):
             names.append(node.name)
     return names
 
@@ -447,7 +472,8 @@ def _is_item(node: fx.Node, place: int) -> bool:
 
 
 def values_as_inputs(graph: Graph, names: Sequence[str]) -> Graph:
-    """Return a graph in which these values are inputs, without the steps that are then not needed."""
+    """Return a graph in which these values, draws, are inputs, without the steps that are then not needed. The output
+    of a dropout whose mask is one of them is computed of the mask."""
     steps = {step.name: step for step in graph.steps}
     ports = tuple(Port(f"draw of {name}", "rng", steps[name].spec, name) for name in names)
     masks = {base.name: step.name for step in graph.steps if step.name in names for base in _dropout_of(step, steps)}
@@ -455,7 +481,7 @@ def values_as_inputs(graph: Graph, names: Sequence[str]) -> Graph:
         part for step in graph.steps if step.name not in names for part in _expand_dropout(step, steps, masks)
     ]
     result_names = [value.name for value in graph.results if isinstance(value, Ref)]
-    steps_left = needed_steps(steps_without_draws, result_names, _writes_needed)
+    steps_left = needed_steps(steps_without_draws, result_names, stays=_writes_needed)
     return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(steps_left))
 
 
@@ -476,12 +502,12 @@ def _dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
 
 
 def _expand_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
-    """Return a step, in a list; the output of a dropout becomes value * mask * 1 / (1 - p), as eager computes it.
-    `masks` has the mask of each dropout. A twin of `_expand_dropout` in kernels/checking/check."""
+    """Return a step, in a list; the output of a dropout becomes value * mask * 1 / (1 - p), as eager computes it, in
+    two steps. `masks` has the mask of each dropout. A twin of `_expand_dropout` in kernels/checking/check."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in masks:
             value, p = steps[name].args[:2]
-            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
+            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0  # with p = 1 all is dropped
             scaled_name = f"{step.name}_left"
             multiplied = replace(step, name=scaled_name, target="aten.mul.Tensor", args=(value, Ref(masks[name])))
             return [multiplied, replace(step, target="aten.mul.Tensor", args=(Ref(scaled_name), scale))]

@@ -35,18 +35,21 @@ OTHER_NAMES: Mapping[str, str] = {
 
 
 def architecture_of(name: str, known: Collection[str]) -> str | None:
-    """Return the `model_type` among the known ones that a name means; None where no word of it is one."""
+    """Return the `model_type` among the known ones that a name means, a `model_type` or a hub id; None where no word of
+    it is one. `by_letters` has the known ones by their letters and digits alone."""
     by_letters = {letters(model_type): model_type for model_type in known}
     if "/" not in name and letters(name) in by_letters:
         return by_letters[letters(name)]
-    words = re.findall(r"[a-z0-9]+", name.rpartition("/")[2].lower())
+    _, _, last_part = name.rpartition("/")  # of a hub id, without its owner
+    words = re.findall(r"[a-z0-9]+", last_part.lower())
     runs = [words[start:stop] for start in range(len(words)) for stop in range(start + 1, len(words) + 1)]
-    for run in sorted(runs, key=lambda run: -len("".join(run))):  # of equally long ones, the first
+    for run in sorted(runs, key=lambda run: -len("".join(run))):  # the longest first; of equally long ones, the first
         other = OTHER_NAMES.get(" ".join(run))
         if other is not None and letters(other) in by_letters:
             return by_letters[letters(other)]
-        if (found := by_letters.get("".join(run))) is not None and len("".join(run)) > 1:
-            return found
+        model_type = by_letters.get("".join(run))
+        if model_type is not None and len("".join(run)) > 1:  # a single letter or digit says nothing
+            return model_type
     return None
 
 

@@ -3,6 +3,10 @@
 `HEADS` is a table of what models are trained for, in the order in which a name without `?head=` takes them. Its rows
 name one of the Auto mappings of transformers, and what makes the labels. All other inputs follow from the parameters of
 the class's `forward`: `MAKERS` has a row for each of their names.
+
+A function of MAKERS returns the value of one argument for a Shape, random where there is a choice; one of HEADS's
+`labels` returns the labels by the names of their arguments, where a text names an argument that is copied. A *word* is
+a token of the vocabulary. torch is imported when a value is made.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from backprint.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the inputs of a model are made for: the class, its configuration, and how many and how long they are."""
+    """What the inputs of a model are made for: the class (`head`), its configuration, how many there are (`batch`), how
+    long texts are (`tokens`), and how high and wide an image is where the configuration does not say (`image`)."""
 
     head: Any
     config: Any
@@ -26,7 +31,8 @@ class Shape:
     image: int
 
     def field(self, *names: str, default: Any = None) -> Any:
-        """Return the first of these fields that the configuration has, or one of those in it."""
+        """Return the first value that is not None of these fields: of the configuration, else of the configurations in
+        it; the default, where there is none."""
         for config in (self.config, *nested(self.config)):
             for name in names:
                 value = getattr(config, name, None)
@@ -36,9 +42,9 @@ class Shape:
 
     @property
     def words(self) -> int:
-        return int(
-            getattr(text_of(self.config), "vocab_size", None) or self.field("vocab_size", "text_vocab_size", default=99)
-        )
+        """How many words the vocabulary has."""
+        own = getattr(text_of(self.config), "vocab_size", None)
+        return int(own or self.field("vocab_size", "text_vocab_size", default=99))
 
 
 def text_of(config: Any) -> Any:
@@ -62,7 +68,8 @@ Maker = Callable[[Shape], Any]
 
 
 def ids(shape: Shape, length: int | None = None) -> Any:
-    """Return tokens without a meaning of their own: the first ids are those that have one, and the last images'."""
+    """Return tokens without a meaning of their own: neither the first ten ids, which are those of special tokens, nor
+    the last ten, which are those of images. A vocabulary of fewer than 40 words has no such ids to leave out."""
     import torch
 
     low, high = (10, shape.words - 10) if shape.words >= 40 else (0, shape.words)
@@ -86,44 +93,39 @@ def picture_size(shape: Shape) -> tuple[int, int]:
 
 
 def pictures(shape: Shape) -> Any:
-    """Return images; clips of images for what takes frames."""
+    """Return images; clips of images for architectures that take frames."""
     import torch
 
     channels = shape.field("num_channels", "in_channels", "in_chans", default=3)
-    channels = channels if type(channels) is int else 3
+    channels = channels if type(channels) is int else 3  # a list of widths is of the stages, not of the image
     frames = shape.field("num_frames", "frames_per_clip") if "Video" in shape.head.__name__ or clips(shape) else None
     return torch.randn(shape.batch, *(() if frames is None else (frames,)), channels, *picture_size(shape))
 
 
 def clips(shape: Shape) -> bool:
-    """Whether an architecture takes several images in order, as one value."""
+    """Whether an architecture takes several images in order, as one value. It is known by the package of its
+    configuration, `transformers.models.vivit.configuration_vivit`."""
     return type(shape.config).__module__.split(".")[-2] in ("timesformer", "vivit", "videomae")
 
 
 def sound(shape: Shape) -> Any:
-    """Return samples of sound; a spectrum over time for architectures that take it under the same name."""
+    """Return samples of sound, half a second at 16 kHz; a spectrum over time for architectures that take it under the
+    same name: they have a length and a number of mel bins, and no convolutions over samples."""
     import torch
 
-    length = shape.field("max_length")
-    if shape.field("conv_stride") is None and length is not None and shape.field("num_mel_bins") is not None:
-        return torch.randn(shape.batch, int(length), int(shape.field("num_mel_bins")))
+    length, mels = shape.field("max_length"), shape.field("num_mel_bins")
+    if shape.field("conv_stride") is None and length is not None and mels is not None:
+        return torch.randn(shape.batch, int(length), int(mels))
     return torch.randn(shape.batch, 8000)
 
 
 def spectrum(shape: Shape) -> Any:
-    """Return spectra: of a length that the configuration fixes, time last; else time first."""
+    """Return spectra: as Whisper takes them, time last, where the configuration fixes the length by its positions, of
+    which a convolution makes one of two steps; else time first."""
     import torch
 
-    mels = int(
-        shape.field(
-            "num_mel_bins",
-            "n_mel_bins",
-            "input_feat_per_channel",
-            "feature_projection_input_dim",
-            "input_dim",
-            default=80,
-        )
-    )
+    names = ("num_mel_bins", "n_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim")
+    mels = int(shape.field(*names, default=80))
     if shape.field("input_feat_per_channel", "feature_projection_input_dim", "hidden_act_time") is None:
         positions = shape.field("max_source_positions")
         if positions is not None:
@@ -222,8 +224,9 @@ def nothing(shape: Shape) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a model is trained for: the Auto mapping of transformers with its class, inputs beside the main one, and
-    what makes the labels; without labels of its own, a model may return no loss."""
+    """What a model is trained for: the Auto mapping of transformers that has its class ('' for the model without a
+    head), what makes the labels, and the inputs to make (if there are none, the main input of the class). One that is
+    not `labelled` may return no loss."""
 
     mapping: str
     labels: Callable[[Shape], dict[str, Any]]
@@ -256,35 +259,38 @@ has."""
 
 
 def heads_of(library: Any, model_type: str) -> dict[str, Any]:
-    """Return the classes with a head that an architecture has, by the words of `HEADS`, in its order."""
+    """Return the classes that transformers (`library`) has for an architecture, by the words of `HEADS`, in its
+    order."""
     auto = library.models.auto.modeling_auto
-    found: dict[str, Any] = {}
+    classes_by_word: dict[str, Any] = {}
     for word, head in HEADS.items():
         mapping = f"MODEL_FOR_{head.mapping}_MAPPING_NAMES" if head.mapping else "MODEL_MAPPING_NAMES"
-        names = getattr(auto, mapping, {}).get(model_type)
+        names = getattr(auto, mapping, {}).get(model_type)  # the name of a class, or of several
         for name in (names,) if isinstance(names, str) else names or ():
             cls = getattr(library, name, None)
             if isinstance(cls, type):
-                found.setdefault(word, cls)
-    return found
+                classes_by_word.setdefault(word, cls)
+    return classes_by_word
 
 
 def inputs_of(shape: Shape, head: Head) -> dict[str, Any]:
-    """Return the keyword arguments of a class's `forward`: those that it needs, those of its head, and labels."""
+    """Return the keyword arguments of a class's `forward`: those without a default, those of its head, and labels;
+    refuse a class that needs an argument which nothing here makes."""
     parameters = inspect.signature(shape.head.forward).parameters
     needed = [
         name
         for name, parameter in parameters.items()
         if parameter.default is parameter.empty and name != "self" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
-    names = dict.fromkeys([*head.inputs, *(() if head.inputs else (shape.head.main_input_name,)), *needed])
-    if "global_attention_mask" in parameters:
-        names["global_attention_mask"] = None
+    names = [*(head.inputs or (shape.head.main_input_name,)), *needed]
+    if "global_attention_mask" in parameters:  # without it, a Longformer attends to near tokens alone
+        names.append("global_attention_mask")
     labels = head.labels(shape)
-    missing = [name for name in names if name not in MAKERS and name not in labels]
+    missing = [name for name in dict.fromkeys(names) if name not in MAKERS and name not in labels]
     if missing:
         raise UsageError(f"{shape.head.__name__} needs {', '.join(missing)}, which its configuration does not tell")
-    inputs = {name: MAKERS[name](shape) for name in names if name in parameters and name not in labels}
+    inputs = {name: MAKERS[name](shape) for name in dict.fromkeys(names) if name in parameters and name not in labels}
+    # With labels, a model makes the decoder's inputs of them.
     if shape.config.is_encoder_decoder and not labels and "decoder_input_ids" in parameters:
         inputs["decoder_input_ids"] = MAKERS["decoder_input_ids"](shape)
     for name, value in labels.items():

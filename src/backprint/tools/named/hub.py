@@ -1,6 +1,11 @@
 """`hf:NAME`: a model of transformers from its configuration, with random weights.
 
 hf:gpt2   hf:meta-llama/Llama-3.2-1B   'hf:bert?head=token-classification&layers=1'   'hf:llama?size=full'
+
+A Name is such a text in parts: `text`, `name`, and its `options` as texts. `whole` is the configuration of an
+architecture as transformers has it, with large sizes; `attribute_map` of it has other names of its fields. A *head* is
+what a model is trained for, a word of HEADS, and `cls` the class with it. Sizes are those of a small model, with the
+names of those that were `given`. `refused` returns an error that begins with the name.
 """
 
 from __future__ import annotations
@@ -25,13 +30,14 @@ FULL_TOKENS = 512
 
 
 def make(name: Name, transformers: Any) -> NamedModel:
-    """Make the model of a name, and inputs that fit."""
+    """Make the model of a name, and inputs that fit. A small one is run once, before it is returned."""
     model_type = _architecture(name, transformers)
     config = _configured(name, transformers, model_type)
     word, cls = _head(name, heads_of(transformers, model_type), model_type)
     head = HEADS[word]
     if word == "sequence-classification" and getattr(text_of(config), "pad_token_id", None) is None:
-        text_of(config).pad_token_id = config.pad_token_id = 0  # which of a row's tokens is its last
+        # The model looks for the last token of a row that is no padding, and takes that one's score.
+        text_of(config).pad_token_id = config.pad_token_id = 0
     batch, tokens = count_of(name, "batch", 2), _tokens(name, config)
     shape = Shape(cls, config, batch, tokens, count_of(name, "image", SMALL.image))
     try:
@@ -40,15 +46,15 @@ def make(name: Name, transformers: Any) -> NamedModel:
             inputs, notes = _with_images(model, shape, head)
         else:
             inputs, notes = inputs_of(shape, head), ()
-    except Exception as error:
+    except Exception as error:  # of the library's code, whatever it is
         raise refused(name, f"{cls.__name__} cannot be made from its configuration alone", error) from error
     if "size" not in name.options:
         _try(name, model, inputs)
     model, inputs = _in_dtype(name, model, inputs)
-    said = [_what(name, model_type, cls, transformers)]
+    own_notes = [_what(name, model_type, cls, transformers)]
     if not head.labelled:
-        said.append(f"{cls.__name__} is given no labels: without a loss, the mean of its first output is taken")
-    return NamedModel(model, (), inputs, loss_of, (*said, *notes))
+        own_notes.append(f"{cls.__name__} is given no labels: without a loss, the mean of its first output is taken")
+    return NamedModel(model, args=(), kwargs=inputs, loss=loss_of, notes=(*own_notes, *notes))
 
 
 def loss_of(output: Any) -> Any:
@@ -64,7 +70,7 @@ def loss_of(output: Any) -> Any:
 
 def _try(name: Name, model: Any, inputs: Mapping[str, Any]) -> None:
     """Run a small model once, in eval mode so that no buffer changes: small sizes or inputs that do not fit this
-    architecture are an error of the name, and not of a program."""
+    architecture are an error of the name, and not of a program. A model without values cannot be tried."""
     import torch
 
     from backprint._torch.fake import FakeTensor
@@ -86,14 +92,14 @@ def _try(name: Name, model: Any, inputs: Mapping[str, Any]) -> None:
 
 
 def _architecture(name: Name, transformers: Any) -> str:
-    """Return the `model_type` of a name; UsageError with the nearest where it is none."""
+    """Return the `model_type` of a name; UsageError with the nearest names where it means none."""
     known = list(transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES)
-    found = architecture_of(name.name, known)
-    if found is None:
+    model_type = architecture_of(name.name, known)
+    if model_type is None:
         near = nearest(name.name.rpartition("/")[2], known)
         what = "its hub id names no architecture" if "/" in name.name else "no such architecture"
         raise UsageError(f"{name.text}: {what} of transformers {transformers.__version__}; near names: {near}")
-    return found
+    return model_type
 
 
 def _what(name: Name, model_type: str, cls: type, transformers: Any) -> str:
@@ -107,7 +113,8 @@ def _what(name: Name, model_type: str, cls: type, transformers: Any) -> str:
 
 
 def _head(name: Name, heads: Mapping[str, type], model_type: str) -> tuple[str, type]:
-    """Return the word of the head, and its class."""
+    """Return the word of the head, and its class: the head that a name asks for, else the first that the architecture
+    has. UsageError if it has none, or not this one."""
     asked = name.options.get("head")
     if not heads:
         raise UsageError(f"{name.text}: transformers has no model of {model_type} for a loss: it is a part of others")
@@ -121,7 +128,8 @@ def _head(name: Name, heads: Mapping[str, type], model_type: str) -> tuple[str, 
 
 
 def _configured(name: Name, transformers: Any, model_type: str) -> Any:
-    """Return the configuration of an architecture, in the sizes that a name asks for."""
+    """Return the configuration of an architecture, in the sizes that a name asks for: small ones, or with `size=full`
+    the configuration's own but for those that the name gives. Refuse options that are neither ours nor its fields."""
     size = name.options.get("size", "small")
     if size not in ("small", "full"):
         raise UsageError(f"{name.text}: size={size}: there are small and full")
@@ -156,7 +164,8 @@ def _sizes(name: Name) -> Sizes:
 
 
 def _asked(whole: Any, sizes: Sizes) -> dict[str, Any]:
-    """Return the fields that the sizes which a name gives are about, for a configuration that else stays as it is."""
+    """Return the fields, with their values, that the sizes which a name gives are about, for a configuration that stays
+    as it is otherwise. The values are those of the small configuration with these sizes."""
     small = small_config(whole, sizes)
     called = getattr(whole, "attribute_map", {})
     words = {
@@ -171,16 +180,18 @@ def _asked(whole: Any, sizes: Sizes) -> dict[str, Any]:
 
 
 def _set(config: Any) -> Any:
-    """Return a configuration with the fields that have one value for all, also in those that it has."""
-    for each in (config, *nested(config)):
+    """Set the fields of SET, which have the same value in all configurations, in a configuration and in those inside
+    it; return it."""
+    for one in (config, *nested(config)):
         for field, value in SET.items():
-            if field in vars(each):
-                setattr(each, field, value)
+            if field in vars(one):
+                setattr(one, field, value)
     return config
 
 
 def _fields(whole: Any) -> list[str]:
-    """Return the fields of a configuration by which a name may set them, those in nested ones with a dot."""
+    """Return the names of a configuration's fields that a name may have as options; those of a nested one with a dot,
+    which `_own` refuses with advice."""
     fields = []
     for field, value in vars(whole).items():
         if is_config(value):
@@ -191,7 +202,8 @@ def _fields(whole: Any) -> list[str]:
 
 
 def _own(name: Name, whole: Any) -> dict[str, Any]:
-    """Return the fields of a configuration that a name sets by their own names, in the types that they have."""
+    """Return the fields of a configuration that a name sets by their own names, with values read from the texts.
+    Refuse a field of a nested configuration."""
     own: dict[str, Any] = {}
     for option, text in name.options.items():
         if option in OPTIONS:
@@ -217,7 +229,8 @@ WORDS = {"true": True, "false": False, "null": None, "none": None}
 
 
 def _tokens(name: Name, config: Any) -> int:
-    """Return how long texts are."""
+    """Return how many tokens a text has: what the name says, else a small number, or in full size FULL_TOKENS if the
+    model has so many positions. UsageError for fewer than four, which some labels need."""
     most = getattr(text_of(config), "max_position_embeddings", None)
     default = SMALL.tokens
     if name.options.get("size") == "full":
@@ -243,26 +256,27 @@ def _with_images(model: Any, shape: Shape, head: Head) -> tuple[dict[str, Any], 
         if pixels is None:
             raise UsageError("it takes no pixel_values")
         inputs["pixel_values"] = pixels
-        if token is not None:
+        if token is not None:  # the token that stands for a part of an image in the text
             with torch.no_grad():
                 places = torch.full((shape.batch, _places(model, pixels)), token)
+            # After the first token. -100 is the label that a loss leaves out.
             for key, between in (("input_ids", places), ("labels", torch.full_like(places, -100))):
                 inputs[key] = torch.cat([inputs[key][:, :1], between, inputs[key][:, 1:]], 1)
         with torch.no_grad():
             model(**inputs)
-    except Exception as error:
+    except Exception as error:  # architectures differ in what they need beside images, and raise what they like
         if inspect.signature(model.forward).parameters["pixel_values"].default is inspect.Parameter.empty:
-            raise
+            raise  # it does not run on text alone
         text_alone = {key: value for key, value in inputs_of(shape, head).items() if key != "pixel_values"}
         return text_alone, (f"text alone: how {type(model).__name__} takes images is not known ({first_line(error)})",)
     return inputs, ()
 
 
 def _places(model: Any, pixels: Any) -> int:
-    """Return how many tokens stand for an image."""
+    """Return how many tokens stand for an image: as many as the model makes rows of features of it."""
     import torch
 
-    features = model.get_image_features(pixel_values=pixels)
+    features = model.get_image_features(pixel_values=pixels)  # a tensor, an output that has it, or one for each image
     features = getattr(features, "pooler_output", None) if hasattr(features, "pooler_output") else features
     tensors: list[Any] = [features] if isinstance(features, torch.Tensor) else list(features or ())
     rows = sum(tensor.numel() // tensor.shape[-1] for tensor in tensors)
@@ -270,7 +284,7 @@ def _places(model: Any, pixels: Any) -> int:
 
 
 def _in_dtype(name: Name, model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a model and its inputs in the dtype that a name asks for."""
+    """Return a model and its inputs in the dtype that a name asks for; as they are, if it asks for none."""
     import torch
 
     text = name.options.get("dtype")

@@ -17,8 +17,7 @@ from backprint.tools.named.names import Name, parse_name
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model in train mode with its keyword arguments; `loss` is an option of `bp.capture`, `notes` say what was made
-    up."""
+    """A model in train mode with its arguments; `loss` is an option of `bp.capture`, `notes` say what was made up."""
 
     model: Any
     args: tuple[Any, ...]
@@ -39,7 +38,7 @@ def make_named(target: Any) -> NamedModel:
     module = importlib.import_module(f"backprint.tools.named.{MAKERS[name.scheme]}")
     make: Callable[[Name, Any], NamedModel] = module.make
     library = imported(name)
-    with quiet(name.library), torch.random.fork_rng(devices=[]):
+    with quiet(name.library), torch.random.fork_rng(devices=[]):  # of the CPU's generator: models are made there
         torch.manual_seed(SEED)
         return make(name, library)
 
@@ -56,7 +55,7 @@ EXTRAS: Mapping[str, str] = {"hf": "models", "timm": "vision", "torchvision": "v
 
 def imported(name: Name) -> Any:
     """Import the library of a name; UsageError with one line if it is not here, or does not import."""
-    first = name.library not in sys.modules
+    is_first_import = name.library not in sys.modules
     install = f"pip install 'backprint[{EXTRAS[name.scheme]}]'"
     try:
         with quiet(name.library):
@@ -72,24 +71,25 @@ def imported(name: Name) -> Any:
             f"{name.text}: the {name.library} that is installed cannot be imported: {first_line(error)}; its build has "
             "to be that of your torch (pip install --force-reinstall torch torchvision)"
         ) from error
-    if first and name.library == "transformers":
+    if is_first_import and name.library == "transformers":
         library.logging.set_verbosity_error()  # a program that had imported it before keeps its own setting
     return library
 
 
 def first_line(error: BaseException) -> str:
-    """Return an error in a line: its type, and what it says as far as it fits."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said[:240]}" if said else type(error).__name__
+    """Return an error in a line: its type, and the first 240 characters of its message."""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message[:240]}" if message else type(error).__name__
 
 
 @contextlib.contextmanager
 def quiet(library: str, others: bool = True) -> Iterator[None]:
-    """Keep the warnings and the log of a library from the output, with `others` all warnings, and the library from
-    networks."""
+    """In this block, keep the warnings and the log of a library from the output, with `others` all warnings, and keep
+    the library from networks."""
     logger = logging.getLogger(library)
     level = logger.level
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        # The modules whose warnings are ignored, as a pattern: '' is for all.
         warnings.filterwarnings("ignore", module="" if others else rf"{library}(\.|$)")
         logger.setLevel(logging.CRITICAL)
         stack.callback(logger.setLevel, level)
@@ -99,22 +99,24 @@ def quiet(library: str, others: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def offline() -> Iterator[None]:
-    """Set huggingface_hub to offline mode, which transformers and timm download through; as it was at the end."""
+    """In this block, huggingface_hub is in offline mode, if it is installed: transformers and timm download through
+    it."""
     try:
         constants: Any = importlib.import_module("huggingface_hub.constants")
     except ImportError:
         yield
         return
-    was = constants.HF_HUB_OFFLINE
+    before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = was
+        constants.HF_HUB_OFFLINE = before
 
 
 def refused(name: Name, what: str, error: Exception) -> BackprintError:
-    """Return the error of a model that its library could not make from the name alone; ours begin with the name."""
+    """Return the error to raise for a model that could not be made from the name alone, which begins with the name: an
+    error of ours as it is otherwise, any other as a UsageError that says `what` and why."""
     if isinstance(error, BackprintError):
         return error if str(error).startswith(name.text) else type(error)(f"{name.text}: {error}")
     return UsageError(f"{name.text}: {what}: {first_line(error)}")

@@ -63,7 +63,8 @@ def parse_name(target: Any) -> Name:
 
 
 def count_of(name: Name, option: str, default: int) -> int:
-    """Return an option that is a number of things, of which there is one at least."""
+    """Return an option that is a number of things, of which there is one at least; the default, where a name does not
+    have it."""
     text = name.options.get(option)
     if text is None:
         return default
@@ -73,14 +74,16 @@ def count_of(name: Name, option: str, default: int) -> int:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 5) -> str:
-    """Return the known words that are nearest to one, in a line; all of them where they are few."""
+    """Return the known words that are nearest to one, in a line; where none is near, all of them, or the first ones if
+    they are more than `most`."""
     words = list(known)
     near = difflib.get_close_matches(word.lower(), words, most, cutoff=0.5)
     return ", ".join(near or (words if len(words) <= most else [*words[:most], "…"]))
 
 
 def check_options(name: Name, own: Collection[str], fields: Iterable[str] = (), of: str = "") -> None:
-    """Raise for an option that is neither one of ours nor a field of a configuration, with all that there are."""
+    """Raise for an option of a name that is neither in `own`, the options of its library, nor one of the fields of the
+    configuration named `of`; the error has all that there are."""
     fields = list(fields)
     for option in name.options:
         if option not in own and option not in fields:

@@ -4,6 +4,9 @@ A configuration's fields say what they are by their names (`n_embd`, `num_hidden
 `attribute_map`. Each of these names is a row of a table with the size that it gets; the configuration is then made anew
 with these sizes, so that what it derives (layer types, head dimensions) fits them. Nested ones are made first.
 
+In CONSTRAINTS are functions of a configuration, the `changes` of its fields so far, and the sizes: each changes them
+where fields must fit together. A *default* is the value that a field has in the configuration of full size.
+
     >>> small_config(AutoConfig.for_model("gpt2"), Sizes(layers=3))
     GPT2Config {"n_embd": 64, "n_layer": 3, "n_head": 4, ...}
 """
@@ -17,7 +20,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of a small model; `given` are those that the name says, and these are taken as they are."""
+    """The sizes of a small model: how many layers, features of a token, heads of attention, words of the vocabulary,
+    tokens of a text, and the height and width of an image. `given` names those that the user gave."""
 
     layers: int = 2
     hidden: int = 64
@@ -29,10 +33,11 @@ class Sizes:
 
     @property
     def head(self) -> int:
+        """The features of a head."""
         return self.hidden // self.heads
 
     def of(self, word: str, default: int) -> int:
-        """Return a size, where the configuration's own is not smaller already."""
+        """Return the size of this name; the default, where that is smaller and the user has not given the size."""
         size: int = getattr(self, word)
         return size if word in self.given else min(size, default)
 
@@ -45,10 +50,12 @@ Rule = Callable[[Sizes, int], int]
 
 
 def _rules(rule: Rule, names: str) -> dict[str, Rule]:
+    """Return one rule for each of these names of fields."""
     return dict.fromkeys(names.split(), rule)
 
 
 def _at_most(most: int) -> Rule:
+    """Return the rule of a size that is the default, or `most` if that is smaller."""
     return lambda sizes, default: min(most, default)
 
 
@@ -176,13 +183,14 @@ Lists = Callable[[tuple[int, ...]], list[int]]
 
 
 def _widths(values: tuple[int, ...]) -> list[int]:
-    """Return widths of stages in the same proportions, the narrowest 16."""
+    """Return widths of stages in the same proportions, the narrowest 16, all multiples of 8; widths that are so narrow
+    already stay."""
     least = min(values)
     return list(values) if least <= 16 else [max(16, round(value / least * 2) * 8) for value in values]
 
 
 def _heads(values: tuple[int, ...]) -> list[int]:
-    """Return heads of stages in the same proportions, the fewest 1."""
+    """Return heads of stages in the same proportions, the fewest 1; as they are, if that makes no whole numbers."""
     least = min(values)
     return [value // least for value in values] if all(value % least == 0 for value in values) else list(values)
 
@@ -233,7 +241,8 @@ SPECIAL = ("pad", "bos", "eos", "sep", "mask", "cls")
 
 
 def small_config(config: Any, sizes: Sizes, own: Mapping[str, Any] | None = None) -> Any:
-    """Return a configuration of the same class with small sizes, and the values of its own fields that are given.
+    """Return a configuration of the same class with small sizes, and with the fields in `own`, which are taken as they
+    are.
 
     A BertConfig has 12 layers of 768 numbers; with the default sizes it gets 2 of 64. Its `model_type` stays.
     """
@@ -250,11 +259,13 @@ def small_config(config: Any, sizes: Sizes, own: Mapping[str, Any] | None = None
 
 
 def _small_fields(config: Any, sizes: Sizes) -> dict[str, Any]:
-    """Return the fields of a configuration that get another value, each by the first rule that it falls under."""
+    """Return the fields of a configuration that get another value, each by the first rule that it falls under. A field
+    is looked up by its own name, then by the usual one that `attribute_map` has for it."""
     changes: dict[str, Any] = {}
     canonical_names = {name: canonical for canonical, name in getattr(config, "attribute_map", {}).items()}
     vocab = sizes.of("vocab", getattr(config, "vocab_size", None) or sizes.vocab)
-    next_id = vocab - 1  # of tokens that are in no word of the small vocabulary: the last ids, downwards
+    # Ids beyond the small vocabulary get others: SPECIAL ones the first, all others the last, from here downwards.
+    next_id = vocab - 1
     for name, value in vars(config).items():
         if name.startswith("_"):
             continue
@@ -309,21 +320,22 @@ def _layer_types_of(config: Any) -> list[str]:
 
 
 def _layer_types(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
-    """Of each type of layers there is one, and all layers that are left are of the last."""
+    """One layer is of each type, in order, and all layers after these are of the last type."""
     types = _layer_types_of(config)
     if len(types) > 1 and "layer_types" in vars(config):
         changes["layer_types"] = [types[min(layer, len(types) - 1)] for layer in range(sizes.layers)]
 
 
 def _heads_that_share_nothing(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
-    """Attention with keys and values for each head stays so."""
+    """Attention whose heads have keys and values of their own stays so, where the table would let heads share them."""
     share_nothing = getattr(config, "num_key_value_heads", 0) == getattr(config, "num_attention_heads", None)
     if share_nothing and "num_key_value_heads" in changes:
         changes["num_key_value_heads"] = changes["num_attention_heads"]
 
 
 def _mamba_heads(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
-    """Heads of a state space times their width are the expanded width."""
+    """In a Mamba layer, the number of heads times the features of a head is the expanded width (`expand` times the
+    hidden size). All heads are one group."""
     if "state_size" in changes and "head_dim" in changes and hasattr(config, "expand"):
         changes["num_heads"] = config.expand * changes["hidden_size"] // changes["head_dim"]
         changes["n_groups"] = 1
@@ -335,12 +347,13 @@ def _mamba_heads(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
 def _attention_types(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
     """GPT-Neo lists the kinds of its layers with how often they follow each other."""
     if isinstance(types := getattr(config, "attention_types", None), list) and types:
-        kinds = types[0][0]
+        kinds, *_ = types[0]  # of `types`, such as [[["global", "local"], 12]]
         changes["attention_types"] = [[[kinds[layer % len(kinds)]], 1] for layer in range(changes["num_layers"])]
 
 
 def _latent_heads(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
-    """Multi-head latent attention: a head has a part with positions and one without."""
+    """In multi-head latent attention, a head has a part with positions (`rope`) and one without (`nope`), and heads
+    share no keys."""
     if changes.get("qk_rope_head_dim"):
         if "head_dim" in changes:
             changes["head_dim"] = changes["qk_rope_head_dim"]
@@ -351,8 +364,10 @@ def _latent_heads(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
 
 
 def _stages(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
-    """Each stage halves the image, and the last has to have more than one place, or its attention has no gradient."""
-    stages = len(getattr(config, "depths", ()) or ()) if not isinstance(getattr(config, "depths", 0), int) else 0
+    """Each stage halves the image, and the last has to have more than one place, or its attention has no gradient: so
+    images and patches of a model of several stages are not as small as others."""
+    depths = getattr(config, "depths", None)  # the layers of each stage; some have one number for all
+    stages = 0 if isinstance(depths, int) else len(depths or ())
     image = {"mobilevit": 128, "mobilevitv2": 128}.get(config.model_type, 64 if stages > 2 else 0)
     if image and "image" not in sizes.given and "image_size" in changes:
         changes["image_size"] = image
@@ -364,7 +379,8 @@ def _stages(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
 
 
 def _rotary_sections(config: Any, changes: dict[str, Any], sizes: Sizes) -> None:
-    """The sections of a rotary embedding in several dimensions are half a head together."""
+    """The sections of a rotary embedding in several dimensions (time, height, width) are half a head together; they
+    keep their proportions, and the last takes what rounding leaves."""
     rope = getattr(config, "rope_parameters", None)
     if isinstance(rope, dict) and (sections := rope.get("mrope_section")):
         half, whole = sizes.head // 2, sum(sections)

@@ -4,6 +4,9 @@
 
 The names of these libraries say sizes (`resnet18`), so the model has them; only the images are small, where the model
 takes small ones. These models return scores and no loss: it is their cross-entropy for one class an image.
+
+A *way* to make a model is the shape of an image, and a function that builds the model for it; which way works is known
+when it was tried.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ SMALL = 64
 
 
 def make(name: Name, library: Any) -> NamedModel:
-    """Make the model of a name, and images that it takes: small ones, or those of its own size."""
+    """Make the model of a name, and images that it takes: of the size that the name gives, or small ones, or those of
+    its own size. The first way that runs is taken; UsageError if none does."""
     import torch
 
     check_options(name, OPTIONS)
@@ -32,31 +36,33 @@ def make(name: Name, library: Any) -> NamedModel:
         raise UsageError(f"{name.text}: size={size}: there are small and full")
     batch = count_of(name, "batch", 2)
     asked = count_of(name, "image", 0) if "image" in name.options else None
+    wanted = asked or (None if size == "full" else SMALL)  # None: the model's own size
     error: Exception | None = None
-    for image, build in WAYS[name.scheme](name, library, asked if asked else None if size == "full" else SMALL):
-        if asked is not None and image[-1] != asked:
-            break
-        torch.manual_seed(0)
+    for shape, build in WAYS[name.scheme](name, library, wanted):
+        if asked is not None and shape[-1] != asked:
+            break  # a size that the user gave is not replaced by another
+        torch.manual_seed(0)  # every way with the same weights and images
         try:
             model = build()
-            pixels = torch.randn(batch, *image)
+            pixels = torch.randn(batch, *shape)
             _run(model, pixels)
         except UsageError:
             raise
-        except Exception as raised:
+        except Exception as raised:  # of the library, for images that are too small
             error = error or raised
             continue
-        said = (
-            f"{name.name} of {library.__name__} {library.__version__}: images of {' × '.join(map(str, image))}, weights"
-        )
+        size_text = " × ".join(map(str, shape))
+        made = f"{name.name} of {library.__name__} {library.__version__}: images of {size_text}, weights"
         loss = "the loss is the cross-entropy of its scores for one class an image: 0, 1, …"
-        return NamedModel(model.train(), (pixels,), {}, cross_entropy, (f"{said} and inputs random; {loss}",))
+        note = f"{made} and inputs random; {loss}"
+        return NamedModel(model.train(), args=(pixels,), kwargs={}, loss=cross_entropy, notes=(note,))
     why = first_line(error) if error is not None else "no size of images is known"
     raise UsageError(f"{name.text}: {name.name} does not run on random images{f' of {asked}' if asked else ''}: {why}")
 
 
 def _run(model: Any, pixels: Any) -> None:
-    """Run a model once, in eval mode so that no statistics change; without values there is nothing to learn of it."""
+    """Run a model once, in eval mode so that no statistics change, and raise what it raises. On fake images, which have
+    no values, it is not run."""
     import torch
 
     from backprint._torch.fake import FakeTensor
@@ -72,8 +78,12 @@ def cross_entropy(output: Any) -> Any:
     """Return the cross-entropy of a model's first scores: the class of the image with number i is i."""
     import torch
 
-    values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple) else (output,)
+    if isinstance(output, dict):
+        values = list(output.values())
+    else:
+        values = list(output) if isinstance(output, tuple) else [output]
     scores = next(value for value in values if isinstance(value, torch.Tensor) and value.is_floating_point())
+    # Scores are [images, classes], with a place in the image after these where each place has a class.
     classes = torch.arange(scores.shape[0], device=scores.device) % scores.shape[1]
     places = classes.reshape(-1, *(1 for _ in scores.shape[2:])).expand(scores.shape[0], *scores.shape[2:])
     return torch.nn.functional.cross_entropy(scores, places)
@@ -87,7 +97,8 @@ Way = tuple[tuple[int, ...], Callable[[], Any]]
 
 
 def _of_timm(name: Name, timm: Any, image: int | None) -> Iterator[Way]:
-    """Yield how a model of timm may be made: for images of this size, and for those of its own."""
+    """Yield the ways to make a model of timm: for images of this size, unless it is None, and for those of its own.
+    UsageError if there is no such model."""
     word = name.name.removeprefix("timm/")
     if ":" in word or "/" in word:
         raise UsageError(f"{name.text}: a name of timm has no {'/' if '/' in word else ':'}: weights are not read")
@@ -101,6 +112,7 @@ def _of_timm(name: Name, timm: Any, image: int | None) -> Iterator[Way]:
     config = timm.get_pretrained_cfg(word, allow_unregistered=True)
     own = tuple(getattr(config, "input_size", None) or (3, 224, 224))
     if image is not None and image != own[-1]:
+        # A transformer's embeddings of positions are made for one size of images, which it must be told.
         fixed = {"img_size": image} if getattr(config, "fixed_input_size", False) else {}
         yield (own[0], image, image), partial(timm.create_model, word, **options, **fixed)
     yield own, partial(timm.create_model, word, **options)
@@ -116,7 +128,8 @@ REFUSED: Mapping[str, str] = {
 
 
 def _of_torchvision(name: Name, torchvision: Any, image: int | None) -> Iterator[Way]:
-    """Yield how a model of torchvision may be made: for images of this size, and for those of its own."""
+    """Yield the ways to make a model of torchvision: for images of this size, unless it is None, and for 224 and 299,
+    of which one is its own. UsageError if there is no such model, or one that needs other inputs than images."""
     models, word = torchvision.models, name.name
     known = models.list_models()
     if word not in known:
@@ -133,8 +146,8 @@ def _of_torchvision(name: Name, torchvision: Any, image: int | None) -> Iterator
     if "classes" in name.options:
         options["num_classes"] = count_of(name, "classes", 1000)
     for size in dict.fromkeys((image or 224, 224, 299)):
-        fixed = {"image_size": size} if word.startswith("vit_") else {}
-        shape = (3, 16, size, size) if kind == "video" else (3, size, size)
+        fixed = {"image_size": size} if word.startswith("vit_") else {}  # for its embeddings of positions
+        shape = (3, 16, size, size) if kind == "video" else (3, size, size)  # 16 frames of a clip
         yield shape, partial(models.get_model, word, **options, **fixed)
 
 

@@ -36,25 +36,26 @@ def record(
     optimizer's step: forward, backward and update are linked Pairs. `done` is called with each step's number and
     Capture while the script still runs. The script prints, raises and computes as without Backprint: if a step cannot
     be captured, a warning names the cause, or `tell` is called with it. With `stay` the script's `__main__`, `sys.argv`
-    and `sys.path` stay in place, for a process that ends with it.
+    and `sys.path` stay in place, for a process that ends with it. Return the Captures; none if `done` takes them.
     """
     check_sequence("arguments", arguments)
     place = os.fspath(script)
     program = script_runner.script_of_module(place) if module else script_runner.script_at(place)
     script_runner.check_steps(steps)
     captures: list[Capture] = []
-    messages: list[str] = []
-    recordings: list[Any] = []
+    messages: list[str] = []  # warned of at the end, where there is no `tell`
+    recordings: list[Any] = []  # at most one: it is made when the script imports torch
     report = tell or messages.append
 
     def prove_and_keep(number: int, capture: Capture) -> None:
+        """Prove a step, and hand it to `done`, or keep it; raise if its replay differs."""
         from backprint.tools.record.proving import proven_step
 
-        whole = proven_step(capture)
+        proven = proven_step(capture)
         if done is None:
-            captures.append(whole)
+            captures.append(proven)
         else:
-            done(number, whole)
+            done(number, proven)
 
     def begin() -> None:
         from backprint.tools.record.recording import Recording
@@ -71,9 +72,8 @@ def record(
         if os.getpid() == process:  # a child that the script forked ends here too
             for recording in recordings:
                 recording.close()
-            for text in (
-                recordings[0].missing(name) if recordings else [f"{name} made no step: it did not import torch"]
-            ):
+            not_imported = [f"{name} made no step: it did not import torch"]
+            for text in recordings[0].missing(name) if recordings else not_imported:
                 report(text)
         for text in messages:
             warnings.warn(text, stacklevel=2)

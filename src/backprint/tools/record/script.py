@@ -1,6 +1,8 @@
-"""Run a script as Python does: the same `__main__`, arguments, path and exit, and torch only when it imports it.
+"""Run a script as Python does: the same `__main__`, arguments, path and exit, and torch only when the script imports
+it.
 
-This module does not import torch: a script may set environment variables that torch reads when it is imported.
+This module does not import torch: a script may set environment variables that torch reads when it is imported. A *spec*
+here is Python's ModuleSpec: where a module is, and how it is loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from backprint.errors import UsageError, chained, describe_error, without_own_fr
 
 @dataclass(frozen=True, slots=True)
 class _Script:
-    """A program to run as `__main__`: the file of its code, and its spec if it is run by a module's name."""
+    """A program to run as `__main__`: its name in messages, the file of its code, and its spec if it is run as
+    `python -m NAME`."""
 
     name: str
     path: str
@@ -40,7 +43,8 @@ def script_at(place: Any) -> _Script:
 
 
 def script_of_module(name: str) -> _Script:
-    """Return the script that `python -m NAME` runs: the module, or `__main__` of a package. Nothing is imported."""
+    """Return the script that `python -m NAME` runs: the module, or `__main__` of a package. Nothing is imported. Raise
+    if there is no such module of Python source."""
     spec = _spec_of_module(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = _spec_of_module(f"{name}.__main__")
@@ -53,14 +57,15 @@ def script_of_module(name: str) -> _Script:
 
 
 def _spec_of_module(name: str) -> ModuleSpec | None:
-    """Return where a module is, from the current folder on; the packages that it is in are not imported."""
-    places: Sequence[str] | None = [os.getcwd(), *sys.path]
+    """Return the spec of a module, searched in the current folder and then on sys.path; None if it is not there.
+    `importlib.util.find_spec` would import the packages that it is in."""
+    folders: Sequence[str] | None = [os.getcwd(), *sys.path]
     spec, parts = None, name.split(".")
     for count in range(1, len(parts) + 1):
-        spec = None if places is None else PathFinder.find_spec(".".join(parts[:count]), places)
+        spec = None if folders is None else PathFinder.find_spec(".".join(parts[:count]), folders)
         if spec is None:
             return None
-        places = spec.submodule_search_locations
+        folders = spec.submodule_search_locations  # of a package; None of a module, which has nothing inside
     return spec
 
 
@@ -72,22 +77,25 @@ def check_steps(steps: tuple[int, int]) -> None:
 
 def run_as_main(script: _Script, place: str, arguments: Sequence[str], stay: bool) -> None:
     """Run a script as `python PLACE ARGUMENTS` or `python -m NAME ARGUMENTS` does; its errors, and its exit, are
-    raised.
+    raised. `place` is the script's path as the user wrote it.
 
     With `stay`, `__main__`, arguments and path are left for the threads and exit handlers that the script leaves
     behind.
     """
     module = _main_module(script)
-    before = sys.argv, list(sys.path), sys.orig_argv, sys.modules["__main__"]
-    before_module = sys.orig_argv.index("-m") if "-m" in sys.orig_argv else 1
+    main_before = sys.modules["__main__"]
+    before = sys.argv, list(sys.path), sys.orig_argv, main_before
+    # `sys.orig_argv` begins with Python and its options. Backprint itself was called after them: `-m backprint ...`, or
+    # a script at place 1. There the script stands now.
+    options_end = sys.orig_argv.index("-m") if "-m" in sys.orig_argv else 1
     called = [place] if script.spec is None else ["-m", script.name]
-    sys.orig_argv = [*sys.orig_argv[:before_module], *called, *arguments]
+    sys.orig_argv = [*sys.orig_argv[:options_end], *called, *arguments]
     sys.argv = [called[0], *arguments]
-    if not sys.flags.safe_path:
+    if not sys.flags.safe_path:  # with `python -P` there is no entry for the script's folder
         sys.path[:1] = [os.getcwd() if script.spec else str(Path(script.path).resolve().parent)]
-    MAIN_MODULES.append(before[-1])  # the module that Python started with, whose frames still run
+    MAIN_MODULES.append(main_before)
     try:
-        if script.spec is not None:  # as Python does, with `-m` as the program's name while its packages are imported
+        if script.spec is not None:  # as Python does: `sys.argv[0]` is `-m` while the packages are imported
             if script.spec.parent:
                 importlib.import_module(script.spec.parent)
             sys.argv[0] = script.path
@@ -99,7 +107,7 @@ def run_as_main(script: _Script, place: str, arguments: Sequence[str], stay: boo
 
 
 MAIN_MODULES: list[ModuleType] = []
-"""The `__main__` module before that of each script."""
+"""The `__main__` module before that of each script: it is kept alive, because its frames still run."""
 
 
 def _main_module(script: _Script) -> ModuleType:
@@ -125,8 +133,9 @@ def code_of(path: str) -> CodeType:
 
 
 def traceback_of_script(error: BaseException, path: str) -> TracebackType | None:
-    """Return the traceback that Python would show: from the script's first line on, without our frames. An error of a
-    package that the script is in comes before that line: then all other frames."""
+    """Return the traceback that Python would show: from the script's first line on, without our frames. `path` is the
+    script's file. An error of a package that the script is in comes before that line: then it is the whole traceback
+    without our frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
@@ -134,15 +143,15 @@ def traceback_of_script(error: BaseException, path: str) -> TracebackType | None
 
 
 def show_without_own_frames(error: BaseException, path: str) -> None:
-    """Make Python show an error that ends it without our frames: the hook that shows errors is replaced, and is put
-    back when it runs."""
+    """Make Python show an error of a script that ends the process without our frames: the hook that shows errors is
+    replaced, and is put back when it runs. `path` is the script's file."""
     hook, trace = sys.excepthook, traceback_of_script(error, path)
-    for other in chained(error):
+    for other in chained(error):  # its causes and contexts, which Python shows too
         other.__traceback__ = without_own_frames(other.__traceback__)
 
     def shown(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> Any:
         sys.excepthook = hook
-        if value is not error:
+        if value is not error:  # another error, raised since
             return hook(kind, value, whole)
         return hook(kind, error.with_traceback(trace), trace)
 
@@ -166,7 +175,8 @@ def reporting_errors(act: Callable[[], None], tell: Callable[[str], None]) -> Ca
 
 @contextlib.contextmanager
 def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` once in this block: after a module was imported, or now if it is loaded."""
+    """Call `act` once in this block: now if the module `name` is loaded, else after it was imported; not at all if it
+    never is."""
     if name in sys.modules:
         act()
         yield
@@ -192,6 +202,7 @@ class _ImportFinder(MetaPathFinder):
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of the module, as the other finders have it, with a loader that calls `act`."""
         if name != self.name:
             return None
         self.leave()
@@ -202,7 +213,7 @@ class _ImportFinder(MetaPathFinder):
 
 
 class _CallingLoader(Loader):
-    """Wraps a loader, and calls `act` after it."""
+    """Loads a module by another loader, and calls `act` after that."""
 
     def __init__(self, loader: Loader, act: Callable[[], None]) -> None:
         self.loader, self.act = loader, act
@@ -211,6 +222,7 @@ class _CallingLoader(Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        # The module shall have its own loader, as without us; Python has put this one there.
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
         module.__loader__ = self.loader

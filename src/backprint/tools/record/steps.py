@@ -4,6 +4,22 @@ A dispatch mode records every operator from the end of one optimizer step to the
 because the script goes on: memory is copied before it is overwritten, and results are kept, because the step cannot be
 run again. The script must not notice: an error of Backprint, or anything that cannot be followed, drops the step and
 nothing else.
+
+Words of this file:
+
+- On the *tape* (a Tape: the recorded calls in order, each a TapedCall) a tensor is a StorageView: its storage and its
+  geometry there. A *place* is a StorageView, and a *memory* the number of its storage on the tape. The key of a storage
+  (`storage_id`) tells storages apart outside the tape.
+- A tensor *from outside* (an external tensor) is one that the step uses and has not made: a parameter, a batch, the
+  state of an optimizer. It is an input of the step, and its key on the tape is `outside 0`, `outside 1` and so on.
+  Where something is counted by index, the index is this number.
+- A *leaf* is a tensor from outside as the script has it. A *wrapper* is a tensor subclass around another tensor, as
+  DTensor is; operators see the tensor inside, which `unwrap` returns.
+- A *sum* is a call by which autograd adds to a `.grad` that exists, and a *term* what it adds.
+- A *form* of a collective does the same by functional collectives, which return their result; a graph has these alone.
+- A *local* is the name of a value in the text of a graph; the name of a port is that of the script's variable.
+- The tape is cut into *segments*, each a forward or a backward, and a forward with the backward after it is a *group*,
+  which becomes a Pair.
 """
 
 from __future__ import annotations
@@ -99,7 +115,8 @@ Named = dict[int, tuple[str, Tensor]]
 
 
 def _objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
-    """Return what the variables of the user's frames hold, by dotted names."""
+    """Return what the variables of the user's frames, from this one outwards, hold, and what these objects hold in
+    turn, each with its dotted name."""
     roots: list[tuple[str, Any]] = []
     while frame is not None:
         if frames.is_users(frame.f_code.co_filename):
@@ -109,7 +126,8 @@ def _objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
 
 
 def _paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
-    """Return the path of every module, by its id: `model.blocks.0`, as its parameters are named."""
+    """Return the path of every module among objects with dotted names, by its id: `model.blocks.0`, as its parameters
+    are named. Of several paths of a module the first counts."""
     paths: dict[int, str] = {}
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
@@ -157,10 +175,10 @@ def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
 
 def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield what variables hold, breadth first, and what that holds, by dotted names; at most 3 levels deep and 20,000
-    objects, because a script may hold a whole dataset."""
+    objects, because a script may hold a whole dataset. Models and optimizers are yielded and not opened."""
     queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
     visited: set[int] = set()
-    for name, value, depth in queue:
+    for name, value, depth in queue:  # the list grows meanwhile
         if id(value) in visited or len(visited) > 20_000:
             continue
         visited.add(id(value))
@@ -171,28 +189,32 @@ def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, An
 
 
 def _names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor], known: Named) -> dict[str, str]:
-    """Return a name for every tensor that a step took from `outside`, by its key on the tape, `outside 0` and so on:
-    its name in the script, or that of its parameter with `.grad`, or `input_0` and so on. `leaves` has the tensors as
-    the script has them, in wrappers or not."""
+    """Return a name for every tensor from outside, by its key on the tape, `outside 0` and so on: its name in the
+    script; or for a gradient the name of its parameter with `.grad`; or, where it has none or another tensor has it
+    already, `input_0` and so on. `known` has the names in the script, and `leaves` the tensors in their wrappers."""
     names_by_key: dict[str, str] = {}
-    names = {key: name for key, (name, _) in known.items()}
-    grads = {
-        id(unwrap(leaf.grad)): names.get(id(tensor))
+    names_by_id = {id_: name for id_, (name, _) in known.items()}
+    owners_by_id_of_grad = {
+        id(unwrap(leaf.grad)): names_by_id.get(id(tensor))
         for tensor, leaf in zip(outside, leaves, strict=True)
         if leaf.is_leaf and leaf.grad is not None
     }
-    used: set[str] = set()
+    taken: set[str] = set()
     count = 0
     for index, tensor in enumerate(outside):
-        name = names.get(id(tensor))
-        if name is None and grads.get(id(tensor)):
-            name = f"{grads[id(tensor)]}.grad"
-        name = name and re.sub(UNNAMED, "_", name)[:200]
-        if name is None or name in used:
+        name = names_by_id.get(id(tensor))
+        if name is None and (owner := owners_by_id_of_grad.get(id(tensor))):
+            name = f"{owner}.grad"
+        name = name and re.sub(UNNAMED, "_", name)[:MAX_LENGTH_OF_NAME]
+        if name is None or name in taken:
             name, count = f"input_{count}", count + 1
-        used.add(name)
+        taken.add(name)
         names_by_key[f"outside {index}"] = name
     return names_by_key
+
+
+MAX_LENGTH_OF_NAME = 200
+"""At most so many characters of a name are used: the key of a dictionary may be a whole text."""
 
 
 # ---- Recording a step of a script that goes on
@@ -216,11 +238,13 @@ ROUNDS_OTHERWISE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.defa
 
 @dataclass(slots=True)
 class Backward:
-    """One `backward()` of a step: its place in the tape, its roots, and the gradients it computed.
+    """One `backward()` of a step: its calls on the tape, from index `begin` to before `end`, the tensors that it began
+    from (`roots`) with copies of their values (`losses`), and the gradients that it computed.
 
-    `before` and `after` are the StorageViews of the leaves' gradients, `terms` what autograd added to existing
-    gradients. `given` is what this backward added for each leaf, `shards` what that is a part of, `tangents` whether
-    the script passed any.
+    `tangents` says whether the script passed gradients of the roots; else autograd starts from ones. By the index of
+    each leaf, `before` and `after` have the StorageView of its `.grad` before and after this backward, `given` has what
+    this backward added to it, and `shards` says of which DTensor that is a part, as text. `terms` has what autograd
+    added to each `.grad` that existed, by its StorageView.
     """
 
     begin: int
@@ -239,20 +263,30 @@ class LiveRecorder(Recorder, TorchDispatchMode):
     """Records a step that goes on: nothing is restored, but memory is copied before it is overwritten.
 
     It is the mode of a script, where each call of the script's own runs as it is, whatever recording it comes to; so it
-    is a mode of its own, and no observer of `ObservingMode`.
+    is a mode of its own, and no observer of `ObservingMode` (the mode under which a capture runs a program).
 
-    `lost` says why the step was dropped; from then on every operator runs as if there were no recorder. `wrappers` has
-    the leaves that wrap a tensor, and `shards` what a tensor from outside is a part of, by the identity of the tensor
-    inside. While a call is written in another form than it runs in, `written` is the number of memories before it.
-    `waits` says that the script waits for a collective now. `twice` names an operator of ROUNDS_OTHERWISE_TWICE that
-    the step has called. `known` has for each memory from outside the parts of it that are inputs so far, and
-    `outside_at_begin` the tensors from outside, as they were when they were first used.
+    `paths` has the path of each module of the script, by id, and `classes` the name of its class, by path.
+    `lost` says why the step was dropped, '' if it was not; from then on every operator runs as if there were no
+    recorder. `backwards` has the step's backwards so far, and `messages` its collectives. `wrappers` has the leaves
+    that wrap a tensor, and `shards` says, as text, of which DTensor a tensor from outside is a part: both by the id of
+    the tensor inside. While a call is written in another form than it runs in, `written` is the number of memories
+    before it, else None. `waits` says that the script waits for a collective now. `twice` names an operator of
+    ROUNDS_OTHERWISE_TWICE that the step has called. `known` has for each memory from outside the parts of it that are
+    inputs or results of calls so far, and `outside_at_begin` an alias of each tensor from outside, made when it was
+    first used.
+
+    From Recorder there are `seen` (what is noted of the step: `seen.external_tensors` are the tensors from outside),
+    `external` (their memory, with its content before the first write), `edges` (the finder of opaque edges, where
+    autograd of the plain forward would not give the program's gradient), `memories` (the number of each storage on the
+    tape, by the storage's key) and `filled` (keys of storages that were resized from 0 bytes and not used since).
     """
 
+    # Without this, torch would raise into the script. A higher-order operator that cannot be opened drops the step.
     supports_higher_order_operators = True
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
+        """Let the script compile: torch turns this mode off while `torch.compile` works."""
         return True
 
     def __init__(self) -> None:
@@ -272,9 +306,10 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         self.waits = False
 
     def _forget_outside(self) -> None:
-        """Forget all tensors from outside. Opaque edges are found from the nodes behind each loss."""
+        """Forget all tensors from outside, and what was noted of the step."""
         self.seen = Observations()
         self.external = ExternalTensors(self.seen, self.paths)
+        # Edges are found from the nodes behind each loss, not from calls in `no_grad` mode.
         self.edges = OpaqueEdges(self.seen, self.paths, without_grad=False)
 
     def drop_step(self, why: str) -> None:
@@ -287,41 +322,47 @@ class LiveRecorder(Recorder, TorchDispatchMode):
     # ---- Operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator as the script calls it, and write it on the tape."""
         kwargs = kwargs or {}
         if self.waits:
-            return func(*args, **kwargs)
+            return func(*args, **kwargs)  # the backend copies what it received: no operator of the script
         if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
             if WITH_FAKE.issuperset(types):
                 return func(*args, **kwargs)  # DTensor learns the shapes of results: no value of the script
             if any(map(is_wrapper_class, types)):
                 self.run_own_part(self.note_wrappers, args, kwargs)
-            return NotImplemented
+            return NotImplemented  # the subclass handles the call, and calls operators on the tensors inside
         if is_number_read(func, args):
             return args[0]
         if is_composite(func, args, kwargs):
-            return decompose_under_mode(self, func, args, kwargs)
+            return decompose_under_mode(self, func, args, kwargs)  # each operator that it runs as comes here
         if self.written is not None:
             return self.write_only(func, args, kwargs)
         if (form := form_of(func)) is not None:
-            before = len(self.tape.calls), self.messages.mark()
-            foreseen = self.run_own_part(self.write_form, form, func, args, kwargs)
-            try:
-                result = func(*args, **kwargs)
-            except BaseException:
-                self.run_own_part(self.forget_form, *before)
-                raise
-            self.run_own_part(self.enter_results_of_form, foreseen, args, result)
-            return result
+            return self.run_and_write_form(form, func, args, kwargs)
         call = Call(func, args, kwargs)
         self.run_own_part(self.before, call)
         result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
-        if call.kept:
+        if call.kept:  # empty where `before` dropped the step
             self.run_own_part(self.after, call, result)
         return result
 
+    def run_and_write_form(self, form: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a collective as the script calls it and return its result; on the tape is its form."""
+        calls_before, mark = len(self.tape.calls), self.messages.mark()
+        # It is written first: what this rank sends is copied before the collective may overwrite it.
+        foreseen = self.run_own_part(self.write_form, form, func, args, kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except BaseException:
+            self.run_own_part(self.forget_form, calls_before, mark)
+            raise
+        self.run_own_part(self.enter_results_of_form, foreseen, args, result)
+        return result
+
     def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of ours and return its result; an error in it drops the step. It is not called once the step
-        was dropped, nor in a forked child, which has no step."""
+        """Call a function of ours and return its result; an error in it drops the step, and the result is None. It is
+        not called once the step was dropped, nor in a forked child, which has no step."""
         if self.lost or os.getpid() != self.pid:
             return None
         try:
@@ -332,10 +373,11 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             return None
 
     def before(self, call: Call) -> None:
-        """Note a call that is about to run; drop the step if our mode would change what its backward computes."""
+        """Note in `call.kept` a call that is about to run, for `after`; drop the step if our mode would change what its
+        backward computes."""
         func, args = call.func, call.args
         rounds_otherwise = func in ROUNDS_OTHERWISE and torch.is_grad_enabled()
-        # The input, and the value of `masked_fill`.
+        # Arguments 0 and 2: the input, and the value of `masked_fill`.
         if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
             self.drop_step(
                 f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{_place_of_script()}"
@@ -343,40 +385,43 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             return
         if func in ROUNDS_OTHERWISE_TWICE:
             self.twice = ROUNDS_OTHERWISE_TWICE[func]
+        # A pair for `Recorder.after`: the call as it will be on the tape (None if a graph has no step for it), and
+        # contents of arguments to compare, by which it refuses silent writes: none, they are not looked for here.
         call.kept[self] = self.begun(call, facts_of(func)), ()
 
     def after(self, call: Call, result: Any) -> None:
         """Write a call that has run on the tape, and note what a collective sends and what is added to a gradient."""
         func, args = call.func, call.args
         if func in SETTERS and storage_id(storages(result)[-1]) not in self.memories:
-            self.enter_unknown_tensor(None, args[0], False)
+            self.enter_unknown_tensor(None, args[0], writes=False)  # with its new memory it is a tensor from outside
             return
         if is_wait(func):
             self.messages.read(args[0])
         elif is_collective(func) and self.written is None:
+            # The script's own call: it may still run, so what it received is copied later, when `result` is first read.
             received = torch.empty_like(result)
             self.messages.begin(call_of(collective_name(func), args, label_of), args[0], received)
             self.messages.note_copy(received, result)
-        taped = call.kept[self][0]
+        taped: TapedCall | None = call.kept[self][0]
         if taped is None:
             return
         if is_sum(taped) and taped.args[0] in self.backwards[-1].before.values():
-            terms, term = self.backwards[-1].terms, args[1].detach()
-            terms[taped.args[0]] = terms[taped.args[0]] + term if taped.args[0] in terms else term.clone()
+            terms, grad, term = self.backwards[-1].terms, taped.args[0], args[1].detach()
+            terms[grad] = terms[grad] + term if grad in terms else term.clone()
         if facts_of(func).counts_no_writes:
-            torch.autograd.graph.increment_version(args[0])
+            torch.autograd.graph.increment_version(args[0])  # torch itself does not, while a mode is active
         super().after(call, result)
         for place in iter_leaves(self.tape.calls[-1].result):
             if type(place) is StorageView and place.memory in self.known:
-                self.known[place.memory].append(place)
+                self.known[place.memory].append(place)  # a view of an input is derived from it on the tape
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
         """Return the StorageView of an argument, as `Recorder` does; one that is not known is entered first, and what a
         collective put there is kept, as it is about to be read."""
         if self.messages.unread and tensor.layout is torch.strided and not leaves_values_unread(func):
             self.messages.read(tensor)
-        key = storage_id(storages(tensor)[-1])
-        if key in self.filled:
+        key = storage_id(storages(tensor)[-1])  # a sparse tensor has several storages, the last with its values
+        if key in self.filled:  # its bytes are new: it is no longer the tensor that it was
             self.enter_unwritten(tensor, key)
         elif not self.is_known(tensor):
             self.enter_unknown_tensor(func, tensor, writes)
@@ -386,15 +431,17 @@ class LiveRecorder(Recorder, TorchDispatchMode):
 
     @contextlib.contextmanager
     def waiting(self, work: Any) -> Iterator[None]:
-        """Record nothing in this block if this is the step's thread, or one in which autograd runs its backward on a
-        device, which waits for a collective. Then it has arrived."""
+        """Be the context of a wait for a collective, whose handle is `work`: in the step's thread, nothing is recorded
+        in it, and what the collective received is kept after it; in another thread, the step is dropped if the
+        collective changes a tensor of it."""
+        # Autograd runs the backward of a device in a thread of its own, in which it sets the modes of this one.
         before, is_here = self.waits, self.thread == threading.get_ident() or self in dispatch_modes()
         self.waits = before or is_here
         try:
             yield
             if not is_here:
                 self.run_own_part(self.note_other_thread, work)
-            if is_here and not before:
+            if is_here and not before:  # the outermost of waits that are inside each other
                 with without_modes():
                     self.run_own_part(self.messages.arrived, work)
         finally:
@@ -410,25 +457,28 @@ class LiveRecorder(Recorder, TorchDispatchMode):
                 )
 
     def note_wrappers(self, args: Any, kwargs: Any) -> None:
-        """Note the wrappers among a call's arguments that are leaves, or come from outside. What they call is seen."""
-        for leaf in plain_leaves(args, kwargs):
-            if not isinstance(leaf, Tensor) or not is_wrapped(leaf):
+        """Note the wrappers among a call's arguments that are autograd's leaves, or come from outside. The operators
+        that they call on the tensors inside are recorded."""
+        for argument in plain_leaves(args, kwargs):
+            if not isinstance(argument, Tensor) or not is_wrapped(argument):
                 continue
-            inner = unwrap(leaf)
-            name_groups_of(leaf)
+            inner = unwrap(argument)
+            name_groups_of(argument)  # of its mesh: labels of groups on the tape are the names of dimensions
             if not self.is_known(inner):
-                self.enter_unknown_tensor(None, inner, False)
-                self.shards[id(inner)] = sharding_text(leaf)
-            if leaf.is_leaf and leaf.requires_grad:
-                self.wrappers.setdefault(id(inner), leaf)
+                self.enter_unknown_tensor(None, inner, writes=False)
+                self.shards[id(inner)] = sharding_text(argument)
+            if argument.is_leaf and argument.requires_grad:
+                self.wrappers.setdefault(id(inner), argument)
 
     def write_form(self, form: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
-        """Write a call on the tape in another form, and return what that would return. Nothing of it runs."""
+        """Write a collective on the tape in its form, and return what the form returns: tensors of the right geometry,
+        without the values that are received. No collective runs, and no tensor of the script's changes."""
         if str(func) in WITHOUT_INVERSE:
             raise CaptureError(f"what {func} receives is not found again in what it returns{_place_of_script()}")
-        for leaf in plain_leaves(args, kwargs):
-            if isinstance(leaf, Tensor):
-                self.place_argument(func, leaf, True, False)  # it may be written to, and autograd makes no node of it
+        for argument in plain_leaves(args, kwargs):
+            if isinstance(argument, Tensor):
+                # The collective may write to it, and autograd makes no node of a collective.
+                self.place_argument(func, argument, writes=True, recorded_by_autograd=False)
         self.written = self.memory_count
         try:
             with self.recording():
@@ -438,7 +488,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """See the operators that run inside."""
+        """In this block, be active: torch has turned the mode off while it handles an operator."""
         push_mode(self)
         try:
             yield
@@ -446,16 +496,18 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             pop_mode()
 
     def write_only(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Write a call of a form on the tape. It runs only if it makes new tensors; the script's own call writes to
-        those of the script."""
+        """Write a call of a form on the tape, and return its result. It runs only if it makes new tensors; the script's
+        own call writes to those of the script."""
         call = Call(func, args, kwargs)
         self.before(call)
         if is_collective(func):
-            result = empty_result(func, args, group_of(args[GROUP_POSITIONS[collective_name(func)]]).size())
+            size = group_of(args[GROUP_POSITIONS[collective_name(func)]]).size()
+            result = empty_result(func, args, size)
             self.messages.begin(call_of(collective_name(func), args, label_of), args[0], result)
         elif is_wait(func):
             result = args[0]
         elif func is aten.copy_.default and not self.is_made_by_form(args[0]):
+            # The script's own call puts there what it receives; `messages` takes it from there when it is first read.
             result = args[0]
             self.messages.note_copy(args[1], result)
         else:
@@ -465,28 +517,32 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         return result
 
     def is_made_by_form(self, tensor: Tensor) -> bool:
-        """Whether a tensor is in memory that the form of a call has made."""
+        """Whether a tensor is in memory that the form of the call has made: numbers are given in order."""
         return self.memories[storage_id(tensor.untyped_storage())] >= (self.written or 0)
 
-    def forget_form(self, calls: int, mark: dict[str, int]) -> None:
-        """Forget what was written for a call that has raised."""
-        del self.tape.calls[calls:]
+    def forget_form(self, calls_before: int, mark: dict[str, int]) -> None:
+        """Forget what was written for a collective that has raised: the calls on the tape after the first
+        `calls_before`, and the messages after a mark."""
+        del self.tape.calls[calls_before:]
         self.messages.forget_after(mark)
 
     def enter_results_of_form(self, foreseen: Any, args: Any, result: Any) -> None:
-        """Enter the tensors that a call has returned as those that its form has on the tape, and the handle by which
-        the script waits for it."""
+        """Enter the tensors that a collective has returned as those that its form has on the tape (`foreseen`), and the
+        handle by which the script waits for it. A tensor of the script's that it was passed and returns is on the tape
+        already."""
         if (work := work_of(result)) is not None:
             tensors = [leaf for leaf in plain_leaves(args, result) if isinstance(leaf, Tensor)]
             self.messages.expect(work, tensors)
+        # Not strict: a result may end with the boxed handle, and `foreseen` is None once the step was dropped.
         for expected, tensor in zip(plain_leaves(foreseen), plain_leaves(result), strict=False):
             if not isinstance(tensor, Tensor) or not isinstance(expected, Tensor):
                 continue
-            key, known = (storage_id(leaf.untyped_storage()) for leaf in (tensor, expected))
+            key, key_of_expected = (storage_id(leaf.untyped_storage()) for leaf in (tensor, expected))
             if key in self.memories:
                 continue
+            # The tensor takes the number of the memory of the expected one, whose value on the tape is its own.
             self.add_memory(tensor)
-            self.memories[key] = self.memories[known]
+            self.memories[key] = self.memories[key_of_expected]
             if self.place(tensor) != self.place(expected):
                 raise CaptureError(f"a collective returned {list(tensor.stride())} strides{_place_of_script()}")
             self.messages.note_copy(expected, tensor)
@@ -494,7 +550,7 @@ class LiveRecorder(Recorder, TorchDispatchMode):
     def is_known(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in the step, or lies in a part of memory from outside that is an input already.
 
-        The step may first use a part of a batch: then the whole batch is another input.
+        Where the step first uses a part of a batch, that part is an input, and the whole batch is not known.
         """
         if storage_id(storages(tensor)[-1]) not in self.memories:
             return False
@@ -503,8 +559,9 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         return known is None or any(_contains_memory(known_place, place) for known_place in known)
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor) -> str:
-        """Enter a tensor as an input of the step, and return its key, `outside 0` and so on. Refuse one that is not
-        strided, that has no memory, or that a collective's callback may have made."""
+        """Enter a tensor as an input of the step, and return its key, `outside 0` and so on. `func` is the operator
+        that is passed the tensor, None outside of a call. Refuse a tensor that is not strided, that has no memory, or
+        that a collective's callback may have made."""
         if tensor.layout is not torch.strided:
             raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{_place_of_script()}")
         _refuse_freed("a tensor from outside", tensor)
@@ -524,50 +581,53 @@ class LiveRecorder(Recorder, TorchDispatchMode):
         return f"outside {len(self.seen.external_tensors) - 1}"
 
     def know_parameters(self, frame: FrameType) -> None:
-        """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
+        """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames;
+        refuse a kind of distributed module that is not recorded."""
         reachable = _objects_in_frames(frame)
         for _, value in reachable:
             if isinstance(value, nn.Module) and (why := why_not_recorded(value)):
                 raise CaptureError(why)
         self.paths, self.classes = _paths_of_modules(reachable), _classes_by_path(reachable)
-        self._forget_outside()  # the messages of what is noted have these paths too
+        self._forget_outside()  # `external` and `edges` are made anew, with these paths for their messages
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
                 self.note_wrappers((tensor,), {})
-                self.place_of(unwrap(tensor))
+                self.place_of(unwrap(tensor))  # this enters it
 
     def place_of(self, tensor: Tensor) -> StorageView:
-        """Return the StorageView of a tensor; one of unknown memory comes from outside."""
+        """Return the StorageView of a tensor; one that is not known is entered first, as a tensor from outside."""
         if not self.is_known(tensor):
-            self.enter_unknown_tensor(None, tensor, False)
+            self.enter_unknown_tensor(None, tensor, writes=False)
         return self.place(tensor)
 
     # ---- Backwards
 
     def leaves(self) -> list[Tensor]:
-        """Return the external tensors as the script has them: in wrappers, or not."""
+        """Return the tensors from outside, in the order of their indices, as the script has them: in wrappers, or
+        not."""
         return [self.wrappers.get(id(tensor), tensor) for tensor in self.seen.external_tensors]
 
     def gradients(self) -> dict[int, StorageView]:
-        """Return the StorageViews of the gradients of the tensors seen so far."""
+        """Return the StorageView of the `.grad` of each leaf that has one, by the leaf's index."""
         leaves = [(index, leaf) for index, leaf in enumerate(self.leaves()) if leaf.is_leaf and leaf.requires_grad]
         return {index: self.place_of(unwrap(leaf.grad)) for index, leaf in leaves if leaf.grad is not None}
 
     def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
-        """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
+        """Note that an outermost call of `torch.autograd.backward` on these roots begins. `tangents` says whether the
+        script passes gradients of them."""
         for root in roots:
-            with self.recording():
+            with self.recording():  # a root of DTensor waits for its collective, and the wait is a call of the step
                 wait_for_collectives(root)
         places = [self.place_of(unwrap(root)) for root in roots]
         losses = [unwrap(root).detach().clone() for root in roots]
-        mark = Backward(len(self.tape.calls), places, losses, tangents)
+        mark = Backward(begin=len(self.tape.calls), roots=places, losses=losses, tangents=tangents)
         self.edges.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
         mark.before = self.gradients()
         self.backwards.append(mark)
 
     def leave_backward(self) -> None:
-        """Note that the backward has ended, and keep what it gave for each leaf: the gradient where there was none,
-        else what it added to that which was there (`terms`)."""
+        """Note that the backward has ended, and keep what it computed for each leaf: its `.grad` where there was none
+        before, else what it added to the `.grad` that was there (`terms`)."""
         mark = self.backwards[-1]
         mark.end, mark.after = len(self.tape.calls), self.gradients()
         leaves = self.leaves()
@@ -578,17 +638,19 @@ class LiveRecorder(Recorder, TorchDispatchMode):
             mark.shards[index] = sharding_text(gradient)
             if index not in mark.before:
                 mark.given[index] = unwrap(gradient).detach().clone()
+                # A reduction of this gradient may still run: what it receives goes into the copy too.
                 self.messages.also_into(mark.given[index], unwrap(gradient))
             elif place in mark.terms:
                 mark.given[index] = mark.terms[place]
 
     def values_at_begin(self) -> list[Tensor]:
-        """Return the external tensors as they were when the step began."""
+        """Return copies of the tensors from outside as they were when the step began. Memory that the step has written
+        to is read from the copy that was made before its first write."""
         tensors = []
         for tensor in self.outside_at_begin:
             storage = self.external.content_before.get(storage_id(tensor.untyped_storage()))
             with torch.no_grad():
-                if storage is None:
+                if storage is None:  # the step has not written to it
                     tensors.append(tensor.detach().clone())
                     continue
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
@@ -597,32 +659,36 @@ class LiveRecorder(Recorder, TorchDispatchMode):
 
 
 WITHOUT_INVERSE = frozenset({"_dtensor.shard_dim_alltoall.default"})
-"""Operators whose result is computed from what is received, so that this cannot be found in it."""
+"""Operators whose result is computed from what is received, so that the values received cannot be copied from it."""
 
 
 def _refuse_freed(what: str, tensor: Tensor | None) -> None:
-    """Refuse a tensor whose storage was resized to less than it needs: its values cannot be kept."""
+    """Refuse a tensor, which the message calls `what`, whose storage was resized to less than it needs: its values
+    cannot be kept."""
     if tensor is not None and not has_memory(tensor):
         raise CaptureError(f"the step frees the memory of {what}, or begins without it{_place_of_script()}")
 
 
 def is_sum(call: TapedCall) -> bool:
-    """Whether a call accumulates into the gradient of a leaf."""
-    plain = call.func is aten.add_.Tensor and len(call.args) == 2 and not call.kwargs
-    return plain and call.sums and type(call.args[1]) is StorageView
+    """Whether a call accumulates into the gradient of a leaf: `grad.add_(term)`, called by autograd's AccumulateGrad
+    (`call.sums`)."""
+    is_plain_add = call.func is aten.add_.Tensor and len(call.args) == 2 and not call.kwargs
+    return is_plain_add and call.sums and type(call.args[1]) is StorageView
 
 
 def _contains_memory(whole: StorageView, part: StorageView) -> bool:
-    """Whether every element of a tensor is one of another."""
+    """Whether every element of `part` is one of `whole`, which lies in the same memory: the first bytes and the last
+    ones tell if `whole` has no gaps. A sparse tensor (no stride) is a part of itself alone."""
     if whole == part or whole.stride is None or part.stride is None:
         return whole == part
-    begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
-    return is_dense(whole.shape, whole.stride) and begin <= first and bytes_spanned(part) <= bytes_spanned(whole)
+    first_byte, first_of_part = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
+    starts_inside = first_byte <= first_of_part
+    return is_dense(whole.shape, whole.stride) and starts_inside and bytes_spanned(part) <= bytes_spanned(whole)
 
 
 def _place_of_script() -> str:
-    """Return the script's current line for a message."""
-    return frames.place(frames.here({}))
+    """Return the script's current line for a message: ` at FILE:LINE in FUNCTION: 'CODE'`."""
+    return frames.place(frames.here({}))  # without the paths of modules, which this text does not have
 
 
 # ---- Segments of the tape: forwards, and backwards with their gradients
@@ -630,8 +696,12 @@ def _place_of_script() -> str:
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment of the step in one direction; a backward has its roots and its gradients, and what these are parts
-    of."""
+    """A segment of the step in one direction. A forward has steps alone.
+
+    A backward has its `mark`, and the locals of its roots (`losses`) and of the ones that autograd starts from
+    (`tangents`) by the names `loss` or `loss.0`, `loss.1`; the locals of its `gradients`, and as text of which DTensor
+    each is a part (`shards`), by the names of the leaves.
+    """
 
     steps: list[Step]
     mark: Backward | None = None
@@ -643,7 +713,8 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Which calls of a backward accumulate into an existing gradient, and the last other call that uses each memory."""
+    """Which calls of a backward accumulate into an existing gradient (`sums`), and the last call that uses each memory
+    other than as the target of such a sum (`last`), by index among the calls."""
 
     sums: frozenset[int]
     last: dict[int, int]
@@ -663,15 +734,17 @@ class _StepWriter:
     """Writes a step's tape segment by segment: calls outside a backward, a backward, calls outside, and so on.
 
     Where a backward adds to an existing gradient, the graph of the backward returns its own term, and the sum is in the
-    next forward segment: `late` has these sums. `leaving` are the values that pass from a backward to that segment.
+    next forward segment: `late` has the calls of these sums. `leaving` are the places of the values that pass from a
+    backward to a later segment. `names` has the name of each tensor from outside, and `fresh` that of each constant, by
+    its key on the tape.
     """
 
     def __init__(self, recorder: LiveRecorder, names: Mapping[str, str]) -> None:
         self.recorder, self.names = recorder, dict(names)
         tape = recorder.tape
         self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
-        # draws continue from the script's state, which no seed sets: a replay cannot start from it
-        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
+        # No state to start from: draws continue from the script's state, which no seed sets and no replay can have.
+        self.writer = Writer(tape, self.names | self.fresh, always_ports=list(self.names), start={})
         self.segments: list[_Segment] = []
         self.late: list[TapedCall] = []
         self.leaving: set[StorageView] = set()
@@ -688,9 +761,9 @@ class _StepWriter:
         self.forward(self.recorder.tape.calls[begin:])
 
     def forward(self, calls: Sequence[TapedCall]) -> None:
-        """Write calls outside a backward; sums that a backward made into `.grad` come first."""
+        """Write calls outside a backward; sums that the backward before them made into `.grad` come first."""
         segment = _Segment([])
-        self.writer.forget_views(self.leaving)
+        self.writer.forget_views(self.leaving)  # this graph derives views itself, except those that a backward returns
         late, self.late = self.late, []
         self.writer.write_into(segment.steps, (*late, *calls))
         self.segments.append(segment)
@@ -701,6 +774,18 @@ class _StepWriter:
         for index, place in enumerate(mark.roots):
             segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
         self.writer.write_into(segment.steps)
+        added = self.write_calls_of_backward(mark, segment)
+        self.leaving |= set(mark.after.values())
+        for index in mark.given:
+            local = added.get(mark.after[index]) or self.writer.value_at(mark.after[index]).name
+            segment.gradients[self.names[f"outside {index}"]] = local
+            segment.shards[self.names[f"outside {index}"]] = mark.shards[index]
+        self.segments.append(segment)
+
+    def write_calls_of_backward(self, mark: Backward, segment: _Segment) -> dict[StorageView, str]:
+        """Write the calls of a backward, except those of its tangents, and put sums off into `late` where that is
+        possible. Return the local of what the backward adds to each `.grad` that existed: of the term, or of the sum of
+        the terms where it adds several times."""
         added: dict[StorageView, str] = {}
         calls = self.recorder.tape.calls[mark.begin : mark.end]
         uses = _uses_in(calls, frozenset(mark.terms))
@@ -708,36 +793,32 @@ class _StepWriter:
             if self.is_tangent(call, mark, segment):
                 continue
             if index in uses.sums:
-                # What the backward returns is what it adds, or the sum of that where it adds several times.
-                self.leaving.add(call.args[1])
-                added[call.args[0]] = self.writer.add(call, added.get(call.args[0]), call.args[1])
-                # Nothing in the backward reads the sum, so it can be made after it.
-                if uses.last.get(call.args[0].memory, -1) < index:
+                grad, term = call.args
+                self.leaving.add(term)
+                added[grad] = self.writer.add(call, added.get(grad), term)
+                if uses.last.get(grad.memory, -1) < index:  # no call after it reads the sum in this backward
                     self.late.append(call)
                     continue
             self.writer.write_call(call)
         self.writer.end_calls()
-        self.leaving |= set(mark.after.values())
-        for key in mark.given:
-            value = added.get(mark.after[key]) or self.writer.value_at(mark.after[key]).name
-            segment.gradients[self.names[f"outside {key}"]] = value
-            segment.shards[self.names[f"outside {key}"]] = mark.shards[key]
-        self.segments.append(segment)
+        return added
 
     def is_tangent(self, call: TapedCall, mark: Backward, segment: _Segment) -> bool:
-        """Enter the ones that autograd starts from as the tangent of a loss; return whether the call makes these."""
+        """Return whether a call makes the ones that autograd starts from at a root, outside of any node. If so, they
+        become the tangent of this loss, an input of the backward. There are none where the script passed gradients."""
         if mark.tangents or call.func is not aten.ones_like.default or call.node is not None:
             return False
         if call.args[0] not in mark.roots:
             return False
-        name = list(segment.losses)[mark.roots.index(call.args[0])]
+        name = list(segment.losses)[mark.roots.index(call.args[0])]  # `losses` is in the order of the roots
         segment.tangents[name] = self.writer.begin_value(f"tangent_{name}", call.result)
         return True
 
     # ---- What the step came to
 
     def final_values(self) -> dict[str, tuple[str, Tensor]]:
-        """Return the external tensors that the step changed, by name: their last value's name, and the value."""
+        """Return the tensors from outside that the step changed, by name: the local of the last value, and the
+        value."""
         finals = {}
         for key, tensor in zip(self.names, self.recorder.seen.external_tensors, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
@@ -747,11 +828,12 @@ class _StepWriter:
         return finals
 
     def outcome(self, finals: Mapping[str, tuple[str, Tensor]], losses: Sequence[str]) -> Outcome:
-        """Return the results of the real step: losses, gradients, and changed tensors."""
+        """Return the results of the real step: losses, gradients, and changed tensors. `finals` are those of
+        `final_values`, and `losses` the names of the losses of all backwards, in order."""
         marks = self.recorder.backwards
         values = [loss for mark in marks for loss in mark.losses]
         gradients: dict[str, Tensor] = {}
-        for mark in reversed(marks):  # in the order of a replay, the latest first
+        for mark in reversed(marks):  # a replay adds in this order, the latest first, and other orders round otherwise
             for index, term in mark.given.items():
                 name = self.names[f"outside {index}"]
                 gradients[name] = gradients[name] + term if name in gradients else term
@@ -766,9 +848,14 @@ class _LinkedSegments:
     """The segments as linked Pairs. They are made from the last to the first, because a later one determines which
     values it needs of those before.
 
-    A group is a forward segment and, if one follows, the backward after it: a Pair. `home` has for each value its group
-    and its side in it (0 forward, 1 backward), `wanted` for each group the values that later groups need, `changed` the
-    tensors whose last value it makes. `roots` has the names of the inputs by their local names.
+    A group is a forward segment and, if one follows, the backward after it: a Pair; groups are known by their index.
+    By local, `home` has the group of each value and its side in it (0 forward, 1 backward), `makers` the step that
+    makes it, `roots` the name of each tensor from outside, and `fixed` each constant with its name. For each group,
+    `wanted` has the locals of values that later groups need, and `changed` the local of the last value of each tensor
+    that its forward returns as a mutation. By the name of each tensor from outside, `roles` has its role, and `shards`
+    says as text of which DTensor it is a part. `constants`, `guards`, `links` and `tangents` (names of losses whose
+    backward starts from ones) are collected while the Pairs are made. `step` has written the segments, and `finals` are
+    the last values of the tensors that the step changed, as `final_values` returns them.
     """
 
     def __init__(self, step: _StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
@@ -777,38 +864,41 @@ class _LinkedSegments:
         self.guards: list[Guard] = []
         self.tangents: set[str] = set()
         self.links: list[Link] = []
-        self.groups: list[list[_Segment]] = []
-        for segment in step.segments:
-            if segment.mark is None:
-                self.groups.append([segment])
-            else:
-                self.groups[-1].append(segment)
+        self.groups = _groups_of(step.segments)
         self.home = {
-            step_.name: (index, side)
+            graph_step.name: (index, side)
             for index, group in enumerate(self.groups)
             for side, segment in enumerate(group)
-            for step_ in segment.steps
+            for graph_step in segment.steps
         }
-        self.makers = {step_.name: step_ for segment in step.segments for step_ in segment.steps}
-        self.changed: list[dict[str, str]] = [{} for _ in self.groups]
-        for name, (value, _) in finals.items():
-            index, side = self.home.get(value, (len(self.groups) - 1, 0))
-            self.changed[index + side][name] = value  # a value that a backward changes is an output of the next forward
+        self.makers = {graph_step.name: graph_step for segment in step.segments for graph_step in segment.steps}
+        self.changed = self._mutations_of_forwards(finals)
         self.wanted: list[dict[str, None]] = [{} for _ in self.groups]
         self.roots = {step.writer.locals[key]: name for key, name in step.names.items()}
         self.fixed = step.writer.constants(step.recorder.tape, step.fresh)
-        self.roles = {
-            name: _role_of(name, tensor)
-            for name, tensor in zip(step.names.values(), step.recorder.leaves(), strict=True)
-        }
+        leaves = zip(step.names.values(), step.recorder.leaves(), strict=True)
+        self.roles = {name: _role_of(name, leaf) for name, leaf in leaves}
         outside = zip(step.names.values(), step.recorder.seen.external_tensors, strict=True)
         self.shards = {name: step.recorder.shards.get(id(tensor), "") for name, tensor in outside}
 
+    def _mutations_of_forwards(self, finals: Mapping[str, tuple[str, Tensor]]) -> list[dict[str, str]]:
+        """Return for each group the tensors that its forward returns as mutations: by name, the local of the last
+        value."""
+        changed: list[dict[str, str]] = [{} for _ in self.groups]
+        for name, (local, _) in finals.items():
+            # A value that no step makes, such as another input, is returned by the last group.
+            index, side = self.home.get(local, (len(self.groups) - 1, 0))
+            # A backward returns gradients alone: a tensor that it changes is a mutation of the forward of the group
+            # after it, which there always is (`_StepWriter.write` ends with a forward).
+            changed[index + side][name] = local
+        return changed
+
     def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
-        """Return the Pairs that have outputs, and the links between them and to the losses."""
+        """Return the Pairs that have outputs, numbered anew, and the links between them and to the losses: those into
+        Pairs first, then the losses."""
         pairs_made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
         with_outputs = [index for index in sorted(pairs_made) if pairs_made[index].forward.outputs]
-        order = {old: new for new, old in enumerate(with_outputs)}
+        order = {index: number for number, index in enumerate(with_outputs)}
         pairs = tuple(Pair(f"pair_{order[i]}", pairs_made[i].forward, pairs_made[i].backward) for i in with_outputs)
         links = [
             Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
@@ -818,61 +908,74 @@ class _LinkedSegments:
         return pairs, tuple(sorted(links, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
 
     def pair(self, index: int) -> Pair:
-        """Return one group as a Pair, with links from the groups before it."""
+        """Return one group as a Pair. Enter its constants, guards, links and tangents, and in `wanted` what it needs of
+        the groups before it."""
         assembled = assemble(self.joint(index), f"pair_{index}")
         self.constants |= assembled.constants
         self.guards += assembled.guards
         for port in assembled.pair.forward.inputs:
             if port.local in self.home:
-                source = self.home[port.local][0]
+                source, _ = self.home[port.local]
                 self.wanted[source][port.local] = None
-                self.links.append(Link(source, self.source_of(port.local)[0], index, port.name))
+                key, _ = self.source_of(port.local)
+                self.links.append(Link(source, key, index, port.name))
+        # Without a target: the losses are results of the Capture.
         self.links += [Link(index, PortKey("output", name), None, name) for name in self.losses(index)]
         backward = assembled.pair.backward
         self.tangents |= {port.name for port in (backward.inputs if backward else ()) if port.role == "tangent"}
         return assembled.pair
 
     def joint(self, index: int) -> Joint:
-        """Return the Joint of one group. Its forward returns the losses, the values that later groups take and the
-        tensors that it changes; its backward the leaves' gradients, and what later groups take of it."""
+        """Return the Joint of one group (both directions in one namespace, before a Pair is made of them). Its forward
+        returns the losses, the values that later groups take and the tensors that it changes; its backward the leaves'
+        gradients, and what later groups take of it."""
         forward, *rest = self.groups[index]
-        segment = rest[0] if rest else _Segment([])
-        losses = self.losses(index)
-        changed = self.changed[index]
-        outputs_for_later = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
-        outputs_for_later = [
-            name for name in outputs_for_later if name not in losses.values() and name not in changed.values()
-        ]
-        results = [
-            *(self.result(name, "output", local) for name, local in losses.items()),
-            *(self.result(local, "output", local) for local in outputs_for_later),
-            *(self.result(name, "mutation", local) for name, local in changed.items()),
-        ]
-        gradients = dict(segment.gradients)
-        gradients |= {
-            name: name
-            for name in self.wanted[index]
-            if self.home[name] == (index, 1) and name not in gradients.values()
-        }
-        titles = dict(zip(segment.losses, losses, strict=True))
+        backward = rest[0] if rest else _Segment([])
+        results = self.results_of_forward(index)
+        name_in_step = dict(zip(backward.losses, self.losses(index), strict=True))
         return Joint(
             inputs=self.inputs(index, results),
             forward=tuple(forward.steps),
             results=tuple(results),
             tangents=tuple(
-                Port(titles[name], "tangent", self.spec(local), local) for name, local in segment.tangents.items()
+                Port(name_in_step[loss], "tangent", self.spec(local), local)
+                for loss, local in backward.tangents.items()
             ),
-            backward=tuple(segment.steps),
-            gradients=tuple(
-                self.result(name, "gradient", local, segment.shards.get(name, "")) for name, local in gradients.items()
-            ),
+            backward=tuple(backward.steps),
+            gradients=tuple(self.results_of_backward(index, backward)),
             constants=self.fixed,
             notes=self.writer.notes,
             specs=self.writer.specs(),
+            # Guards name the inputs of the step on which their value depends, through the steps of earlier groups too.
             before=self.makers,
             known=self.roots,
             keep_all_inputs=False,
         )
+
+    def results_of_forward(self, index: int) -> list[Result]:
+        """Return the losses of a group, the other values of its forward that later groups take, and the tensors that it
+        changes."""
+        losses, changed = self.losses(index), self.changed[index]
+        returned = {*losses.values(), *changed.values()}
+        for_later = [local for local in self.wanted[index] if self.home[local] == (index, 0) and local not in returned]
+        return [
+            *(self.result(name, "output", local) for name, local in losses.items()),
+            *(self.result(local, "output", local) for local in for_later),
+            *(self.result(name, "mutation", local) for name, local in changed.items()),
+        ]
+
+    def results_of_backward(self, index: int, backward: _Segment) -> list[Result]:
+        """Return the gradients of the leaves, and the other values of a group's backward that later groups take."""
+        locals_by_name = dict(backward.gradients)
+        locals_by_name |= {
+            local: local
+            for local in self.wanted[index]
+            if self.home[local] == (index, 1) and local not in backward.gradients.values()
+        }
+        return [
+            self.result(name, "gradient", local, backward.shards.get(name, ""))
+            for name, local in locals_by_name.items()
+        ]
 
     def result(self, name: str, role: str, local: str, shard: str = "") -> Result:
         return Port(name, role, self.spec(local), shard=shard), Ref(local)
@@ -880,39 +983,44 @@ class _LinkedSegments:
     # ---- What comes in
 
     def inputs(self, index: int, results: Sequence[Result]) -> tuple[Port, ...]:
-        """Return a port for each value that the group may use: the program's own tensors, and values of earlier
-        groups."""
+        """Return an input port for each value that the group uses and does not make: tensors from outside, and values
+        of earlier groups. `results` are those of its forward."""
         group = self.groups[index]
         own = {step.name for segment in group for step in segment.steps}
         own |= {local for segment in group for local in segment.tangents.values()} | self.fixed.keys()
-        used_names = [name for segment in group for step in segment.steps for name in used(step)]
-        used_names += [name for _, value in results for name in refs(value)]
-        used_names += [name for segment in group for name in segment.gradients.values()]
-        ports = [self.port(name) for name in dict.fromkeys(used_names) if name not in own]
+        used_locals = [local for segment in group for step in segment.steps for local in used(step)]
+        used_locals += [local for _, value in results for local in refs(value)]
+        used_locals += [local for segment in group for local in segment.gradients.values()]
+        ports = [self.port(local) for local in dict.fromkeys(used_locals) if local not in own]
         return tuple(sorted(ports, key=lambda port: ROLES.index(port.role)))
 
-    def port(self, name: str) -> Port:
-        """Return an input port: the program's own tensor, or a value that a link brings from an earlier Pair."""
-        if name in self.roots:
-            own = self.roots[name]
-            return Port(own, self.roles[own], self.spec(name), name, self.shards[own])
-        if name not in self.home:
-            raise CaptureError(f"a later part of the step uses {name!r}, the tangent that autograd made for a backward")
-        return Port(self.source_of(name)[1], "input", self.spec(name), name)
+    def port(self, local: str) -> Port:
+        """Return the input port of a value: of a tensor from outside, or of a value that a link brings from an earlier
+        Pair. Refuse the tangent of an earlier backward, which is an input of it and no result."""
+        if local in self.roots:
+            name = self.roots[local]
+            return Port(name, self.roles[name], self.spec(local), local, self.shards[name])
+        if local not in self.home:
+            raise CaptureError(
+                f"a later part of the step uses {local!r}, the tangent that autograd made for a backward"
+            )
+        _, name = self.source_of(local)
+        return Port(name, "input", self.spec(local), local)
 
-    def source_of(self, name: str) -> tuple[PortKey, str]:
-        """Return the port that a value of an earlier group comes from, and its name afterwards."""
-        source, side = self.home[name]
-        segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
+    def source_of(self, local: str) -> tuple[PortKey, str]:
+        """Return the port from which a value of an earlier group comes, and the name of the port into which it goes.
+        Refuse a sparse gradient."""
+        source, side = self.home[local]
         if side == 1:
-            if not self.writer.is_strided(name):
+            if not self.writer.is_strided(local):
                 raise CaptureError("a backward returns a sparse gradient, which links between Pairs do not support")
-            gradient = next((own for own, local in segment.gradients.items() if local == name), "") if segment else ""
-            called = self.free(f"{gradient}.grad", source) if gradient else name
-            return PortKey("gradient", gradient or name), called
-        loss = next((loss for loss, local in self.losses(source).items() if local == name), name)
-        own = next((own for own, local in self.changed[source].items() if local == name), None)
-        return PortKey("output", loss) if own is None else PortKey("mutation", own), name
+            _, backward = self.groups[source]
+            leaf = next((name for name, value in backward.gradients.items() if value == local), "")
+            # A value of a backward that is no leaf's gradient is returned under its local.
+            return PortKey("gradient", leaf or local), self.free(f"{leaf}.grad", source) if leaf else local
+        loss = next((name for name, value in self.losses(source).items() if value == local), local)
+        changed = next((name for name, value in self.changed[source].items() if value == local), None)
+        return PortKey("output", loss) if changed is None else PortKey("mutation", changed), local
 
     def free(self, name: str, source: int) -> str:
         """Return a name for a gradient that passes between Pairs, `model.weight.grad`; with the number of the Pair that
@@ -921,24 +1029,38 @@ class _LinkedSegments:
         return f"{name}.{source}" if several or name in self.step.names.values() else name
 
     def losses(self, index: int) -> dict[str, str]:
-        """Return the losses of a group's backward, by names that are unique in the step: `loss` where the step has one
-        backward, else `loss_0`, `loss_1` and so on."""
-        back = [number for number, group in enumerate(self.groups) if len(group) > 1]
+        """Return the locals of the losses of a group, by names that are unique in the step: `loss` where the step has
+        one backward, else `loss_0`, `loss_1` and so on; with several roots `loss.0`, or `loss_0.0` and so on. A group
+        without a backward has none."""
+        with_backward = [number for number, group in enumerate(self.groups) if len(group) > 1]
         losses = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
-        if len(back) == 1:
+        if len(with_backward) == 1:
             return dict(losses)
-        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in losses.items()}
+        return {name.replace("loss", f"loss_{with_backward.index(index)}", 1): local for name, local in losses.items()}
 
     def spec(self, name: str) -> Spec:
         return self.writer.spec(name)
 
 
+def _groups_of(segments: Sequence[_Segment]) -> list[list[_Segment]]:
+    """Return segments in groups: each forward (without a mark), with the backward after it, if one follows."""
+    groups: list[list[_Segment]] = []
+    for segment in segments:
+        if segment.mark is None:
+            groups.append([segment])
+        else:
+            groups[-1].append(segment)
+    return groups
+
+
 ROLES = ("parameter", "buffer", "input", "constant")
+"""The roles of the inputs of a Pair, in the order in which its forward has them."""
 
 
 def _role_of(name: str, tensor: Tensor) -> str:
-    """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step. State is
-    what has a dotted name, `model.running_mean`; an input is a variable of its own, or has no name (`input_0`)."""
+    """Return the role of a tensor from outside: parameter, state that stays with the script (buffer), or input of this
+    step. State is what has a dotted name, `model.running_mean`; an input is a variable of its own, or is named
+    `input_0` and so on."""
     if isinstance(tensor, nn.Parameter):
         return "parameter"
     return "input" if name.startswith("input_") or "." not in name else "buffer"
@@ -948,8 +1070,9 @@ def _role_of(name: str, tensor: Tensor) -> str:
 
 
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
-    """Return the Capture of a recorded step, with the tensors that the script computed as its Origin."""
-    recorder.messages.read_all()
+    """Return the Capture of a recorded step, named `title`, with the tensors that the script computed as its Origin.
+    `names` are those of tensors in the script."""
+    recorder.messages.read_all()  # before values are read: what was received has arrived, and nothing has read it
     step = _StepWriter(recorder, _names_of_outside_tensors(recorder.seen.external_tensors, recorder.leaves(), names))
     step.write()
     finals = step.final_values()
@@ -979,7 +1102,7 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
 
 
 def _rank_of_step(recorder: LiveRecorder) -> Rank | None:
-    """Return the place of this process among others; None if nothing of the step depends on others."""
+    """Return the place of this process among the others; None if the step has no collective and no wrapper."""
     if not recorder.tape.groups and not recorder.wrappers:
         return None
     number, size = own_rank()
@@ -996,48 +1119,60 @@ def own_tangents(names: Collection[str]) -> list[Guard]:
 
 @dataclass(slots=True)
 class _RecordedPart:
-    """The reference of one Pair: the recorded values at its ports, as far as they were kept."""
+    """What one Pair is compared with: the recorded values at its ports `keys`, which are a part of the `outcome` of the
+    step. `partial` says that it runs on the recorded values alone."""
 
     keys: frozenset[PortKey]
     outcome: Outcome
     partial: bool = True
 
     def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
-        """Return the recorded values at the ports of this Pair, whatever it is called on."""
-        keep, gave = self.keys, self.outcome
+        """Return the recorded values at the ports of this Pair; the arguments are not used."""
+        keys, recorded = self.keys, self.outcome
         return Outcome(
-            {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
-            {name: t for name, t in gave.gradients.items() if PortKey("gradient", name) in keep},
-            {name: t for name, t in gave.mutations.items() if PortKey("mutation", name) in keep},
+            {name: tensor for name, tensor in recorded.outputs.items() if PortKey("output", name) in keys},
+            {name: tensor for name, tensor in recorded.gradients.items() if PortKey("gradient", name) in keys},
+            {name: tensor for name, tensor in recorded.mutations.items() if PortKey("mutation", name) in keys},
         )
 
 
 class _RecordedOrigin(Origin):
-    """The Origin of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
+    """The Origin of a recorded Capture (its program, as far as there is one): the inputs and results of the step. It
+    cannot run on other values.
+
+    `values_at_begin` has the tensors from outside before the step, by name, and `read` names those that the Pairs read,
+    and the constants. `parts` has for each of several Pairs what it is compared with.
+    """
 
     partial = True
 
     def __init__(
-        self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
+        self,
+        values_at_begin: dict[str, Tensor],
+        constants: Mapping[str, Tensor],
+        outcome: Outcome,
+        pairs: Sequence[Pair],
     ) -> None:
         read_names = {port.name for pair in pairs for port in pair.forward.inputs}
-        own = {name: term for name, term in outcome.gradients.items() if name in read_names}  # others are overwritten
-        self.values_at_begin, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        # A tensor that no Pair reads is only overwritten, so the Capture has no input with a gradient of it.
+        gradients = {name: term for name, term in outcome.gradients.items() if name in read_names}
+        self.values_at_begin, self.constants = values_at_begin, dict(constants)
+        self.outcome = replace(outcome, gradients=gradients)
         self.read = read_names | self.constants.keys()
         several = len(pairs) > 1
         self.parts = tuple(_RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
     @staticmethod
     def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
-        """Return the ports of a Pair that no other Pair has: their values are those of the whole step."""
-        ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
-        others = [
-            port.key
-            for other in pairs
-            if other is not pair
-            for port in (*other.forward.outputs, *(other.backward.outputs if other.backward else ()))
-        ]
-        return frozenset(port.key for port in ports) - frozenset(others)
+        """Return the output ports of a Pair that no other Pair has: the values there are those of the whole step. A
+        gradient that several Pairs have is in the step the sum of theirs."""
+
+        def keys_of(one: Pair) -> frozenset[PortKey]:
+            return frozenset(
+                port.key for port in (*one.forward.outputs, *(one.backward.outputs if one.backward else ()))
+            )
+
+        return keys_of(pair).difference(*(keys_of(other) for other in pairs if other is not pair))
 
     def values(self) -> dict[str, Tensor]:
         """Return the inputs of the step."""
@@ -1046,8 +1181,8 @@ class _RecordedOrigin(Origin):
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
     ) -> Outcome:
-        """Return the results of the step if these are its inputs, else refuse: it cannot run again. Inputs that it only
-        overwrites may be any."""
+        """Return the results of the step if these are its inputs and all tangents are ones, else refuse: it cannot run
+        again. Inputs that it only overwrites may have any values. `anew` changes nothing here."""
         known = {name: tensor for name, tensor in self.values().items() if name in self.read and name in values}
         other = [name for name, tensor in known.items() if not same(values[name], tensor)]
         other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]

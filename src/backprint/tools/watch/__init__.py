@@ -79,6 +79,7 @@ class watch:  # lower case, as contextlib.suppress: it is used as a function
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Ctrl-C and `exit()` are the user's way to end a training.
         self._watching.close(ended_well=error is None or isinstance(error, (KeyboardInterrupt, SystemExit)))
 
     @property

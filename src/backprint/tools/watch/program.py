@@ -5,6 +5,9 @@ its line in the program. So the code between the model and the loss, which is no
 
     logits = model(x)                  Call("", (Ref(1),), ...)
     loss = F.cross_entropy(logits, y)  Operation("aten._log_softmax.default", ...), Operation("aten.nll_loss_forward…)
+
+A *step* of a program is one such Call or Operation. `results` has the numbers of the tensors that it returned, in the
+order of the leaves of its result; a Ref names one of them by its number.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a module of the model, by its path ('' for the model itself), in the autocast that it ran in."""
+    """A call of a module of the model, by its path ('' for the model itself), in the autocast that it ran in: the kinds
+    of devices for which it was on, each with its dtype."""
 
     path: str
     args: tuple[Any, ...]
@@ -52,7 +56,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator that ran outside of the modules, below autocast, by its name (`aten.add.Tensor`), with its line."""
+    """An operator that ran outside of the modules, by its name (`aten.add.Tensor`), with its line. It was noted below
+    autocast, with arguments that are cast already. `with_grad` says whether gradients were on."""
 
     operator: str
     args: tuple[Any, ...]
@@ -69,8 +74,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The steps in their order, the state that they ran in, and the tensors that they take: their names by number, and
-    their values by name. The backward begins at `losses`, which had these `values`."""
+    """The steps in their order, the state that they ran in (random states, and the model's buffers by name), and the
+    tensors that are their inputs: the `names` by number, and the values by name (`inputs`). The backward begins at
+    `losses`, which are numbers of results, and which had these `values`."""
 
     random: RandomStates
     buffers: Mapping[str, Tensor]
@@ -82,7 +88,7 @@ class Program:
 
 
 class WatchedStep(nn.Module):
-    """A program of a model as a module: `forward` takes its inputs by name and returns the loss."""
+    """A program of a model as a module: `forward` takes its inputs by name."""
 
     def __init__(self, model: nn.Module, program: Program) -> None:
         super().__init__()
@@ -91,8 +97,9 @@ class WatchedStep(nn.Module):
         self.training = model.training
 
     def forward(self, **inputs: Tensor) -> Any:
-        """Run the steps of the program."""
+        """Run the steps of the program, and return its loss, or a tuple of several."""
         program = self.program
+        # By number what a Ref stands for, and by name what an Own does.
         values: dict[int | str, Tensor] = {number: inputs[name] for number, name in program.names.items()}
         values |= dict(self.model.named_buffers()) | dict(self.model.named_parameters())
         for step in program.steps:
@@ -101,7 +108,8 @@ class WatchedStep(nn.Module):
                 with autocast(step.autocast):
                     result = self.model.get_submodule(step.path)(*args, **kwargs)
             else:
-                with frames.at(step.source), autocast(()), torch.set_grad_enabled(step.with_grad):
+                # The graph says the line at which the operator ran in the training.
+                with frames.at(step.source), autocast(on=()), torch.set_grad_enabled(step.with_grad):
                     result = operator_named(step.operator)(*args, **kwargs)
             tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
             values.update(zip(step.results, tensors, strict=True))
@@ -110,7 +118,8 @@ class WatchedStep(nn.Module):
 
 
 def _filled(arguments: Any, values: Mapping[Any, Tensor]) -> Any:
-    """Return arguments with the tensor in the place of each Ref and Own."""
+    """Return arguments with the tensor in the place of each Ref and Own; `values` has it by the Ref's number or the
+    Own's name."""
 
     def tensor_or_leaf(leaf: Any) -> Any:
         return values[leaf.number] if isinstance(leaf, Ref) else values[leaf.name] if isinstance(leaf, Own) else leaf

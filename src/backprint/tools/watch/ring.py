@@ -2,7 +2,8 @@
 
 A step is written by a thread, and only while all writing together takes no more than a share of the training's time; so
 the ring has the last steps that were written, which in a large model are not the last steps that ran. If the process
-dies, the next `bp.watch` of that folder makes samples of what is there.
+dies, the next `bp.watch` of that folder makes samples of what is there. A Program (`program`) is what a step ran, as
+data; a Taped (`tape`) is the same as it was noted while the step ran.
 """
 
 from __future__ import annotations
@@ -40,12 +41,18 @@ PLAIN = [Call, Entry, Operation, Own, Program, RandomStates, Ref, Source]
 """What an entry is made of, beside tensors and plain values: nothing else is read from a file."""
 
 
-BYTES_PER_SECOND = 3e8
+BYTES_PER_SECOND, SECONDS_PER_FILE = 3e8, 0.002
 """How fast the first step is written, at a guess: the cost of the others is measured."""
 
 
 class Ring:
-    """The last `steps` entries in a folder; `share` is the part of the training's time that writing them may take."""
+    """The last `steps` entries in a folder, as files `step_000000037.pt`; `share` is the part of the training's time
+    that writing them may take, and `tell` takes each message.
+
+    `began` is when the first step was offered, `spent` the seconds that all writing has taken, and `last_cost` what the
+    last entry took. `waiting` has the entry that the thread writes next, at most one; None ends the thread. `is_off`
+    says that nothing is written (any more).
+    """
 
     def __init__(self, folder: Path, steps: int, share: float, tell: Callable[[str], None]) -> None:
         self.folder = folder
@@ -59,18 +66,19 @@ class Ring:
         self.is_off = not steps
 
     def write(self, number: int, taped: Taped, model: nn.Module, own: Mapping[int, str]) -> None:
-        """Have the thread write a step, if that is not too much."""
+        """Have the thread write a step, unless the entry before it still waits, or writing one more would take more
+        than the share of the time. `own` names the model's tensors, by id."""
         now = time.perf_counter()
         if not self.began:
             self.began = now
             size = sum(weight.nbytes for weight in model.parameters())
-            self.last_cost = 0.002 + size / BYTES_PER_SECOND
+            self.last_cost = SECONDS_PER_FILE + size / BYTES_PER_SECOND
         if self.is_off or not self.waiting.empty() or self.spent + self.last_cost > self.share * (now - self.began):
             return
         try:
             weights = {name: weight.detach().to("cpu", copy=True) for name, weight in model.named_parameters()}
             entry = Entry(number, program_of(taped, own), weights)
-        except Exception as error:  # the step is none that can be kept, as `keep` would say
+        except Exception as error:  # no program can be made of the step, and the next ones are like it
             self.turn_off(f"step {number} cannot be written to {self.folder}: {describe_error(error)}")
             return
         if self.thread is None:
@@ -133,7 +141,8 @@ class Ring:
 
 
 def read_parts(place: Path) -> tuple[Program, Mapping[str, Tensor]]:
-    """Read an entry: its program and weights. Of the pickle, torch makes tensors, plain values and what is in PLAIN."""
+    """Return the program and the weights of an entry in a file. Torch makes nothing of a pickle but tensors, plain
+    values and the classes in PLAIN; raise if the file has anything else."""
     with torch.serialization.safe_globals(PLAIN):
         entry = torch.load(place, weights_only=True)
     if not isinstance(entry, Entry):

@@ -1,9 +1,13 @@
-"""Make a sample of a watched step: its program is captured in the state that it ran in, and proved as every sample."""
+"""Make a sample of a watched step: its program is captured in the state that it ran in, and proved as every sample.
+
+A Program is what the step ran from the first call of the model to its losses, as data: calls and operators, inputs,
+buffers, random states, and the values that its losses had. A WatchedStep is a Program as a module.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +25,8 @@ from backprint.values.settings import random_states, set_random_states
 
 @contextlib.contextmanager
 def as_then(model: nn.Module, program: Program, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Run a block with a model's buffers, its weights and the random states as they were when a program ran."""
+    """Run a block with a model's buffers and the random states as they were when a program ran, and with `weights`, by
+    name: those that differ from what the model has now."""
     wanted = {**program.buffers, **weights}
     states = random_states()
     tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
@@ -41,11 +46,12 @@ def as_then(model: nn.Module, program: Program, weights: Mapping[str, Tensor]) -
 def keep_sample(
     model: nn.Module, program: Program, place: Path, why: str, weights: Mapping[str, Tensor], was_finite: bool
 ) -> str:
-    """Run a program again as it ran, record it, and save it with its values; return what it is in a line. `was_finite`
-    says whether the gradients of the step were."""
+    """Run a program again as it ran, record it, and save it with its values as the sample `place`. Return in a line
+    what it is: where NaN or Inf was first made, or `why` it is kept. `weights` has by name those that are not the
+    model's of now; `was_finite` says whether the gradients of the step were finite. Raise if it cannot be kept."""
     from backprint.api import load, save
 
-    with as_then(model, program, weights), torch.enable_grad(), autocast(()):
+    with as_then(model, program, weights), torch.enable_grad(), autocast(on=()):
         capture = recorded(model, program, was_finite)
         notes = (f"kept by bp.watch: {why}", *capture.notes)
         save(replace(capture, name=place.name, notes=notes), place, "exact")
@@ -60,16 +66,22 @@ UNSEEN = (
 
 
 def recorded(model: nn.Module, program: Program, was_finite: bool) -> Capture:
-    """Return the Capture of a program, recorded while it runs, as `bp.record` does: what it draws is a constant."""
+    """Return the Capture of a program, recorded while it runs and its backward, as `bp.record` does: what it draws is a
+    constant. The training's gradients stay as they are.
+
+    Raise if it cannot be recorded, or if it is not what it was: if its losses have other values, or if its gradients
+    are finite and were not (`was_finite`).
+    """
     captures: list[Capture] = []
     messages: list[str] = []
     step = WatchedStep(model, program)
     recording = Recording((0, 1), lambda number, capture: captures.append(proven_step(capture)), messages.append)
+    # The backward shall not add to the gradients that the training has.
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     for parameter, _ in gradients:
         parameter.grad = None
     try:
-        recording.open()
+        recording.open()  # step 0 begins with the call of `step`, the first module that runs
         loss = step(**program.inputs)
         losses = loss if isinstance(loss, tuple) else (loss,)
         if not all(value.requires_grad for value in losses):
@@ -79,7 +91,7 @@ def recorded(model: nn.Module, program: Program, was_finite: bool) -> Capture:
             )
         values = [value.detach() for value in losses]
         torch.autograd.backward(loss)
-        recording.end_step()
+        recording.end_step()  # no optimizer steps here, which would end it
         again = [parameter.grad for parameter, _ in gradients if parameter.grad is not None]
         is_finite_again = all(bool(gradient.isfinite().all()) for gradient in again)
     finally:
@@ -88,9 +100,14 @@ def recorded(model: nn.Module, program: Program, was_finite: bool) -> Capture:
             parameter.grad = gradient
     if not captures:
         raise CaptureError(messages[-1] if messages else "its step could not be recorded")
-    for value, then in zip(values, program.values, strict=True):
-        if not bool(((value == then) | (value.isnan() & then.isnan())).all()):
-            raise CaptureError(f"run again, its loss is {value.item()}, and it was {then.item()}: {UNSEEN}")
+    _refuse_other_losses(values, program.values)
     if not was_finite and is_finite_again:
         raise CaptureError(f"run again, its gradients are finite: {UNSEEN}")
     return captures[0]
+
+
+def _refuse_other_losses(values: Sequence[Tensor], values_then: Sequence[Tensor]) -> None:
+    """Raise unless all losses have the values that they had in the training; NaN is equal to NaN."""
+    for value, then in zip(values, values_then, strict=True):
+        if not bool(((value == then) | (value.isnan() & then.isnan())).all()):
+            raise CaptureError(f"run again, its loss is {value.item()}, and it was {then.item()}: {UNSEEN}")
