@@ -282,7 +282,7 @@ def steps_by_value(setting: Setting, pair: Pair) -> dict[str, frozenset[str]]:
 
     def names_like(gradient: torch.Tensor) -> list[str]:
         """Return the values of the backward that are this gradient, if it is more than zeros."""
-        if not search.is_gradient_left(gradient):
+        if not search.is_nonzero(gradient):
             return []
         return [name for name, value in gradients.items() if is_rearranged(value, gradient, search.largest_gradient)]
 

@@ -4,6 +4,10 @@ The program as a whole does not say so of a call behind a zero, as a gate that b
 are 0, and any backward returns 0. Neither does it of a call before a Function that is meant to differ, as a surrogate:
 behind a step the forward has no derivative, and what the surrogate returns is taken for given. Such a call is run by
 itself on the arguments that it had in the program, with random tangents, beside differences of its forward.
+
+A *Function* is a custom autograd.Function; `meant` are the names of those whose backward is meant to differ from the
+derivative. A Try is what one kind of tangents or calls showed: a fault, nothing wrong, or why nothing was compared. In
+a block `with program.calls(values, seed) as call_program:`, each `call_program()` runs the program's forward (`live`).
 """
 
 from __future__ import annotations
@@ -102,25 +106,22 @@ def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
 def _tries_of_functions(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> list[Try]:
-    """Return a Try for each custom autograd.Function about which the program as a whole leaves something open."""
+    """Return a Try for each custom autograd.Function about which the program as a whole leaves something open; none for
+    one rank of several, and none without Functions."""
     if capture.rank is not None or not any(edge.kind == "function" for edge in capture.opaque):
         return []
     try:
-        function_counts, calls_by_reason = _calls_to_run_alone(capture, program, values, meant)
-    except Exception as error:
+        calls_alone = _calls_to_run_alone(capture, program, values, meant)
+    except Exception as error:  # of the program: `why_raised` raises a defect of our own again
         return [Try(EACH_ALONE, why_not=why_raised(error))]
+    # One of several Functions of a name may not be meant; which, the name does not say.
     tries = [
         Try(f"{name} alone", why_not=f"it is meant to differ, and {count} Functions have this name")
-        for name, count in function_counts.items()
+        for name, count in calls_alone.counts_of_shared_names.items()
     ]
-    return [
-        *tries,
-        *(
-            try_
-            for reason, calls_of_function in calls_by_reason
-            for try_ in _tries_of_function(reason, calls_of_function, capture.seed)
-        ),
-    ]
+    for reason, calls_of_function in calls_alone.by_reason:
+        tries += _tries_of_function(reason, calls_of_function, capture.seed)
+    return tries
 
 
 EACH_ALONE = "each Function alone"
@@ -141,7 +142,9 @@ def may_be_fault_of_meant(result: Derivative, capture: Capture, meant: Sequence[
     Everything else that the program does to its gradients must be meant too.
     """
     blamed = {place.function for place in result.wrong} - set(meant)
-    known = {"", *_functions_of(capture)}  # a Function that passes its tangent on has no steps: "" is before it
+    # "" is a wrong place that names no Function: one that passes its tangent on has no steps in the backward, and the
+    # place before it is found in its stead.
+    known = {"", *_functions_of(capture)}
     if result.word != NOT_THE_DERIVATIVE or not (result.rest_is_right and meant and blamed and blamed <= known):
         return False
     # A `detach` or `no_grad` at a line of a Function is a part of it; those at other lines must be meant by themselves.
@@ -154,7 +157,8 @@ def may_be_fault_of_meant(result: Derivative, capture: Capture, meant: Sequence[
 
 
 def is_fault_of_meant(result: Derivative, tries: Sequence[Try], capture: Capture, meant: Sequence[str]) -> bool:
-    """Whether the fault must be in the Functions that are meant to differ: each other Function is right alone."""
+    """Whether the fault that a verdict names must be in the Functions that are meant to differ, because each other
+    Function that it may be in is right alone. `tries` are those of the program (`program_tries`)."""
     right_alone = {try_.function for try_ in tries if try_.function and try_.fault is None and not try_.why_not}
     return may_be_fault_of_meant(result, capture, meant) and _suspected_functions(result, capture, meant) <= right_alone
 
@@ -172,7 +176,8 @@ def _suspected_functions(result: Derivative, capture: Capture, meant: Sequence[s
 
 
 def verdict_except_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> Derivative:
-    """Return the verdict that a backward is the derivative except at the places that are meant to differ."""
+    """Return the verdict with the word that the backward is the derivative except at the places that are meant to
+    differ; the Functions that it blamed are named as right alone."""
     names = tuple(sorted(set(meant)))
     right_alone = sorted(_suspected_functions(result, capture, meant))
     word = f"{DERIVATIVE} but for {', '.join(names)}"
@@ -181,20 +186,30 @@ def verdict_except_meant(result: Derivative, capture: Capture, meant: Sequence[s
     return replace(result, word=word, detail=detail, wrong=wrong, meant=names)
 
 
+class _CallsAlone(NamedTuple):
+    """Calls to run alone, `by_reason`: for each Function's name the reason, and the calls. The reason is BEHIND_ZERO if
+    one of them gets tangents of 0, and '' if none does. `counts_of_shared_names` says of names that are meant to differ
+    how many Functions have them, where several do."""
+
+    counts_of_shared_names: dict[str, int]
+    by_reason: list[tuple[str, list[_FunctionCall]]]
+
+
 def _calls_to_run_alone(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
-) -> tuple[dict[str, int], list[tuple[str, list[_FunctionCall]]]]:
-    """Return for each name that is meant to differ how many Functions share it, if there are several; and the calls to
-    run alone, as a reason and a list for each other name.
+) -> _CallsAlone:
+    """Return the calls to run alone, of the Functions that are not meant to differ.
 
-    If nothing is meant to differ, a list has the calls that get tangents of 0. Else it has all calls, because what is
-    meant may hide their faults. The reason is BEHIND_ZERO if one of them gets tangents of 0, and '' if none does.
+    If nothing is meant to differ, these are the calls that get tangents of 0. Else they are all calls, because what is
+    meant may hide their faults.
     """
     with program.calls(values, capture.seed) as call_program:
         # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call_program().tensors.values())
         functions = dict.fromkeys(map(function_class, nodes))
-        with recording_calls([call for call in functions if call is not None and not is_own_function(call)]) as calls:
+        # `is_own_function`: one of PyTorch itself, such as that of module hooks.
+        watched = [function for function in functions if function is not None and not is_own_function(function)]
+        with recording_calls(watched) as calls:
             forward = call_program()
         zero_nodes = _nodes_with_zero_tangents(forward, capture, calls)
     by_name: dict[str, list[_FunctionCall]] = {}
@@ -204,7 +219,7 @@ def _calls_to_run_alone(
     function_counts = {
         name: len({call.function for call in same_name}) for name, same_name in by_name.items() if name in meant
     }
-    calls_by_reason = []
+    calls_by_reason: list[tuple[str, list[_FunctionCall]]] = []
     for same_name in (same_name for name, same_name in by_name.items() if name not in meant):
         behind_zero = [call for call in same_name if any(node in zero_nodes for node in call.nodes)]
         if behind_zero:
@@ -213,21 +228,22 @@ def _calls_to_run_alone(
             calls_by_reason.append(("", same_name))
     for call in calls:
         call.nodes.clear()  # they hold what the forward saved
-    return {name: count for name, count in function_counts.items() if count > 1}, calls_by_reason
+    return _CallsAlone({name: count for name, count in function_counts.items() if count > 1}, calls_by_reason)
 
 
 def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
     """Return the autograd nodes of custom autograd.Functions that these outputs depend on, each with the numbers of its
-    outputs that are used."""
+    outputs that are used (`Tensor.output_nr`)."""
+    # Edges of the graph of autograd, as `next_functions` has them: a node, and the number of one of its outputs.
     edges = [(tensor.grad_fn, tensor.output_nr) for tensor in outputs if tensor.grad_fn is not None]
-    numbers: dict[Any, set[int]] = {}
+    numbers_used: dict[Any, set[int]] = {}
     while edges:
         node, number = edges.pop()
-        if node not in numbers:
-            numbers[node] = set()
-            edges += [edge for edge in node.next_functions if edge[0] is not None]
-        numbers[node].add(number)
-    return {node: used for node, used in numbers.items() if isinstance(node, BackwardCFunction)}
+        if node not in numbers_used:
+            numbers_used[node] = set()
+            edges += [edge for edge in node.next_functions if edge[0] is not None]  # None: an input without grad
+        numbers_used[node].add(number)
+    return {node: numbers for node, numbers in numbers_used.items() if isinstance(node, BackwardCFunction)}
 
 
 class _ChangedMethod(NamedTuple):
@@ -239,8 +255,8 @@ class _ChangedMethod(NamedTuple):
 
 
 def _first_call(function: Any, name: str, arguments: Sequence[Any]) -> _FunctionCall:
-    """Return the first of some calls that are alike, with copies of its tensors, and the places of those that have
-    gradients."""
+    """Return the first of some calls that are alike, with copies of its tensors, and the places of those that require
+    grad. `name` is that of the autograd node, without `Backward`."""
     tensors = {place: value for place, value in enumerate(arguments) if isinstance(value, Tensor)}
     wanted = tuple(place for place, tensor in tensors.items() if tensor.requires_grad and is_inexact(tensor))
     copies = tuple(value.detach().clone() if isinstance(value, Tensor) else value for value in arguments)
@@ -272,7 +288,7 @@ def recording_calls(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
         """Record a call of a Function; `context` is its `ctx`, which is the autograd node too."""
         if function_class(context) is not function:
             return  # the call is of a subclass that inherits the method; it is watched, and records the call
-        key = (function, *map(_kind_of_argument, arguments))
+        key = (function, *map(_kind_of_argument, arguments))  # calls with one key are alike
         name = context.name().removesuffix("Backward")  # autograd calls the node of a Function Square `SquareBackward`
         if key not in calls:
             if sum(call.name == name for call in calls.values()) >= MAX_CALLS:
@@ -289,10 +305,12 @@ def recording_calls(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
 
         @functools.wraps(original)
         def method(context: Any, *arguments: Any, **options: Any) -> Any:
+            # `setup_context(ctx, inputs, output)` gets the arguments of the call as one tuple.
             record(function, context, arguments[0] if has_setup_context else arguments)
             return original(context, *arguments, **options)
 
-        changed_methods.append(_ChangedMethod(function, name, function.__dict__.get(name)))
+        # From `__dict__`, because `getattr` would find an inherited method too.
+        changed_methods.append(_ChangedMethod(function, name, own=function.__dict__.get(name)))
         setattr(function, name, staticmethod(method))
 
     def watch_new(function: Any, /, **options: Any) -> None:
@@ -324,10 +342,11 @@ def _kind_of_argument(argument: Any) -> Any:
 
 
 def _nodes_with_zero_tangents(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
-    """Run the backward; return the nodes of `calls` that get a tangent of zeros for an output.
+    """Run the backward of a program's `forward`, for random tangents of its outputs; return the nodes of `calls` that
+    get a tangent of zeros for an output that is used.
 
-    Afterwards `nodes` of each call are only those that ran, and `used_outputs` has the numbers of the outputs that
-    others take.
+    Afterwards `nodes` of each call are only those that ran, and `used_outputs` has the numbers of the outputs that the
+    program uses.
     """
     used_outputs = _custom_nodes(forward.tensors.values())
     nodes_run, zero_nodes = set[Any](), set[Any]()
@@ -365,7 +384,7 @@ def is_zero(tangent: Tensor | None) -> bool:
 
 def _tries_of_function(why: str, calls: Sequence[_FunctionCall], seed: int) -> Iterator[Try]:
     """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them. `why` is the
-    reason why they are run alone, for the Try's name."""
+    reason why they are run alone, for the Try's name ('' for none). `seed` is the capture's."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
     not_tried = ""
@@ -381,23 +400,25 @@ def _tries_of_function(why: str, calls: Sequence[_FunctionCall], seed: int) -> I
 
 
 def _tries_of_call(name: str, call: _FunctionCall, seed: int) -> Iterator[Try]:
-    """Yield the Tries of one call of a custom Function by itself: its gradients beside finite differences of its
-    forward, whether other tangents could be tried, and each kind of tangents with a fault. A call of which no gradient
-    is wanted has none."""
+    """Yield the Tries of one call of a Function by itself: its gradients beside finite differences of its forward,
+    whether other tangents could be tried, and each kind of tangents with a fault; nothing for a call with no argument
+    that requires grad. Of tensors that are not dense or are large, yield why the call is not tried."""
     tensors = [value for value in plain_leaves(call.arguments) if isinstance(value, Tensor)]
     if not all(type(tensor) is Tensor and tensor.layout is torch.strided for tensor in tensors):
         yield Try(name, why_not="it takes tensors that are not dense")
     elif sum(tensor.numel() for tensor in tensors) > MAX_ELEMENTS:
         yield Try(name, why_not="its tensors are large")
     elif call.requiring_grad:
-        subject = _as_call(call), Program(partial(_used_outputs, call), {}, seed)
-        yield attempt(name, partial(_fault_by_differences, *subject), "for")
+        # A Program, as `bp.check` runs one: a function, here with no tensors beside its arguments, and a seed.
+        function_call, program = _as_call(call), Program(partial(_used_outputs, call), {}, seed)
+        yield attempt(name, partial(_fault_by_differences, function_call, program), word="for")
         tries: list[Try] = []
 
         def try_tangents() -> None:
-            tries.extend(_tangent_tries_of_call(*subject))
+            """Fill `tries`; an error comes through to `attempt`, whose Try then says why nothing was compared."""
+            tries.extend(_tangent_tries_of_call(function_call, program))
 
-        yield attempt(name, try_tangents, "for")  # a Try of its own where it raises; the faults follow
+        yield attempt(name, try_tangents, word="for")
         yield from (Try(f"{name} with {try_.name}", try_.fault, word="for") for try_ in tries if try_.fault is not None)
 
 
@@ -413,39 +434,35 @@ def _used_outputs(call: _FunctionCall, *arguments: Any) -> list[Tensor]:
 
 
 def _as_call(call: _FunctionCall) -> Call:
-    """Return a call of a Function as a Call, whose tensors can have other values."""
+    """Return a call of a Function as a Call: with its tensors by name, so that it can be run on other values."""
     names = [f"argument {number}" for number in range(len(call.arguments))]  # `fault.port` shows these to the user
     values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
+    # A Place stands for the tensor of its name.
     leaves = tuple(Place(name) if name in values else value for name, value in zip(names, call.arguments, strict=True))
-    tree = pytree.tree_flatten((tuple(range(len(leaves))), {}))[1]  # so many positional arguments, and no keywords
+    _, tree = pytree.tree_flatten((tuple(range(len(leaves))), {}))  # so many positional arguments, and no keywords
     return Call(leaves, tree, values, tuple(values), tuple(names[number] for number in call.requiring_grad))
 
 
 def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
-    """Return a fault if the backward is not the derivative by differences: in float64, or where the Function does not
-    take that in its own dtype."""
+    """Return a fault if the backward is not the derivative by differences: in float64, or in its own dtype where the
+    Function does not take float64. Raise NotTried if the first argument with elements could not be compared.
+
+    A Product is the comparison for one argument: its `gap`, the gap that is `allowed`, or why it was `not_tried`.
+    """
     products: list[Product] = []
     for own_dtype in (False, True):  # the second is tried only where nothing could be compared in float64
-        programs = [
-            replace(program, seed=program.seed + seed_offset) for seed_offset in range(DRAWS if own_dtype else 1)
-        ]
-        products = [
-            product
-            for single_program in programs
-            for product in products_by_differences(call, single_program, own_dtype)
-        ]
-        if wrong := [
-            single_program
-            for single_program in products
-            if not single_program.not_tried and single_program.gap > single_program.allowed
-        ]:
-            worst = max(wrong, key=lambda single_program: single_program.gap)
+        products = []
+        for seed_offset in range(DRAWS if own_dtype else 1):
+            program_with_seed = replace(program, seed=program.seed + seed_offset)
+            products += products_by_differences(call, program_with_seed, own_dtype)
+        wrong = [product for product in products if not product.not_tried and product.gap > product.allowed]
+        if wrong:
+            worst = max(wrong, key=lambda product: product.gap)
             return ProgramFault(worst.name, worst.gap, "differences of its forward")
-        if not all(single_program.not_tried for single_program in products):
+        if not all(product.not_tried for product in products):
             break
-    if not_tried := next(
-        (single_program.not_tried for single_program in products if single_program.not_tried != NO_ELEMENTS), ""
-    ):
+    not_tried = next((product.not_tried for product in products if product.not_tried != NO_ELEMENTS), "")
+    if not_tried:
         raise NotTried(not_tried)
     return None
 

@@ -18,17 +18,19 @@ the proof, and twice its memory. With fewer, a check takes a tenth to a half of 
 
 
 def with_derivatives(capture: Capture, verdicts: Sequence[Verdict], wanted: bool | None) -> list[Verdict]:
-    """Return the Verdicts of a Capture: one for each Pair, with its Derivative, and if Pairs are linked the whole's
-    last, with the worst."""
+    """Return the Verdicts of a Capture: one for each Pair, with its Derivative, and if Pairs are linked the whole
+    Capture's last, with the worst. `wanted` is as in `_derivatives_by_pair`."""
     of_pair = _derivatives_by_pair(capture, wanted)
     of_verdict = [*of_pair, worst_derivative(filter(None, of_pair))]
+    # One Pair alone has one Verdict, and needs no worst.
     return [replace(verdict, derivative=derivative) for verdict, derivative in zip(verdicts, of_verdict, strict=False)]
 
 
 def with_worst_derivative(capture: Capture, verdict: Verdict, draws: Sequence[str] = CAPTURED_FIRST) -> Verdict:
     """Return the Verdict on a whole Capture with the worst Derivative of its Pairs; without one if the Capture is not
     small (`is_small`)."""
-    return replace(verdict, derivative=worst_derivative(filter(None, _derivatives_by_pair(capture, None, draws))))
+    of_pair = _derivatives_by_pair(capture, wanted=None, draws=draws)
+    return replace(verdict, derivative=worst_derivative(filter(None, of_pair)))
 
 
 def _derivatives_by_pair(
@@ -44,7 +46,7 @@ def _derivatives_by_pair(
         return [None] * len(capture.pairs)
     try:
         derivatives: Iterator[Derivative] = iter(derivatives_of(capture, draws=draws))
-    except Exception as error:
+    except Exception as error:  # whatever it is: the proof must not end with it
         if wanted:
             raise
         derivatives = repeat(Derivative(CANNOT_TELL, capture.name, f"{type(error).__name__}: {error}"))

@@ -112,12 +112,16 @@ def read_check(
     requires_grad: Any,
     seed: int,
 ) -> tuple[Call, Program, Program]:
-    """Return the call, the function that is checked, and the reference; without one, the function itself.
+    """Return the call `fn(*args, **kwargs)`, the function that is checked, and the reference (`like`); without one, the
+    function itself. Raise UsageError for sparse tensors, and for a call without tensors.
 
     A parameter of a module that is the reference has the value of the same parameter of the function, if it has one.
+    `requires_grad` names the tensors whose gradients are compared (`_names_requiring_grad`), and `seed` is set before
+    each call.
     """
     paths, tree = flatten_with_path((tuple(args), dict(kwargs)))
-    names = number_duplicates([leaf_name(path, bind_names(fn, args, kwargs)[0]) for path, _ in paths])
+    parameter_names = bind_names(fn, args, kwargs)[0]  # of the positional arguments
+    names = number_duplicates([leaf_name(path, parameter_names) for path, _ in paths])
     values: dict[str, Tensor] = {}
     name_by_id: dict[int, str] = {}
     leaves = []
@@ -138,12 +142,12 @@ def read_check(
         raise UsageError("bp.check needs a tensor among the inputs: bp.check(fn, x, w, like=reference)")
     tensors = [NamedTensor(name, "input", value.requires_grad) for name, value in values.items()]
     inputs = tuple(values)
-    state_of_fn = _add_state(fn, values, "")
+    state_of_fn = _add_state(fn, values, prefix="")
     wanted = _names_requiring_grad(tensors, values, requires_grad, fn, state_of_fn)
     if like is None:
         state_of_like = state_of_fn
     else:
-        state_of_like = _add_state(like, values, "reference.", state_of_fn)
+        state_of_like = _add_state(like, values, prefix="reference.", names_of_other=state_of_fn)
     copies = copy_values({name: value.detach() for name, value in values.items()})
     call = Call(tuple(leaves), tree, copies, inputs, wanted)
     return call, Program(fn, state_of_fn, seed), Program(like or fn, state_of_like, seed)
@@ -159,8 +163,8 @@ def _names_requiring_grad(
     """Return the names of the tensors whose gradients are compared.
 
     Without `requires_grad` these are a module's parameters that require grad, and the inputs that do; if no input does,
-    all inputs that may, whatever the parameters do. `names_of_state` has the names of the module's tensors among the
-    values.
+    all inputs that may, whatever the parameters do. With it, `choose_requires_grad` chooses, as `bp.capture` does.
+    `tensors` are the inputs, and `names_of_state` has the names of the module's tensors among the values.
     """
     parameters = dict(fn.named_parameters()) if isinstance(fn, nn.Module) else {}
     module_tensors = [
@@ -181,8 +185,9 @@ def _add_state(
     prefix: str,
     names_of_other: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Put the parameters and buffers of a module among the values; return the name that each has there.
-    `names_of_other` has these names for another module: a tensor with the same name and shape in both has one value."""
+    """Put the parameters and buffers of a module among the values, each named as in the module after the prefix; return
+    the name that each has there. `names_of_other` has these names for another module: a tensor with the same name and
+    shape in both has one value. A function that is no module has none."""
     if not isinstance(function, nn.Module):
         return {}
     state = {}
@@ -275,7 +280,8 @@ def run_on_tensors(program: Program, call: Call, copies: Mapping[str, Tensor], g
 
 def run_in_current_grad_mode(program: Program, call: Call, copies: Mapping[str, Tensor]) -> Forward:
     """Run a program on these tensors themselves, in the caller's grad mode, and return its results as a Forward."""
-    outputs = {name: leaf for name, leaf in outputs_of(program(call, copies))[0] if isinstance(leaf, Tensor)}
+    named_leaves, _ = outputs_of(program(call, copies))  # the leaves of what the program returns, each with its name
+    outputs = {name: leaf for name, leaf in named_leaves if isinstance(leaf, Tensor)}
     module = program.function
     buffer_names = [name for name, _ in module.named_buffers()] if isinstance(module, nn.Module) else []
     buffers = {name: copies[program.state[name]] for name in buffer_names}
@@ -289,10 +295,8 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
         return False
     devices = {value.device for value in values.values() if value.is_cuda}
     seed_torch(program.seed)
-    state_before, gpu_states_before = (
-        torch.get_rng_state(),
-        {device: torch.cuda.get_rng_state(device) for device in devices},
-    )
+    state_before = torch.get_rng_state()
+    gpu_states_before = {device: torch.cuda.get_rng_state(device) for device in devices}
     first = run_forward(program, call, values).outputs
     if not torch.equal(state_before, torch.get_rng_state()):
         return True
@@ -302,7 +306,7 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
     # rounding, which may differ too (0.1 of a value is far above it).
     again = run_forward(program, call, values).outputs
     return any(
-        output.numel() > 0 and is_inexact(output) and not torch.allclose(output, again[name], 0.1, equal_nan=True)
+        output.numel() > 0 and is_inexact(output) and not torch.allclose(output, again[name], rtol=0.1, equal_nan=True)
         for name, output in first.items()
     )
 

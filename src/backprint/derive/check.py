@@ -1,9 +1,20 @@
 """The question for a whole Capture: is each backward the derivative of its forward?
 
-The *gap* is how far ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ are apart, relative to the sizes of their terms. `verdict` is the
-verdict so far, which a function returns with more in it. `opaque` are the Capture's OpaqueEdges, such as its custom
-autograd.Functions, and `meant` the names of those that are meant to differ. `program_seed` is the seed of the program's
-own draws.
+Words and parameters that mean the same in every function:
+
+- the *gap*: how far ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ are apart, relative to the sizes of their terms. The first, the *forward
+  side*, is the Setting's tangents g times the forward's derivative along its direction v; the second, the *backward
+  side*, is the backward's gradients times v;
+- `setting`: a Setting, a Pair in float64 with inputs near the captured ones, tangents, gradients and a direction;
+- `verdict`: a Derivative, the verdict so far, which a function returns with more in it;
+- `opaque`: the Capture's OpaqueEdges: its custom autograd.Functions, hooks, and `no_grad` blocks;
+- `meant`: the names of those of them that are meant to differ from the derivative;
+- a *place*: forward steps whose gradients are wrong, as steps and tensors (`WrongPlace`) or in words (`WrongGradient`);
+- a Try: what the running program returned for tangents or calls of one kind, with a fault or without (`live`);
+- `program_seed`: the seed of the program's own draws.
+
+CannotTell says that nothing can be said, NotFinite that a gradient has NaN or Inf; BackprintError and RuntimeError mean
+that a graph does not run on the numbers that were tried.
 """
 
 from __future__ import annotations
@@ -42,6 +53,7 @@ from backprint.derive.reads import check_reads
 from backprint.derive.setting import (
     OF_ANOTHER_FORWARD,
     CannotTell,
+    InnerProduct,
     NotFinite,
     Setting,
     backward_product,
@@ -142,6 +154,7 @@ def derivatives_of(
             f"{', '.join(known_names)}"
         )
     meant, original = (*capture.meant, *meant), capture
+    # A tensor that was passed under two names, as tied weights are, is one input with one gradient.
     pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
     # Functions may have lines in common, which count for the first of them: for one that is meant to differ.
     opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)  # False comes first
@@ -160,9 +173,9 @@ def derivatives_of(
 def _with_unusual_runs(
     capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
 ) -> Iterator[Derivative]:
-    """Yield `results`, one for each Pair. A result that names no fault is changed if unusual tangents or inputs show
-    one, in the running program or in the graphs; one whose fault must be in a Function that is meant to differ is
-    cleared."""
+    """Yield `results`, one for each Pair with a backward. A result that names no fault is changed if unusual tangents
+    or inputs show one, in the running program or in the graphs; one whose fault must be in a Function that is meant to
+    differ is cleared."""
     is_wanted = any(_may_be_wrong(verdict) or may_be_fault_of_meant(verdict, capture, meant) for verdict in results)
     tries = program_tries(capture, meant) if is_wanted else []
     faults = faults_of(tries)
@@ -170,7 +183,8 @@ def _with_unusual_runs(
     try:
         inputs = inputs_of_pairs(capture, draws)
     except CannotTell:
-        inputs = []  # then no pairs are tried
+        inputs = []  # without inputs, `pairs` is empty, and the graphs are not tried
+    # As `results`: the Pairs with a backward, in order.
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
     for index, result in enumerate(results):
         if is_fault_of_meant(result, tries, capture, meant):
@@ -183,21 +197,32 @@ def _with_unusual_runs(
             yield _verdict_on_program(result, faults, functions, capture)
         elif result.good and index < len(pairs):
             pair, values = pairs[index]
-            verdicts = (
-                _verdict_for_inputs(result, fault, pair, values, capture, meant)
-                for fault in input_faults(pair, values, capture.seed)
-            )
-            changed_verdicts = (verdict for verdict in verdicts if verdict is not None and verdict.word != result.word)
-            yield next(
-                (verdict for verdict in changed_verdicts if not is_fault_of_meant(verdict, tries, capture, meant)),
-                result,
-            )
+            yield _first_change_by_inputs(result, pair, values, tries, capture, meant) or result
         else:
             yield result
 
 
+def _first_change_by_inputs(
+    result: Derivative,
+    pair: Pair,
+    values: Mapping[str, Any],
+    tries: Sequence[Try],
+    capture: Capture,
+    meant: tuple[str, ...],
+) -> Derivative | None:
+    """Return the first verdict for unusual inputs or tangents of the graphs that has another word than `result`, and is
+    not the fault of a Function that is meant to differ; None if there is none."""
+    for fault in input_faults(pair, values, capture.seed):
+        verdict = _verdict_for_inputs(result, fault, pair, values, capture, meant)
+        if verdict is None or verdict.word == result.word:
+            continue
+        if not is_fault_of_meant(verdict, tries, capture, meant):
+            return verdict
+    return None
+
+
 def _may_be_wrong(result: Derivative) -> bool:
-    """Whether a fault that unusual tangents or inputs show would change the verdict."""
+    """Whether a fault that unusual tangents or inputs show would change the verdict: it names no fault yet."""
     return result.good or result.word == CANNOT_TELL
 
 
@@ -225,26 +250,29 @@ def _verdict_on_program(
         tries_by_sentence.setdefault((try_.word, try_.fault.compared), []).append(try_)
     details = []
     for (word, compared), group in tries_by_sentence.items():
-        first_fault = group[0].fault
-        assert first_fault is not None
+        fault = group[0].fault
+        assert fault is not None
         gradient = "gradient" if group[0].function else "program's own gradient"
         details.append(
-            f"{word} {', '.join(try_.name for try_ in group)} the {gradient} of {first_fault.port} differs by "
-            f"{first_fault.error:.1e} from {compared}"
+            f"{word} {', '.join(try_.name for try_ in group)} the {gradient} of {fault.port} differs by "
+            f"{fault.error:.1e} from {compared}"
         )
-    fault = faults[0].fault
-    assert fault is not None
-    # These are wrong when they are called alone.
+    first_fault = faults[0].fault
+    assert first_fault is not None
+    # These are wrong when they are called alone. If none is, any Function of the program may be to blame.
     functions_to_blame = {try_.function for try_ in faults if try_.function}
     if not functions_to_blame:
         functions_to_blame = set(functions)
         if len(functions) > 1:
             details.append(f"one of {', '.join(functions)} is wrong")
     wrong = []
+    port = first_fault.port
     for edge in {edge.function: edge for edge in capture.opaque if edge.function in functions_to_blame}.values():
         at, code = line_text(edge.source), "" if edge.source is None else edge.source.code
-        wrong.append(WrongGradient((), at, code, (at,), ((fault.port, fault.error),), edge.function))
-    return replace(result, word=NOT_THE_DERIVATIVE, detail="; ".join(details), ports=(fault.port,), wrong=tuple(wrong))
+        gradients = ((port, first_fault.error),)
+        # Which operator is wrong is not known: the program ran, and no graph.
+        wrong.append(WrongGradient((), at, code, lines=(at,), gradients=gradients, function=edge.function))
+    return replace(result, word=NOT_THE_DERIVATIVE, detail="; ".join(details), ports=(port,), wrong=tuple(wrong))
 
 
 def _verdict_for_inputs(
@@ -256,26 +284,24 @@ def _verdict_for_inputs(
     meant: tuple[str, ...],
 ) -> Derivative | None:
     """Return the verdict on a backward that is wrong for some inputs or tangents only (`fault`); None if it is no fault
-    of a Function or an operator of the program, or is one that is meant."""
+    of a Function or an operator of the program, or is one that is meant, or if nothing can be told."""
     setting = fault.setting
     if math.isinf(fault.gap):  # a gradient is NaN or Inf
-        wrong = _first_not_finite(setting, capture.opaque)
-        if fault.invented and not any(is_backward_of_program(place, pair) for place in wrong):
-            return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
-        ports = _not_finite_ports(setting)
-        detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
-        return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
+        return _verdict_for_not_finite_input(result, fault, pair, capture.opaque)
     result_with_gap = replace(result, word=DERIVATIVE, gap=fault.gap)
     reason = f"it is wrong for {fault.kind}"
     if fault.by_values:
         if "embedding" in result.meant:
             return None  # differences of the values move the row of padding too
         places = _with_only_function([], tuple(setting.gradients), capture.opaque)
-        if (fault.invented and not places) or any(place.function in meant for place in places):
+        if fault.invented and not places:
+            return None  # the caller did not pass such inputs, and no Function of the program is to blame
+        if any(place.function in meant for place in places):
             return None
         detail = f"{reason}; gap {fault.gap:.1e}, by differences of the forward's values"
         return replace(result_with_gap, word=NOT_THE_DERIVATIVE, detail=detail, wrong=tuple(places))
-    if not math.isfinite(forward_product(setting)[0]):
+    forward_side, _ = forward_product(setting)
+    if not math.isfinite(forward_side.value):  # forward-mode AD returns NaN, with which no places can be found
         detail = f"{reason}; gap {fault.gap:.1e}, by differences of the whole forward"
         return replace(result_with_gap, word=NOT_THE_DERIVATIVE, detail=detail)
     verdict = explain_gap(
@@ -284,6 +310,19 @@ def _verdict_for_inputs(
     if fault.of_tangents and any(place.function in meant for place in verdict.wrong):
         return None  # what is meant need not be linear
     return None if verdict.word == CANNOT_TELL else verdict
+
+
+def _verdict_for_not_finite_input(
+    result: Derivative, fault: InputFault, pair: Pair, opaque: Sequence[OpaqueEdge]
+) -> Derivative | None:
+    """Return the verdict on a backward that has NaN or Inf for some inputs or tangents, where the derivative is finite;
+    None if the caller did not pass these inputs, and the backward is PyTorch's."""
+    wrong = _first_not_finite(fault.setting, opaque)
+    if fault.invented and not any(is_backward_of_program(place, pair) for place in wrong):
+        return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
+    ports = _not_finite_ports(fault.setting)
+    detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
+    return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
 
 
 def is_backward_of_program(place: WrongGradient, pair: Pair) -> bool:
@@ -306,7 +345,7 @@ def _why_needs_all_ranks(pairs: Sequence[Pair]) -> str:
 
 
 def _check_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
-    """Yield the Derivative of each Pair with a backward."""
+    """Yield the Derivative of each Pair with a backward; one that cannot tell, if no Pair has one."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
@@ -324,6 +363,7 @@ def _check_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str])
     for pair, inputs in zip(capture.pairs, values, strict=True):
         if pair.backward is not None:
             result = check_pair(pair, inputs, capture.seed, capture.opaque, meant, name_of(capture, pair))
+            # `left_out` has the inputs whose gradients were not compared, with the reasons.
             of_others = any(reason == OF_ANOTHER_FORWARD for _, reason in result.left_out)
             if of_others and len(capture.pairs) > 1 and result.word == NOT_THE_DERIVATIVE:
                 detail = "its backward goes through the forwards of other pairs too"
@@ -343,16 +383,19 @@ def name_of(capture: Capture, pair: Pair) -> str:
 
 
 def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> list[Mapping[str, Any]]:
-    """Return the inputs of each Pair by name. The inputs of a later Pair are results of the earlier Pairs, in
-    float64."""
+    """Return the inputs of each Pair by name, from the first set of inputs that there is of these (CAPTURED_FIRST). The
+    inputs of a later Pair are results of the earlier Pairs, in float64. Raise CannotTell if there are no inputs, or the
+    Pairs do not run on them."""
     if capture.fake:
         raise CannotTell("it was captured without values")
+    # `draws_of` yields the sets of inputs of each kind that is asked for, none if the Capture has none of the kind.
     draw = next((draw for name in names for draws in draws_of(capture, (name,)) for draw in draws), None)
     if draw is None:
         raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
     if len(capture.pairs) == 1:
         return [draw.values]
-    run = CaptureRun(widened_capture(capture), {name: to_float64(value) for name, value in draw.values.items()}, None)
+    values = {name: to_float64(value) for name, value in draw.values.items()}
+    run = CaptureRun(widened_capture(capture), values, None)
     torch.manual_seed(capture.seed)
     try:
         run.forward()
@@ -362,10 +405,20 @@ def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> 
 
 
 class _Draw(NamedTuple):
-    """A draw of inputs and tangents, and the gap of its two products."""
+    """A draw of inputs and tangents, and the gap of its two sides."""
 
     gap: float
     setting: Setting
+
+
+class _Draws(NamedTuple):
+    """The draws of one Pair, the gap from which on they differ by more than rounding (`limit`), and the operators whose
+    tangent did not come from PyTorch's formula, by where it came from (`duals`)."""
+
+    draws: list[_Draw]
+    limit: float
+    by_second_derivative: set[str]
+    by_differences: set[str]
 
 
 def check_pair(
@@ -377,60 +430,69 @@ def check_pair(
     name: str = "",
 ) -> Derivative:
     """Return the verdict on one Pair: whether its backward is the derivative of its forward, on inputs near these
-    values. Up to DRAWS settings are drawn, until one has a gap that is rounding."""
+    values. If its graphs do not run in float64, the verdict is that it cannot be told."""
     name = name or pair.name
-    draws: list[_Draw] = []
-    by_second_derivative, by_differences = set[str](), set[str]()
-    limit = LIMIT
     try:
-        for seed in range(MAX_DRAWS):
-            setting = make_setting(pair, values, seed, program_seed)
-            left, size, run = forward_product(setting)
-            if not math.isfinite(left):  # forward-mode AD returns NaN
-                return _by_whole_differences(name, setting)
-            by_second_derivative |= run.by_second_derivative
-            by_differences |= run.by_differences
-            limit = LIMIT_BY_DIFFERENCES if by_differences else LIMIT
-            right = backward_product(setting)
-            # Products of zeros agree, and say nothing.
-            if size == right[1] == 0 and _results_change(setting):
-                raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
-            gap = gap_of((left, size), right)
-            if gap >= limit:
-                # A gradient that is 0 but for rounding had the weight of a large one: now its accuracy decides its
-                # weight.
-                gap, setting = gap_by_accuracy(setting)
-            draws.append(_Draw(gap, setting))
-            if gap < limit:
-                break  # the draws that are left are for a gap that may be rounding
+        drawn = _draw_settings(pair, values, program_seed)
+        if isinstance(drawn, Setting):
+            return _by_whole_differences(name, drawn)
     except NotFinite as error:
         return _verdict_on_not_finite(name, error, opaque)
     except (CannotTell, BackprintError, RuntimeError) as error:
         return Derivative(CANNOT_TELL, name, str(error))
     # A draw may be ill-conditioned, so the least gap counts.
-    gap, setting = min(draws, key=lambda draw: draw.gap)
-    largest = max(draws, key=lambda draw: draw.gap)
+    gap, setting = min(drawn.draws, key=lambda draw: draw.gap)
+    largest = max(drawn.draws, key=lambda draw: draw.gap)
     if largest.gap > NO_ROUNDING:  # no draw is so ill-conditioned: the backward is right for some tangents only
         gap, setting = largest
     verdict = Derivative(
         DERIVATIVE,
         name,
         gap=gap,
-        draws=len(draws),
-        by_second_derivative=tuple(sorted(by_second_derivative)),
-        by_differences=tuple(sorted(by_differences)),
+        draws=len(drawn.draws),
+        by_second_derivative=tuple(sorted(drawn.by_second_derivative)),
+        by_differences=tuple(sorted(drawn.by_differences)),
         left_out=tuple(setting.left_out.items()),
     )
-    if gap >= limit:
+    if gap >= drawn.limit:
         return with_padding(explain_gap(verdict, pair, values, setting, program_seed, opaque, meant), setting)
     # Right for one size of tangents: it may clip others, or flip a sign.
     setting_scaled = _with_other_tangents(setting)
     if setting_scaled is not None:
-        verdict = replace(verdict, gap=gap_of(forward_product(setting_scaled)[:2], backward_product(setting_scaled)))
+        forward_side, _ = forward_product(setting_scaled)
+        verdict = replace(verdict, gap=gap_of(forward_side, backward_product(setting_scaled)))
         return explain_gap(
             verdict, pair, values, setting_scaled, program_seed, opaque, meant, "it is not linear in its tangents"
         )
     return with_padding(replace(verdict, detail=method_text(verdict, setting)), setting)
+
+
+def _draw_settings(pair: Pair, values: Mapping[str, Any], program_seed: int) -> _Draws | Setting:
+    """Draw up to MAX_DRAWS Settings near these values, until one has a gap that is rounding. If forward-mode AD returns
+    NaN for one, return this Setting alone. Raise CannotTell if everything is 0, and what `make_setting` raises."""
+    draws: list[_Draw] = []
+    by_second_derivative, by_differences = set[str](), set[str]()
+    limit = LIMIT
+    for seed in range(MAX_DRAWS):
+        setting = make_setting(pair, values, seed, program_seed)
+        forward_side, run = forward_product(setting)
+        if not math.isfinite(forward_side.value):
+            return setting
+        by_second_derivative |= run.by_second_derivative
+        by_differences |= run.by_differences
+        limit = LIMIT_BY_DIFFERENCES if by_differences else LIMIT
+        backward_side = backward_product(setting)
+        # Products of zeros agree, and say nothing.
+        if forward_side.size == backward_side.size == 0 and _results_change(setting):
+            raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
+        gap = gap_of(forward_side, backward_side)
+        if gap >= limit:
+            # A gradient that is 0 but for rounding had the weight of a large one: now its accuracy decides its weight.
+            gap, setting = gap_by_accuracy(setting)
+        draws.append(_Draw(gap, setting))
+        if gap < limit:
+            break  # the draws that are left are for a gap that may be rounding
+    return _Draws(draws, limit, by_second_derivative, by_differences)
 
 
 def with_padding(verdict: Derivative, setting: Setting) -> Derivative:
@@ -439,15 +501,18 @@ def with_padding(verdict: Derivative, setting: Setting) -> Derivative:
     if not verdict.good or not padded:
         return verdict
     # Autograd gives a row of padding no gradient. So the backward is right if it has the product without these rows;
-    # they matter if the product with them is another one.
-    product_without_padding = backward_product(setting) if verdict.word == DERIVATIVE else forward_product(setting)[:2]
-    product_with_padding = product_with(changes_along(setting, padding=False)[0], setting.tangents)
+    # they matter if the product with them is another one. Under `derivative but for …` the backward differs in another
+    # place as well, so the forward's own product stands for it.
+    product_without_padding = backward_product(setting) if verdict.word == DERIVATIVE else forward_product(setting)[0]
+    changes_by_port, _ = changes_along(setting, padding=False)
+    product_with_padding = product_with(changes_by_port, setting.tangents)
     if not gap_of(product_with_padding, product_without_padding) > LIMIT_BY_DIFFERENCES:
         return verdict
     places = []
     for source in dict.fromkeys(step.source for step in padded):
         at = line_text(source)
-        places.append(WrongGradient((EMBEDDING,), at, "" if source is None else source.code, (at,), (), "embedding"))
+        code = "" if source is None else source.code
+        places.append(WrongGradient((EMBEDDING,), at, code, lines=(at,), gradients=(), function="embedding"))
     names = sorted({*verdict.meant, "embedding"})
     return replace(
         verdict,
@@ -472,8 +537,11 @@ def _has_padding(step: Step) -> bool:
 def _results_change(setting: Setting) -> bool:
     """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
     results = results_at(setting, SMALL_STEP)
+    # 1e-12 is more than rounding of float64, and less than what SMALL_STEP changes.
     return any(
-        not torch.allclose(output_of(results, name), output_of(setting.results, name), 1e-12, 0, equal_nan=True)
+        not torch.allclose(
+            output_of(results, name), output_of(setting.results, name), rtol=1e-12, atol=0, equal_nan=True
+        )
         for name in setting.tangents
     )
 
@@ -505,10 +573,13 @@ def _with_other_tangents(setting: Setting) -> Setting | None:
             if gradient.numel() and not torch.equal(actual, expected):
                 size = max(float(expected.abs().max()), float(actual.abs().max()))
                 rounding = LEFT_OVER * float(gradient.abs().max())
-                if float((actual - expected).abs().max()) > 1e-9 * size + rounding:
+                if float((actual - expected).abs().max()) > NOT_LINEAR * size + rounding:
                     return scaled
     return None
 
+
+NOT_LINEAR = 1e-9
+"""The relative difference of a gradient from the scaled one that is no rounding."""
 
 LEFT_OVER = 1e-14
 """Values that cancel leave so much of a gradient, whatever its tangents are."""
@@ -529,22 +600,21 @@ LIMIT_OF_WHOLE = 1e-6
 
 
 def _by_whole_differences(name: str, setting: Setting) -> Derivative:
-    """Return the verdict where forward-mode AD returns NaN, and the program and its gradients do not."""
+    """Return the verdict where forward-mode AD returns NaN, though the gradients are finite: differences of the whole
+    forward stand for its derivative. It cannot be told if the forward returns NaN or Inf too. CannotTell of the
+    differences comes through."""
     if not all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents):
         return Derivative(CANNOT_TELL, name, "the forward returns NaN or Inf, and so does its derivative")
-    left = product_by_differences(setting)
-    gap = gap_of(left, backward_product(setting))
+    gap = gap_of(product_by_differences(setting), backward_product(setting))
     verdict = Derivative(DERIVATIVE, name, gap=gap, draws=1, by_differences=(WHOLE_FORWARD,))
     if gap < LIMIT_OF_WHOLE:
         return replace(verdict, detail=method_text(verdict, setting))
     ports = []
-    for port in setting.gradients:
+    for port, gradient in setting.gradients.items():
         # Along one input at a time, to find those whose gradients are wrong.
         setting_of_port = replace(setting, direction={port: setting.direction[port]})
-        gap_of_port = gap_of(
-            product_by_differences(setting_of_port), backward_product(setting_of_port, {port: setting.gradients[port]})
-        )
-        if gap_of_port >= LIMIT_OF_WHOLE:
+        backward_side = backward_product(setting_of_port, {port: gradient})
+        if gap_of(product_by_differences(setting_of_port), backward_side) >= LIMIT_OF_WHOLE:
             ports.append(port)
     detail = f"gap {gap:.1e}; wrong: the gradient of {', '.join(ports)}; by differences of the whole forward"
     return replace(verdict, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
@@ -554,38 +624,39 @@ def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[W
     """Return the step of the backward that makes the first NaN of values without one, as a wrong place; if none makes
     NaN, the first that makes Inf, which alone may be right. Empty if no step does."""
     values = run_backward(setting)
-    for has_any in (torch.isnan, torch.isinf):
+    for is_bad in (torch.isnan, torch.isinf):
         for step in setting.backward.steps:
             arguments = [values.get(name) for name in values_taken_by(step)]
-            if (
-                not step.is_guard
-                and _has_element(values.get(step.name), has_any)
-                and not _has_element(arguments, has_any)
-            ):
+            makes_it = _has_element(values.get(step.name), is_bad) and not _has_element(arguments, is_bad)
+            if not step.is_guard and makes_it:
                 line = line_text(step.source)
                 edge = _edge_of_line(step.source, opaque)
                 code = "" if step.source is None else step.source.code
                 gradients = ((step.name, 1.0),)  # 1 is the relative error of a gradient that is missing
                 function = edge.function if edge else ""
                 names = step.echo.names if step.echo else ()
-                return (WrongGradient((step.target,), line, code, (line,), gradients, function, names=names),)
+                place = WrongGradient(
+                    (step.target,), line, code, lines=(line,), gradients=gradients, function=function, names=names
+                )
+                return (place,)
     return ()
 
 
-def _has_element(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
-    """Whether a tensor in a value has an element that `has_any` finds, which is `torch.isnan` or `torch.isinf`."""
+def _has_element(value: Any, is_bad: Callable[[Tensor], Tensor]) -> bool:
+    """Whether a tensor in a value has an element for which `is_bad` is true: `torch.isnan` or `torch.isinf`."""
     leaves = [leaf for leaf in plain_leaves(value) if isinstance(leaf, Tensor)]
-    return any(bool(has_any(leaf).any()) for leaf in leaves if is_inexact(leaf))
+    return any(bool(is_bad(leaf).any()) for leaf in leaves if is_inexact(leaf))
 
 
 def _edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueEdge | None:
-    """Return the custom autograd.Function that a line belongs to: one that called an operator there, else the one whose
-    backward begins last before the line."""
+    """Return the custom autograd.Function that a line belongs to: one that called an operator there; else, for a line
+    in a function named `backward`, the one whose backward begins last before the line. None if there is none."""
     if source is None:
         return None
     for edge in opaque:
         if line_text(source) in edge.lines:
             return edge
+
     backwards_before = [
         edge
         for edge in opaque
@@ -622,10 +693,10 @@ def _with_refuted(verdict: Derivative, setting: Setting, refuted: frozenset[str]
     """Return the verdict, the Setting and the limit of its gap, where the tangents of the operators in `refuted` come
     from differences, because differences have shown that PyTorch's formulas for their tangents are wrong."""
     setting = replace(setting, refuted=refuted)
-    left, size, run = forward_product(setting)
+    forward_side, run = forward_product(setting)
     verdict = replace(
         verdict,
-        gap=gap_of((left, size), backward_product(setting)),
+        gap=gap_of(forward_side, backward_product(setting)),
         by_second_derivative=tuple(sorted(run.by_second_derivative)),
         by_differences=tuple(sorted(run.by_differences)),
     )
@@ -661,10 +732,13 @@ def explain_gap(
     reason: str = "",
     at_kinks: bool = False,
 ) -> Derivative:
-    """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told.
+    """Return the verdict where the two sides differ: where the backward is wrong, or that it cannot be told.
 
     `setting` is the draw with the gap, near `values`. `reason` says for which tangents or inputs it is wrong, if not
     for all. With `at_kinks`, rounding moves inputs off kinks, so it does not explain a gap.
+
+    A backward that differs from autograd of the captured forward is at fault itself. One that is what autograd returns
+    shows that a formula of PyTorch is wrong: that of a gradient, or the one for tangents that it was compared with.
     """
     gap = verdict.gap or 0.0
     why = "" if at_kinks else _why_rounding(pair, values, setting, program_seed, gap)
@@ -674,10 +748,10 @@ def explain_gap(
         located = _locate(setting, opaque)
     except (BackprintError, RuntimeError) as error:
         return replace(verdict, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
-    # If the backward is what autograd of the forward returns, a formula of PyTorch is wrong.
     by_formula = not located.wrong
     if by_formula:
         located = locate_formulas(setting)
+        # `refuted` operators have a wrong formula for tangents: without it, the two sides may agree.
         if located.refuted:
             verdict, setting, limit = _with_refuted(verdict, setting, located.refuted)
             if (verdict.gap or 0.0) < limit and _with_other_tangents(setting) is None:
@@ -685,6 +759,7 @@ def explain_gap(
         if not located.places:
             return _verdict_without_place(verdict, setting, located, gap)
     wrong = merge_repeated_places([describe_place(place, setting, opaque, by_formula) for place in located.places])
+    # Where a formula of PyTorch is wrong for all inputs and tangents, no Function is to blame.
     if not by_formula or reason:
         wrong = _with_only_function(wrong, located.wrong, opaque)
     is_rest_right = located.complete and _is_rest_right(setting, located)
@@ -697,8 +772,8 @@ def explain_gap(
 
 
 def _why_rounding(pair: Pair, values: Mapping[str, Any], setting: Setting, program_seed: int, gap: float) -> str:
-    """Return how rounding explains a gap, of inputs that have gradients or of inputs that have none; '' if it does
-    not."""
+    """Return in words that rounding explains a gap: rounding of the inputs that have gradients, or of those that have
+    none; '' if neither does."""
     if gap <= ROUNDING * rounding_of_product(setting):
         return f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
     inputs_rounded = _inputs_whose_rounding_explains(pair, values, program_seed, gap)
@@ -793,99 +868,101 @@ def rounding_of_product(setting: Setting) -> float:
         name: move_by_rounding(value, source) if name in setting.gradients else value
         for name, value in setting.inputs.items()
     }
-    before = forward_product(setting)
-    after = forward_product(replace(setting, inputs=rounded_inputs))
-    size = max(before[1], backward_product(setting)[1], 1e-300)  # no division by 0
-    return abs(before[0] - after[0]) / size
+    before, _ = forward_product(setting)
+    after, _ = forward_product(replace(setting, inputs=rounded_inputs))
+    size = max(before.size, backward_product(setting).size, 1e-300)  # no division by 0
+    return abs(before.value - after.value) / size
 
 
 def _inputs_whose_rounding_explains(pair: Pair, values: Mapping[str, Any], program_seed: int, gap: float) -> str:
-    """Return the inputs without gradients whose rounding in their own dtype makes a gap of the same size; '' for none.
+    """Return the names of the inputs without gradients, if rounding them in their own dtype makes a gap of the same
+    size; '' if it does not, or there are none.
 
     The backward of a product with an orthogonal matrix may take its transpose for its inverse, and probabilities may
     be taken to sum up to 1: that holds to rounding in the dtype that they are captured in.
     """
-    wanted = set() if pair.backward is None else {port.name for port in pair.backward.outputs}
+    with_gradient = set() if pair.backward is None else {port.name for port in pair.backward.outputs}
     inputs_without_gradient = {
         port.name: value
         for port in pair.forward.inputs
-        if port.name not in wanted and isinstance(value := values.get(port.name), Tensor) and is_inexact(value)
+        if port.name not in with_gradient and isinstance(value := values.get(port.name), Tensor) and is_inexact(value)
         if value.layout is torch.strided and value.dtype not in (torch.float64, torch.complex128)
     }
-    if not inputs_without_gradient or gap > OF_FIXED * max(
-        torch.finfo(value.dtype).eps for value in inputs_without_gradient.values()
-    ):
+    if not inputs_without_gradient:
+        return ""
+    coarsest = max(torch.finfo(value.dtype).eps for value in inputs_without_gradient.values())
+    if gap > MOST_ROUNDINGS * coarsest:
         return ""
     source = own_source(1)
-    gaps = []
-    for _ in range(FIXED_DRAWS):
+    other_gaps = []
+    for _ in range(ROUNDED_DRAWS):
         rounded_inputs = {}
         for name, value in inputs_without_gradient.items():
             # By up to two units in the last place of its dtype.
             noise = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
             rounded_inputs[name] = (to_float64(value) * (1 + 2 * torch.finfo(value.dtype).eps * noise)).to(value)
         try:
-            setting = make_setting(pair, {**values, **rounded_inputs}, 0, program_seed)
-            gaps.append(gap_of(forward_product(setting)[:2], backward_product(setting)))
+            setting = make_setting(pair, {**values, **rounded_inputs}, seed=0, program_seed=program_seed)
+            forward_side, _ = forward_product(setting)
+            other_gaps.append(gap_of(forward_side, backward_product(setting)))
         except (NotFinite, CannotTell, BackprintError, RuntimeError):
             return ""
-    return ", ".join(inputs_without_gradient) if gap <= OF_ROUNDED * max(abs(other - gap) for other in gaps) else ""
+    movement = max(abs(other_gap - gap) for other_gap in other_gaps)
+    return ", ".join(inputs_without_gradient) if gap <= MOST_MOVEMENTS * movement else ""
 
 
-OF_FIXED = 100.0
-"""How many times the rounding of their dtype a gap may be that rounding of inputs without gradients explains."""
+MOST_ROUNDINGS = 100.0
+"""Rounding of inputs without gradients explains no gap that is more than this times the rounding of their dtype."""
 
-FIXED_DRAWS, OF_ROUNDED = 3, 4.0
-"""How often these inputs are rounded otherwise, and how many times the gap's movement the gap may be."""
+ROUNDED_DRAWS, MOST_MOVEMENTS = 3, 4.0
+"""How often these inputs are rounded otherwise; and rounding explains no gap that is more than the second number times
+how far the gap then moves."""
 
 
 def _gap_for_ones(pair: Pair, values: Mapping[str, Any], program_seed: int) -> float | None:
-    """Return the gap for tangents of ones, with which most tests of backwards begin."""
+    """Return the gap for tangents of ones, with which most tests of backwards begin: infinite if a gradient is NaN or
+    Inf, None if the graphs do not run."""
     try:
-        setting = make_setting(pair, values, 0, program_seed, ones=True)
-        left, size, _ = forward_product(setting)
-    except NotFinite:  # NaN shows
+        setting = make_setting(pair, values, seed=0, program_seed=program_seed, ones=True)
+        forward_side, _ = forward_product(setting)
+    except NotFinite:  # such a test sees NaN
         return math.inf
     except (CannotTell, BackprintError, RuntimeError):
         return None
-    return gap_of((left, size), backward_product(setting))
+    return gap_of(forward_side, backward_product(setting))
 
 
 def _is_rest_right(setting: Setting, located: Located) -> bool:
-    """Whether the two products agree if what the backward returned at the wrong places is taken for given.
+    """Whether the two sides agree if what the backward returned at the wrong places is taken for given.
 
-    The steps of a place pass no tangent on. What they would have passed is the inner product of what the backward
-    returned there with the tangents of what they take.
+    The steps of a place pass no tangent on. What they would have passed to the forward side is the inner product of
+    what the backward returned there with the tangents of the values that the steps take.
     """
     returned_by_name: dict[str, list[Tensor]] = {}
     for place in located.places:
         for name, gradient in zip(place.inputs, place.returned, strict=True):
             if gradient is not None:
                 returned_by_name.setdefault(name, []).append(gradient)
-    passed_on = [0.0, 0.0]  # what the places would have passed on, and the sum of the sizes of its terms
+    passed_on: list[InnerProduct] = []
 
     def watch(name: str, value: Any, tangent: Any) -> None:
-        """Add what the places pass on for the value of this name, which they take."""
-        for gradient in returned_by_name.get(name, ()):
-            _add_product(passed_on, gradient, tangent)
+        """Note what the places would have passed on for the value of this name, if they take it. It is called with each
+        step's value and tangent, None for no tangent."""
+        if isinstance(tangent, Tensor):
+            passed_on.extend(inner_product(gradient, tangent) for gradient in returned_by_name.get(name, ()))
 
     constant = {step.name for place in located.places for step in place.steps}
-    left, size, run = forward_product(setting, constant, watch)
-    for port in setting.forward.inputs:
-        for gradient in returned_by_name.get(port.local, ()):
-            _add_product(passed_on, gradient, setting.direction.get(port.name))
+    forward_side, run = forward_product(setting, constant, watch)
+    for port in setting.forward.inputs:  # the inputs, which no step computes: their tangents are the direction
+        watch(port.local, None, setting.direction.get(port.name))
+    whole_side = InnerProduct(
+        forward_side.value + sum(part.value for part in passed_on),
+        forward_side.size + sum(part.size for part in passed_on),
+    )
     limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
-    right = backward_product(setting)
-    gap = gap_of((left + passed_on[0], size + passed_on[1]), right)
+    gap = gap_of(whole_side, backward_product(setting))
+
     return gap < max(100 * limit, ROUNDING * rounding_of_product(setting))
-
-
-def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
-    """Add an inner product to `total[0]`, and the sizes of its terms to `total[1]`; without a tangent, nothing."""
-    if isinstance(tangent, Tensor):
-        part, size = inner_product(gradient, tangent)
-        total[0] += part
-        total[1] += size
 
 
 # ---- Wrong places in words
@@ -894,7 +971,8 @@ def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
 def describe_place(
     place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool
 ) -> WrongGradient:
-    """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
+    """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there. An input of the
+    graph has the name of its port, another value its name in the graph."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
     lines = _lines_of(place)
@@ -930,7 +1008,8 @@ def _lines_of(place: WrongPlace) -> tuple[str, ...]:
 
 def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
     """Return what a place is to be blamed on: the name of the custom autograd.Function that it is in, `hook`, `detach`
-    or `no_grad` where that is why a gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
+    or `no_grad` where that is why a gradient is missing, an operator whose own gradient is known to be wrong
+    (CORRECTED), or ''."""
     names_without_gradient = [
         name
         for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
@@ -939,7 +1018,7 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     if place.steps[0].target == DETACH:
         return "detach"
     cuts = _cuts_before(setting, opaque)
-    # What is cut off lies before a place, or at it.
+    # What cuts a missing gradient off lies before the place, or at its last step.
     kinds = [cuts[name] or cuts[place.steps[-1].name] for name in names_without_gradient]
     if kinds and all(kind == {"detach"} for kind in kinds):
         return "detach"
@@ -967,8 +1046,9 @@ def _has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
 
 
 def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
-    """Return for each value of the forward what cuts all ways from it to inputs with gradients: `detach`, `no_grad`, or
-    both. Nothing does if there is another way, or none. The forward of a custom autograd.Function cuts none."""
+    """Return for each value of the forward what cuts all ways from inputs with gradients to it: `detach`, `no_grad`, or
+    both. The set is empty if a way is open, or if no input with a gradient leads to the value. A `no_grad` in a custom
+    autograd.Function does not count: its forward always runs so."""
     lines_of_functions = {line for edge in opaque if edge.kind == "function" for line in edge.lines}
     without_grad = {
         (edge.source.file, edge.source.line)

@@ -1,4 +1,8 @@
-"""What `bp.check` returns: a row for every comparison, and a table of them."""
+"""What `bp.check` returns: a row for every comparison, and a table of them.
+
+`check` is the name of a comparison, such as `gradient, random tangents`: its first word says what was compared
+(FORWARD, GRADIENT, …), the rest with which tangents or inputs.
+"""
 
 from __future__ import annotations
 
@@ -157,15 +161,15 @@ MAX_NAME_LENGTH = 40
 
 
 def table_lines(rows: Iterator[CheckRow]) -> Iterator[str]:
-    """Yield the lines of the table, aligned; the last column, the verdict, is as long as it is."""
+    """Yield the lines of the table, aligned, but for the last column, the verdict, which is not padded."""
     cells = [HEADS, *map(_cells_of, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS) - 1)]
-    for row in cells:
+    for *padded_cells, verdict in cells:
         padded = [
-            text.rjust(width) if HEADS[column] in ("error", "allowed") else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=False))
+            text.rjust(width) if head in ("error", "allowed") else text.ljust(width)
+            for head, text, width in zip(HEADS[:-1], padded_cells, widths, strict=True)
         ]
-        yield "  ".join([*padded, row[-1]]).rstrip()
+        yield "  ".join([*padded, verdict]).rstrip()
 
 
 def _cells_of(row: CheckRow) -> tuple[str, ...]:
@@ -195,14 +199,9 @@ def error_number_text(value: float | None) -> str:
 def _explanation(report: CheckReport) -> Iterator[str]:
     """Yield what is said below the table: why something was not tried, what is said of what is right, and the first
     fault."""
-    for title, texts in (
-        # [2:] drops the colon and the blank of `not tried: the reason`.
-        (
-            "Not tried:",
-            checks_by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:]),
-        ),
-        ("Said of what is ok:", checks_by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")),
-    ):
+    reasons = checks_by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(f"{NOT_TRIED}: "))
+    details_of_right = checks_by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")
+    for title, texts in (("Not tried:", reasons), ("Said of what is ok:", details_of_right)):
         if texts:
             yield from ("", title)
             yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in texts.items())
@@ -226,7 +225,8 @@ def checks_by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str])
 
 
 def _first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
-    """Yield the first fault: what is wrong, by how much, with which tangents it is right, and where if known."""
+    """Yield the lines about the first wrong row (`first`): what is wrong, by how much, with which tangents it is right,
+    and where if known."""
     what = first.name if first.check.startswith(OUTPUTS) else f"the gradient of {first.name}"
     about = f"First fault: {first.check}, {first.dtype}: {what} is wrong"
     if first.error is None or first.allowed is None or first.check == DERIVATIVE:
@@ -261,7 +261,7 @@ def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
     right, wrong = (
         [row.check.removeprefix(kind) for row in rows_of_gradient if row.verdict == verdict] for verdict in (OK, WRONG)
     )
-    if not wrong or kind.startswith(OUTPUTS):
+    if not wrong or kind.startswith(OUTPUTS):  # a row about no gradient has no tangents
         return
     if right:
         yield f"  wrong with {', '.join(wrong)}"

@@ -7,7 +7,10 @@ result of the function (`ours`), three results of the reference have the same na
 - `own`: in the function's dtype, or None if the reference does not run in it;
 - `moved`: in float64, on inputs that are moved by as much as rounding to the function's dtype moves them.
 
-`check` is the name of a comparison in the table of `bp.check`.
+`check` is the name of a comparison in the table of `bp.check`, and a CheckRow is a row of this table: the check, the
+dtype, the name of a result, its error, the error that is allowed, a verdict, and a detail. `subject` says what is
+checked. A Call has the arguments of one call, its tensors by name; a Program is a function with a seed, and a Forward
+what a run of it returned (`called`).
 """
 
 from __future__ import annotations
@@ -99,12 +102,12 @@ def are_gradients_comparable(results: Sequence[Result]) -> bool:
 
 def result_not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
     """Return the result of a comparison that was not made, with the reason."""
-    return Result(CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"))
+    return Result(row_without_error(subject, check, name, f"{NOT_TRIED}: {reason}"))
 
 
 def row_without_error(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
     """Return the row of a comparison that has no error, such as one of shapes."""
-    return CheckRow(check, subject.text, name, None, None, verdict, detail)
+    return CheckRow(check, subject.text, name, error=None, allowed=None, verdict=verdict, detail=detail)
 
 
 # ---- The reference
@@ -129,17 +132,19 @@ OUTSIDE = "all that it takes is in float64, so what it reads from elsewhere has 
 
 
 def expected_of(subject: Subject, values: Mapping[str, Tensor], random: bool | None = None) -> Expected:
-    """Run the reference on these values. Without one, the function itself on copies in new memory stands for it.
+    """Run the reference on these values. Without one, the function itself on copies in new memory stands for it. Raise
+    NoReference if the reference does not run in float64.
 
-    `random` says whether one of both draws random numbers, where that is known from a call on other values.
+    `random` says whether the function or the reference draws random numbers, where that is known from a call on other
+    values.
     """
     program, call = subject.reference, subject.call
     if not subject.has_reference:
-        dense = {name: value.contiguous() for name, value in values.items()}
-        forward = run_forward(program, call, dense)
+        contiguous = {name: value.contiguous() for name, value in values.items()}
+        forward = run_forward(program, call, contiguous)
         if random is None:
-            random = draws_random_numbers(program, call, dense)
-        return Expected(forward, forward, None, random)
+            random = draws_random_numbers(program, call, contiguous)
+        return Expected(exact=forward, own=forward, moved=None, random=random)
     widened = {name: to_float64(value) for name, value in values.items()}
     try:
         exact = run_forward(program, call, widened)
@@ -186,14 +191,17 @@ def measure_difference(
     `largest` is the largest value of all outputs, or gradients. Without a reference, `exact` is the function's own
     result for other memory, and the tolerance of its dtype is allowed."""
     ours = torch.zeros_like(exact) if ours is None else ours
-    if bool((nan := exact.isnan()).any()) and ours.shape == exact.shape:
-        ours = torch.where(nan, exact.to(ours.dtype), ours)  # a function may be more robust than its reference
+    nan = exact.isnan()
+    if bool(nan.any()) and ours.shape == exact.shape:
+        # Where the reference has NaN, any number is right: a function may be more robust than its reference.
+        ours = torch.where(nan, exact.to(ours.dtype), ours)
     if not subject.has_reference:
         if not exact.numel():
             return Difference(math.nan, math.nan, NO_ELEMENTS)
-        return Difference(
-            largest_difference(ours, exact), tolerance_of(exact.dtype) * max(size_of(exact), 1e-3 * largest)
-        )
+        # A result that is small beside the largest may be 0 but for rounding.
+        allowed = tolerance_of(exact.dtype) * max(size_of(exact), 1e-3 * largest)
+        return Difference(largest_difference(ours, exact), allowed)
+    # The error and what is allowed are in multiples of `unit`, a size that they are relative to.
     closeness = compare(
         ours,
         exact,
@@ -204,8 +212,9 @@ def measure_difference(
         times=subject.times,
     )
     if closeness.word in ("unknown", "unsteady"):
-        return Difference(closeness.error, closeness.allowed, closeness.detail)
-    return Difference(closeness.error * closeness.unit, closeness.allowed * closeness.unit, "", closeness.detail)
+        return Difference(closeness.error, closeness.allowed, not_tried=closeness.detail)
+    error, allowed = closeness.error * closeness.unit, closeness.allowed * closeness.unit
+    return Difference(error, allowed, measure=closeness.detail)
 
 
 def forward_rows(
@@ -255,7 +264,7 @@ def row_of_difference(
     subject: Subject, check: str, name: str, difference: Difference, random: bool, detail: str = ""
 ) -> CheckRow:
     """Return the row of a Difference. If functions draw random numbers (`random`), a difference may come from these, so
-    it is no wrong row."""
+    the row says that it was not tried, and not `wrong`."""
     verdict = difference.verdict
     if verdict == WRONG and random:
         verdict = f"{NOT_TRIED}: {NUMBERS}"
@@ -278,7 +287,9 @@ class ReferenceGradients:
 
         def scaled(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
             """Return gradients times `size`; None for None."""
-            return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
+            if gradients is None:
+                return None
+            return {name: None if value is None else size * value for name, value in gradients.items()}
 
         return ReferenceGradients(scaled(self.exact) or {}, scaled(self.own), scaled(self.moved))
 
@@ -304,9 +315,9 @@ def _with_room_for_terms(
     name: str,
     exact: Tensor,
 ) -> Difference:
-    """Return a wrong difference of the gradient of `name` with the error that rounding of its terms allows, where that
-    is more: the exact gradient may be a sum of terms that cancel, up to exactly 0 in float64. Then the size of the
-    terms says how much rounding is allowed."""
+    """Return a `difference` of the gradient of `name` that is wrong so far, with the error that rounding of its terms
+    allows, where that is more: the exact gradient (`exact`) may be a sum of terms that cancel, up to exactly 0 in
+    float64. Then the size of the terms says how much rounding is allowed."""
     typical_size = _typical_size(expected, tangents, name, subject.ours.seed)
     if size_of(exact) >= CANCELLED * typical_size:
         return difference
@@ -325,8 +336,8 @@ def gradient_rows(
     run: Run | None = None,
     right: ReferenceGradients | None = None,
 ) -> Iterator[Result]:
-    """Yield a row for each gradient, for these tangents of the outputs. The reference gets copies of them in new
-    memory.
+    """Yield a row for each gradient, for these tangents of the outputs, and one for each tangent that the backward
+    writes into. The reference gets copies of the tangents in new memory. If the function raises, yield one row.
 
     With `hostile`, an error that the function raises is a refusal of unusual tangents or inputs, and no wrong row.
     `run` calls and differentiates the function, if not once and on `values`; `right` has the reference's gradients, if
@@ -341,10 +352,10 @@ def gradient_rows(
             gradients = forward.gradients(tangents)
         else:
             forward, gradients = run(tangents)
-    except Exception as error:
+    except Exception as error:  # whatever the function raises
         text = f"the function raised {error_text(error)}"
         if hostile and check != FIRST:
-            yield result_not_tried(subject, check, "all", f"{text}")
+            yield result_not_tried(subject, check, "all", text)
         else:
             yield Result(row_without_error(subject, check, "all", WRONG, text))
         return
@@ -357,6 +368,7 @@ def gradient_rows(
     largest = max(map(size_of, right.exact.values()), default=0.0)
     for name, gradient in gradients.items():
         exact = right.exact[name]
+        # `state` has the parameters and buffers of a reference that is a module.
         is_unknown = name not in call.inputs and name not in subject.reference.state.values()
         if exact is None and is_unknown and subject.has_reference:
             yield result_not_tried(subject, check, name, f"the reference has no parameter {name}")
@@ -367,6 +379,7 @@ def gradient_rows(
             subject, gradient, exact, value_if_known(right.own, name), value_if_known(right.moved, name), largest
         )
         detail = ""
+        # What looks wrong may be rounding of large terms that cancel, or another subgradient at a kink.
         if difference.verdict == WRONG:
             difference = _with_room_for_terms(difference, subject, expected, tangents_copied, name, exact)
         if difference.verdict == WRONG:
@@ -462,7 +475,6 @@ def is_kink(
 
     Of `x.abs()` at 0, along the direction 1, the derivative is 1 ahead and -1 behind: a gradient of 0.3 lies between.
     """
-    call = subject.call
     widened = {name: to_float64(value) for name, value in values.items()}
     source = own_source(subject.ours.seed)
     has_kink = False
@@ -470,19 +482,7 @@ def is_kink(
         direction = {name: drawn_like(widened[name], source) for name in gradients}
         if number >= DIRECTIONS:
             direction = {name: _part_up(value, part=number - DIRECTIONS) for name, value in direction.items()}
-
-        def outputs_at(step: float, direction: Mapping[str, Tensor] = direction) -> dict[str, Tensor]:
-            """Return the reference's outputs where its inputs are moved by `step` times the direction."""
-            moved = {name: widened[name] + step * direction[name] for name in gradients}
-            return run_forward(subject.reference, call, widened | moved).outputs
-
-        here, ahead, behind = outputs_at(0.0), outputs_at(STEP), outputs_at(-STEP)
-        low = high = size = 0.0
-        for name, tangent in tangents.items():
-            sides = products_to_both_sides(precise(tangent), here[name], ahead[name], behind[name], STEP).detach()
-            low += float(sides.min(0).values.sum())
-            high += float(sides.max(0).values.sum())
-            size += float(sides.abs().max(0).values.sum())
+        sides = _products_to_both_sides(subject, widened, direction, tangents)
         product = squares = 0.0
         for name, gradient in gradients.items():
             if gradient is not None:
@@ -490,17 +490,48 @@ def is_kink(
                 terms = terms.real if terms.is_complex() else terms
                 product += float(terms.sum())
                 squares += float(terms.square().sum())
-        inexact = 1e-4 * size  # differences of the reference in float64 are off by as much
+        inexact = 1e-4 * sides.size  # differences of the reference in float64 are off by as much
         # Roundings of many elements make up for one another: so they grow with the root of the sum of squares.
         slack = inexact + ROUNDINGS * subject.tiny * math.sqrt(squares)
-        if not low - slack <= product <= high + slack:
+        if not sides.low - slack <= product <= sides.high + slack:
             return False
-        has_kink = has_kink or high - low > 4 * inexact  # wider than both differences are inexact
+        has_kink = has_kink or sides.high - sides.low > 4 * inexact  # wider than both differences are inexact
     return has_kink
 
 
+class _Sides(NamedTuple):
+    """The products of tangents and derivatives to both sides, added up element by element: the lesser of the two, the
+    greater, and the larger in size."""
+
+    low: float
+    high: float
+    size: float
+
+
+def _products_to_both_sides(
+    subject: Subject, widened: dict[str, Tensor], direction: Mapping[str, Tensor], tangents: Mapping[str, Tensor]
+) -> _Sides:
+    """Return the products for the reference in float64, along a direction from the values `widened`."""
+
+    def outputs_at(step: float) -> dict[str, Tensor]:
+        """Return the reference's outputs where its inputs are moved by `step` times the direction."""
+        moved = {name: widened[name] + step * direction[name] for name in direction}
+        return run_forward(subject.reference, subject.call, widened | moved).outputs
+
+    here, ahead, behind = outputs_at(0.0), outputs_at(STEP), outputs_at(-STEP)
+    low = high = size = 0.0
+    for name, tangent in tangents.items():
+        # Two rows: the terms ahead and the terms behind.
+        sides = products_to_both_sides(precise(tangent), here[name], ahead[name], behind[name], STEP).detach()
+        low += float(sides.min(0).values.sum())
+        high += float(sides.max(0).values.sum())
+        size += float(sides.abs().max(0).values.sum())
+    return _Sides(low, high, size)
+
+
 def _part_up(direction: Tensor, part: int) -> Tensor:
-    """Return a direction along which only the elements of one of PARTS parts move, neighbors of each other, all up."""
+    """Return a direction along which only the elements of one of PARTS parts move, neighbors of each other, all up. A
+    complex direction is returned as it is: it has no up."""
     if direction.is_complex():
         return direction
     places = torch.arange(direction.numel(), device=direction.device).reshape(direction.shape)

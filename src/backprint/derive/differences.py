@@ -1,4 +1,9 @@
-"""The derivative of a function that cannot be captured, by central differences in float64."""
+"""The derivative of a function that cannot be captured, by central differences in float64.
+
+A Call has the arguments of a call and the values of its tensors by name, `wanted` of which have gradients; a Program is
+the function with its seed (`called`). Near a call's values, a random direction v of one input and random tangents of
+the outputs are drawn from `source`; then ⟨gradient, v⟩ must be ⟨tangent, change of the outputs along v⟩.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +57,13 @@ class Product:
 
 
 def products_by_differences(call: Call, program: Program, own_dtype: bool = False) -> Iterator[Product]:
-    """Yield the Product of each input, near the inputs of a call: in float64, or in the function's own dtype."""
+    """Yield the Product of each input, near the inputs of a call: in float64, or in the function's own dtype. If the
+    function does not run there, or returns no finite results, yield a single one named `all`, with the reason."""
     values = {name: value.detach() if own_dtype else to_float64(value) for name, value in call.values.items()}
     dtype = "in its own dtype" if own_dtype else "in float64"
     reason = ""
-    for amount in (0.1, 0.0):  # near the inputs, so that nothing is 0 or equal by chance
+    # Near the inputs first, so that nothing is 0 or equal by chance; at the inputs themselves if it does not run there.
+    for amount in (0.1, 0.0):
         source = own_source(program.seed)
         near = values | {name: nudge_values(values[name], amount, source) for name in call.wanted}
         try:
@@ -72,7 +79,7 @@ def products_by_differences(call: Call, program: Program, own_dtype: bool = Fals
                 continue
             tangents = {name: drawn_like(output, source) for name, output in outputs.items()}
             gradients = forward.gradients(tangents)
-        except Exception as error:
+        except Exception as error:  # whatever the function raises on these values
             reason = f"{dtype} it raised {error_text(error)}"
             continue
         if all(bool(output.isfinite().all()) for output in outputs.values()):
@@ -81,7 +88,7 @@ def products_by_differences(call: Call, program: Program, own_dtype: bool = Fals
                 yield _product_of(call, program, near, tangents, name, gradients[name], source, least)
             return
         reason = "its outputs have NaN or Inf"
-    yield Product("all", 0.0, 0.0, reason)
+    yield Product("all", gap=0.0, allowed=0.0, not_tried=reason)
 
 
 def _product_of(
@@ -98,7 +105,7 @@ def _product_of(
     its gradient for these tangents, and `least` the least gap that is no rounding."""
     value = values[name]
     if not is_inexact(value) or not value.numel():
-        return Product(name, 0.0, 0.0, "it has no elements")
+        return Product(name, gap=0.0, allowed=0.0, not_tried="it has no elements")
     scale = float(value.abs().mean()) or 1.0  # 1 for values that are all 0
     direction = symmetric_like(value, drawn_like(value, source))
     estimates = []
@@ -112,8 +119,8 @@ def _product_of(
         total = 0.0
         size = 0.0
         for output, tangent in tangents.items():
-            term_sum, terms = inner_product(tangent, (ahead[output] - behind[output]).detach() / (2 * distance))
-            total, size = total + term_sum, size + terms
+            part = inner_product(tangent, (ahead[output] - behind[output]).detach() / (2 * distance))
+            total, size = total + part.value, size + part.size
         estimates.append(total)
     refined = [  # Richardson: the error grows with the square of the step, so two differences cancel it
         (squared * fine - coarse) / (squared - 1)
@@ -124,5 +131,5 @@ def _product_of(
     # The two neighbours that agree best: longer steps leave the neighbourhood, shorter ones round.
     noise, best = min((abs(a - b) / size, b) for a, b in itertools.pairwise(refined))
     if not noise < MOST_NOISE:
-        return Product(name, 0.0, 0.0, f"two estimates differ by {noise:.0e} of their terms")
-    return Product(name, abs(best - product) / size, max(least, NOISE * noise))
+        return Product(name, gap=0.0, allowed=0.0, not_tried=f"two estimates differ by {noise:.0e} of their terms")
+    return Product(name, gap=abs(best - product) / size, allowed=max(least, NOISE * noise))

@@ -3,6 +3,13 @@
 Each step runs on dual numbers: PyTorch has a formula for the tangent of nearly every operator, and these formulas are
 not those of the backward. An operator without one is decomposed; if it has no decomposition, its tangent comes from
 the derivative of its backward, confirmed by differences; and from differences alone where it has no second derivative.
+
+- `step`: a Step of the graph, one call, with its `target` as a text (`aten.sin.default`). `function`: the operator
+  that the target names, and `args` and `kwargs` its arguments as values.
+- A *form* of an operator is a function that computes the same with other operators. A *rule* (RULES) runs an operator
+  in another way on dual numbers, where forward-mode AD does not say what is wanted.
+- `active`: of a result, that autograd can differentiate it.
+- `plain_leaves` yields the leaves of containers; `tree_map` and the like are PyTorch's pytree functions.
 """
 
 from __future__ import annotations
@@ -83,6 +90,8 @@ class DualRun:
     def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
         """Return every value of the graph by its name, recorded by autograd where an input requires grad."""
         with AS_WRITTEN(), torch.enable_grad():
+            # `feed` binds inputs to their names in the graph: not strict, because dtypes are others than at capture,
+            # and graded, so that inputs keep that they require grad.
             env = feed(self.graph, inputs, strict=False, graded=True)
         return self.run_steps(self.graph.steps, env)
 
@@ -95,7 +104,9 @@ class DualRun:
         return env
 
     def run_along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> _Tangents:
-        """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
+        """Return the results on these inputs, with their tangents along a direction. `inputs` and `direction` are by
+        the names of ports; an input that is not in `direction` has no tangent."""
+        # Formulas for tangents that PyTorch loads at first use are loaded now. `not_loading`: no step loads Dynamo.
         load_tangent_decompositions()
         with not_loading(), forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
             duals = {
@@ -106,7 +117,7 @@ class DualRun:
             }
             env = feed(self.graph, duals, strict=False, graded=True)
             evaluate = value_evaluator(env, subgraphs(self.graph))
-            last = last_uses(self.graph)
+            last = last_uses(self.graph)  # the names of the values whose last use a step is, by its index
             for index, step in enumerate(self.graph.steps):
                 self.perform(step, env, evaluate)
                 for name in last.get(index, ()):
@@ -122,7 +133,8 @@ class DualRun:
 
     def perform(self, step: Step, env: dict[str, Any], evaluate: Callable[[Any], Any]) -> None:
         """Run one step: check its call, compute its result with the tangent, and put it into `env`. `evaluate` turns an
-        argument of a step into its value."""
+        argument of a step into its value. What the operator raises becomes a ReplayError that shows the step; a sparse
+        result that should have a tangent is refused in the same way."""
         args, kwargs = [evaluate(value) for value in step.args], {key: evaluate(value) for key, value in step.kwargs}
         if step.is_guard:
             check_guard_step(step, *args)
@@ -130,12 +142,13 @@ class DualRun:
         function = resolve(step.target)
         if is_random(function):
             if step.name in self.states:
-                # The state of the captured run, so that a step that runs alone draws what it drew there.
+                # So that a step that runs alone draws what it drew in the run of the whole graph.
                 torch.set_rng_state(self.states[step.name])
             self.states_seen[step.name] = torch.get_rng_state()
         try:
             if function not in RECURRENT:  # the form in RECURRENT takes no workspace, whose size is checked
                 check_call(step.target, function, args, kwargs)
+            # With the default dtype that the operator took at capture, if that decides the result's.
             with taken_dtype(step, args, kwargs):
                 result = self.call(step, function, args, kwargs)
         except BackprintError:
@@ -156,8 +169,8 @@ class DualRun:
             self.watch(step.name, *unpack_dual_tree(result))
 
     def call(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a step with its tangent; an operator that refuses float64 or has no formula is
-        decomposed."""
+        """Return the result of a step with its tangent: by a rule, by the operator itself, by another form of it, or by
+        differences, the first of these that is possible."""
         rule = RULES.get(step.target)
         if rule is not None and not (rule is embedding and not self.padding):
             return rule(function, args, kwargs)
@@ -176,6 +189,11 @@ class DualRun:
         if _draws_in_captured_dtype(step, function, args, kwargs):
             return self.draw_in_captured_dtype(step, function, args, kwargs)
         function = RECURRENT.get(function, function)
+        return self.call_by_first_form(step.target, function, args, kwargs)
+
+    def call_by_first_form(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of an operator with its tangent: by the operator itself, or, if it refuses float64, these
+        strides or dual numbers, by its first form that runs, or by differences. Other errors come through."""
         # A try that fails may have drawn: the next form begins with the same state.
         before = torch.get_rng_state() if is_random(function) else None
         try:
@@ -184,14 +202,15 @@ class DualRun:
         except (NotImplementedError, RuntimeError) as error:
             if before is not None:
                 torch.set_rng_state(before)
+            # PyTorch has no classes for these errors: only their words tell a missing formula from a refused value.
             if not any(words in str(error) for words in (*WITHOUT_FORMULA, *REFUSALS)):
                 raise
             for form in _forms_of(function):
                 with contextlib.suppress(NotImplementedError, RuntimeError, TypeError):
                     return for_program(form, *args, **kwargs)
             if not any(words in str(error) for words in WITHOUT_FORMULA):
-                raise
-        return self.call_without_formula(step.target, function, args, kwargs)
+                raise  # the operator refuses these arguments, and differences would call it with the same
+        return self.call_without_formula(target, function, args, kwargs)
 
     def draw_in_captured_dtype(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return in float64 the random numbers that the operator draws in the dtype of the capture: if it drew in
@@ -208,7 +227,8 @@ class DualRun:
         return for_program(function, *args, **kwargs).double()
 
     def call_without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
+        """Return the result, with its tangent, of an operator that has no formula for it and no decomposition; raise
+        ReplayError if differences of it do not settle."""
         # The derivative of the operator's backward is only as right as the backward itself, so differences must confirm
         # it.
         call = _ActiveCall(function, args, kwargs)
@@ -268,9 +288,11 @@ def _forms_of(function: Any) -> Iterator[Callable[..., Any]]:
 def _grouped_product(
     left: Tensor, right: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:
-    """Return the products of groups of matrices: `_grouped_mm` takes no float64.
+    """Return the products of groups of matrices, as `_grouped_mm` does, which takes no float64.
 
-    A group is one matrix of a tensor with three dimensions, and of one with two the rows or columns up to its offset.
+    A group is one matrix of a tensor with three dimensions. Of a tensor with two it is some rows (of `left`) or columns
+    (of `right`); `offsets` has where each group ends. If both have two dimensions, the groups are the parts of the
+    dimension that is summed over.
     """
     if offsets is None:
         products = left @ right
@@ -357,18 +379,21 @@ def _copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 def scatter_strided(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Write a source into a strided part of a tensor by an operator whose gradient is right."""
+    """Write a source into a strided part of a tensor by `scatter`: the gradient of `as_strided_scatter` is wrong
+    (CORRECTED). Where `scatter` cannot do it, call the operator itself."""
     value, source, *geometry = args
     size, stride, offset = (*geometry, *kwargs.values(), None)[:3]  # the offset may be a keyword, or not be there
     if not can_be_an_update(value, source, size, stride):
         return function(*args, **kwargs)
+    # `places` has, for each element of the source, its place among the elements of the tensor.
     places = torch.arange(value.numel(), device=value.device).as_strided(size, stride, offset or 0)
     whole = value.reshape(-1).scatter(0, places.reshape(-1), source.to(value.dtype).reshape(-1))
     return whole.view(value.shape)
 
 
 def hardsigmoid(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Return the hard sigmoid: PyTorch multiplies gradients and tangents by 1/6 in float32, in float64 too."""
+    """Return the hard sigmoid by another operator, because PyTorch multiplies gradients and tangents of it by 1/6 in
+    float32, in float64 too."""
     return aten.hardtanh.default(args[0] + 3, 0.0, 6.0) / 6
 
 
@@ -418,10 +443,13 @@ def copy_tensor(value: Any) -> Any:
 
 
 def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
-    """Return `value` with the strides and the storage offset of `like` in a copy of its storage, if this storage is
-    larger than the tensor; else `value` as it is. `as_strided` reads a storage, whichever view of it is passed."""
+    """Return `value` with the strides and the storage offset of `like` in a copy of the storage of `like`, if this
+    storage is larger than the tensor; else `value` as it is. `as_strided` reads a storage, whichever view of it is
+    passed."""
     storage = like.untyped_storage()
     elements = storage.nbytes() // like.element_size()
+    # The elements of an expanded tensor share memory, so they cannot be written; the storage of a lazy conjugate or
+    # negative has other numbers than the tensor.
     overlaps = any(step == 0 and size > 1 for size, step in zip(like.shape, like.stride(), strict=True))
     if overlaps or like.is_conj() or like.is_neg() or (elements == like.numel() and not like.storage_offset()):
         return value
@@ -508,14 +536,19 @@ STEP = 1e-2
 
 
 class _ActiveCall:
-    """One call of an operator on dual numbers, as a function of its tensors that have a tangent."""
+    """One call of an operator on dual numbers, as a function of its tensors that have a tangent.
+
+    `leaves` are the leaves of its arguments, without tangents; `directions` has the tangents, by the place of their
+    tensor among the leaves. The tangents of the results along these are what the methods compute, a Tensor for each
+    leaf of the result, or None.
+    """
 
     def __init__(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.function = function
         leaves, self.structure = tree_flatten((list(args), dict(kwargs)))
         pairs = [forward_ad.unpack_dual(leaf) if may_have_tangent(leaf) else (leaf, None) for leaf in leaves]
-        self.leaves = [pair[0].detach() if isinstance(pair[0], Tensor) else pair[0] for pair in pairs]
-        self.directions = {place: pair[1] for place, pair in enumerate(pairs) if pair[1] is not None}
+        self.leaves = [primal.detach() if isinstance(primal, Tensor) else primal for primal, _ in pairs]
+        self.directions = {place: tangent for place, (_, tangent) in enumerate(pairs) if tangent is not None}
         # The generator's state before the call, for all calls to draw the same, and after it, for the rest of the run.
         self.random = torch.get_rng_state()
         self.result = self.call_with({})
@@ -532,7 +565,8 @@ class _ActiveCall:
     def tangents_by_second_derivative(self) -> list[Tensor | None]:
         """Return the tangents by the derivative of the operator's backward, which is linear in its tangents."""
         inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
-        results = tree_flatten(self.call_with({place: value.clone() for place, value in inputs.items()}))[0]
+        # On clones of the leaves, because the operator may write into its arguments.
+        results, _ = tree_flatten(self.call_with({place: value.clone() for place, value in inputs.items()}))
         active = [result for result in results if isinstance(result, Tensor) and result.requires_grad]
         # Jᵀ·w is linear in the weights w, so its own gradient by w, with v as tangents, is J·v. The weights may be 0.
         weights = [torch.zeros_like(result, requires_grad=True) for result in active]
@@ -542,11 +576,15 @@ class _ActiveCall:
             for place, gradient in zip(inputs, gradients, strict=True)
             if gradient is not None
         ]
-        tangents = iter(torch.autograd.grad([g for g, _ in linear], weights, [v for _, v in linear], allow_unused=True))
+        tangents_of_active = torch.autograd.grad(
+            [gradient for gradient, _ in linear], weights, [direction for _, direction in linear], allow_unused=True
+        )
+        tangents = iter(tangents_of_active)
         return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
 
     def tangents_by_differences(self) -> tuple[list[Tensor | None], float]:
-        """Return the tangents by central differences of eighth order, and how far two estimates are apart.
+        """Return the tangents by central differences of eighth order, and how far two estimates are apart, relative to
+        their size; infinite if only one could be made. RuntimeError of the operator comes through if none could.
 
         The step is the one at which they change least when it is made smaller: a larger one leaves the neighbourhood
         of a function that is steep, a smaller one rounds.
@@ -567,21 +605,23 @@ class _ActiveCall:
                 changes.append(relative_change(*estimates[-2:]))
         if not changes:  # the operator ran with one step only
             return estimates[0], math.inf
-        # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
+        # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one. Where they agree
+        # to the bit, they are one, and the coarser stands for it.
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
 
     def is_differentiable(self) -> list[bool]:
         """Return for each result whether it requires grad if the tensors with a direction do."""
         inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
-        results = tree_flatten(self.call_with({place: value.clone() for place, value in inputs.items()}))[0]
+        results, _ = tree_flatten(self.call_with({place: value.clone() for place, value in inputs.items()}))
         return [isinstance(result, Tensor) and result.requires_grad for result in results]
 
     def central_differences(self, step: float) -> list[Tensor | None]:
-        """Return the tangents by central differences with this step."""
+        """Return the tangents by central differences with this step; None for a result that is not differentiable."""
         active = self.is_differentiable()
         totals: list[Any] = [None] * len(active)
         for count, weight in enumerate(WEIGHTS, 1):
-            ahead, behind = (tree_flatten(self.call_moved_by(sign * count * step))[0] for sign in (1, -1))
+            ahead, _ = tree_flatten(self.call_moved_by(count * step))
+            behind, _ = tree_flatten(self.call_moved_by(-count * step))
             for place, (up, down) in enumerate(zip(ahead, behind, strict=True)):
                 if active[place]:
                     share = (up - down) * (weight / step)
@@ -593,7 +633,8 @@ class _ActiveCall:
         return self.call_with({place: self.leaves[place] + step * v for place, v in self.directions.items()})
 
     def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:
-        """Return the result of the call as dual numbers with these tangents."""
+        """Return the result of the call as dual numbers with these tangents, and set the random state to what it was
+        after the call."""
         torch.set_rng_state(self.after)
         leaves, structure = tree_flatten(self.result)
         duals = [

@@ -6,6 +6,8 @@ direction goes through them (`duals`), and so do formats that lack the operators
 
 A form takes the arguments of its operator, in the operator's order, and returns what the operator returns. `sides` is
 the number of dimensions of space, which are the last ones, and `side` is one dimension. `of_x` is the gradient of x.
+In a block `with without_tracing():`, a format's tracer of the form does not see the operators, so that their result is
+a constant. RefusedError says that a case of an operator has no form.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, sca
         products = torch.where(seen, products, float("-inf"))
     if mask is None:
         return products
-    if mask.dtype == torch.bool:
+    if mask.dtype == torch.bool:  # it says what is seen
         return torch.where(mask, products, float("-inf"))
     return products + mask.to(products.dtype)
 
@@ -167,37 +169,40 @@ def convolution_backward(
     *,
     apart: bool = False,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of input, weight and bias; None where the output mask is False.
+    """Return the gradients of input (`value`), weight and bias; None where `output_mask` is False.
 
     `apart` convolves each group by itself, for a format that has no transposed convolution of groups.
     """
-    sides = value.dim() - 2
+    sides = value.dim() - 2  # without batch and channels
     stride, padding, dilation = (_each_side(numbers, sides) for numbers in (stride, padding, dilation))
-    numbers = _Convolving(stride, padding, dilation, groups)
+    options = _Convolving(stride, padding, dilation, groups)
     of_value = of_weight = of_bias = None
-    if output_mask[0]:
-        gradient_of = forward_of if transposed else backward_of
-        if apart and not transposed:
-            gradient_of = _group_by_group(gradient_of)
-        of_value = gradient_of(gradient, weight, numbers, value.shape)
-    if output_mask[1]:
+    wants_value, wants_weight, wants_bias = output_mask
+    if wants_value:
+        gradient_of_input = forward_of if transposed else backward_of
+        if apart and not transposed:  # the gradient of a transposed convolution is none
+            gradient_of_input = _group_by_group(gradient_of_input)
+        of_value = gradient_of_input(gradient, weight, options, value.shape)
+    if wants_weight:
+        # What the weight slides over, and what has a value for each of its places.
         source, target = (gradient, value) if transposed else (value, gradient)
-        of_weight = _weight_gradient(source, target, numbers, weight.shape)
-    if output_mask[2]:
-        of_bias = gradient.sum([0, *range(2, 2 + sides)])
+        of_weight = _weight_gradient(source, target, options, weight.shape)
+    if wants_bias:
+        of_bias = gradient.sum([0, *range(2, 2 + sides)])  # over all dimensions but the channels
     return of_value, of_weight, of_bias
 
 
-def backward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+def backward_of(gradient: Tensor, weight: Tensor, options: _Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a convolution's input, which has this shape: a transposed convolution."""
     # The sizes of the result without output padding. A stride may have left elements at the end of the input unread.
     reached = [
         (gradient.shape[2 + i] - 1) * step - 2 * pad + far * (weight.shape[2 + i] - 1) + 1
-        for i, (step, pad, far) in enumerate(zip(numbers.stride, numbers.padding, numbers.dilation, strict=True))
+        for i, (step, pad, far) in enumerate(zip(options.stride, options.padding, options.dilation, strict=True))
     ]
     output_padding = [size - end for size, end in zip(shape[2:], reached, strict=True)]
+    # No bias, and transposed.
     return aten.convolution.default(
-        gradient, weight, None, numbers.stride, numbers.padding, numbers.dilation, True, output_padding, numbers.groups
+        gradient, weight, None, options.stride, options.padding, options.dilation, True, output_padding, options.groups
     )
 
 
@@ -205,34 +210,38 @@ def _group_by_group(gradient_of_input: Callable[..., Tensor]) -> Callable[..., T
     """Return `gradient_of_input`, a function such as `backward_of`, as one that computes each group by itself and joins
     the results: the same numbers without a convolution of groups."""
 
-    def by_groups(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
-        single = replace(numbers, groups=1)
-        pairs = zip(gradient.chunk(numbers.groups, 1), weight.chunk(numbers.groups, 0), strict=True)
+    def by_groups(gradient: Tensor, weight: Tensor, options: _Convolving, shape: Sequence[int]) -> Tensor:
+        single = replace(options, groups=1)
+        # Of the gradient the channels (dimension 1) are in groups, of the weight the output channels (dimension 0).
+        pairs = zip(gradient.chunk(options.groups, 1), weight.chunk(options.groups, 0), strict=True)
         return torch.cat([gradient_of_input(part, own_weight, single, shape) for part, own_weight in pairs], 1)
 
     return by_groups
 
 
-def forward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+def forward_of(gradient: Tensor, weight: Tensor, options: _Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a transposed convolution's input, which has this shape: a convolution."""
-    return _crop_space(numbers.over(gradient, weight), shape[2:])
+    return _crop_space(options.over(gradient, weight), shape[2:])
 
 
-def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
-    """Return the gradient of a weight: one convolution, in which batch and channels change places.
+def _weight_gradient(source: Tensor, target: Tensor, options: _Convolving, shape: Sequence[int]) -> Tensor:
+    """Return the gradient of a weight of this shape: one convolution, in which batch and channels change places.
 
     `source` slides under the weight, and `target` has a value for each place: the input and the gradient of the output,
     the other way round if the convolution is transposed. Each group of channels is convolved apart, so channels of the
     result are moved from within groups to between them.
     """
-    groups, count = numbers.groups, source.shape[0]
-    inside, outside = source.shape[1] // groups, target.shape[1] // groups
+    groups, count = options.groups, source.shape[0]
+    inside, outside = source.shape[1] // groups, target.shape[1] // groups  # channels of a group
     space, target_space = list(source.shape[2:]), list(target.shape[2:])
+    # (batch, groups * inside) becomes (inside, groups * batch), and (batch, groups * outside) becomes
+    # (groups * outside, batch).
     left = source.reshape(count, groups, inside, *space).transpose(0, 2).reshape(inside, groups * count, *space)
     right = target.transpose(0, 1).reshape(groups * outside, count, *target_space)
     # The gradient slides over the source like a weight whose elements are a stride apart: stride and dilation change
     # places.
-    swapped = _Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
+    swapped = _Convolving(stride=options.dilation, padding=options.padding, dilation=options.stride, groups=groups)
+    # A stride that leaves the end of the source unread makes the result larger than the weight.
     gradient = _crop_space(swapped.over(left, right), shape[2:])
     return gradient.transpose(0, 1).reshape(list(shape))
 
@@ -274,7 +283,8 @@ def _embedding_dense_backward(
 
 
 def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """Return a tensor with values written at indices: one scatter over the indexed dimensions."""
+    """Return a tensor with values written at indices: one scatter over the indexed dimensions. `indices` has an index
+    for each dimension, None for one that is not indexed; with `accumulate`, values are added."""
     indexed = {side: index_tensor for side, index_tensor in enumerate(indices) if index_tensor is not None}
     if any(index_tensor.dtype in (torch.bool, torch.uint8) for index_tensor in indexed.values()):
         return _masked_put(value, indexed, values, accumulate)
@@ -284,11 +294,12 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     linear = torch.zeros_like(places[0], dtype=torch.int64)
     for side, place in zip(indexed, places, strict=True):
         size = value.shape[side]
-        linear = linear * size + torch.where(place < 0, place + size, place)
+        linear = linear * size + torch.where(place < 0, place + size, place)  # a negative index counts from the end
     others = [side for side in range(value.dim()) if side not in indexed]
     order = [*indexed, *others]
     rest = [value.shape[side] for side in others]
     sizes = [value.shape[side] for side in indexed]
+    # A row for each place in the indexed dimensions, with all elements of the others.
     rows = value.permute(order).reshape([torch.Size(sizes).numel(), torch.Size(rest).numel()])
     written = _with_index_dims_first(values, places[0].shape, list(indexed), others, value.shape)
     written = written.reshape([linear.numel(), rows.shape[1]]).to(value.dtype)
@@ -318,7 +329,8 @@ def _with_index_dims_first(
 
 
 def _masked_put(value: Tensor, masks: Mapping[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
-    """Return a tensor with one value written where a mask is true."""
+    """Return a tensor with one value written, or added (`accumulate`), where a mask is true. `masks` has the mask by
+    the first dimension that it is for; several masks, or several values, are refused."""
     if len(masks) > 1 or values.numel() != 1:
         raise RefusedError("aten.index_put writes several values by a mask, whose count is in no exchange format")
     ((side, mask),) = masks.items()
@@ -347,9 +359,10 @@ def as_strided_scatter(
 def _strided_places(
     value: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> tuple[list[int], Tensor]:
-    """Return the order of the dimensions as a tensor lies in memory, and the flat places there of a view by strides."""
+    """Return the order of the dimensions as a tensor lies in memory, and the flat places there of a view by strides.
+    Refused is a view that reads memory beside the tensor, or a tensor that does not fill its memory."""
     start = value.storage_offset()
-    offset = (start if storage_offset is None else storage_offset) - start
+    offset = (start if storage_offset is None else storage_offset) - start  # from the tensor's own first element
     order = sorted(range(value.dim()), key=lambda side: (-value.stride(side), side))
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if not value.permute(order).is_contiguous() or offset < 0 or last >= max(value.numel(), 1):
@@ -404,7 +417,8 @@ def _max_pool_backward(sides: int) -> Callable[..., Tensor]:
 
 
 def _adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return pooling for the largest values to a given size: a gather of each window, whose sizes differ."""
+    """Return pooling for the largest values to a given size: a gather of each window, whose sizes differ. As the
+    operator does, it returns the values and their flat places in space."""
 
     def pool(value: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         kept = list(value.shape[:-sides])
@@ -425,7 +439,7 @@ def _window_places(space: Sequence[int], output_size: Sequence[int]) -> Tensor:
     for size, count in zip(space, output_size, strict=True):
         # Where torch's adaptive pooling begins and ends a window: windows may overlap.
         starts = [place * size // count for place in range(count)]
-        ends = [-(-(place + 1) * size // count) for place in range(count)]  # rounded up
+        ends = [-(-(place + 1) * size // count) for place in range(count)]  # rounded up, as -(-a // b)
         longest = max((end - start for start, end in zip(starts, ends, strict=True)), default=0)
         rows = [[min(start + i, end - 1) for i in range(longest)] for start, end in zip(starts, ends, strict=True)]
         side = torch.tensor(rows, dtype=torch.int64).reshape(1, count, 1, longest)
@@ -454,15 +468,17 @@ def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         # No stride means the kernel's size.
         steps = _each_side(stride, sides) if len(stride) else kernel
         size, reached = list(value.shape[-sides:]), list(gradient.shape[-sides:])
-        scaled = gradient.reshape([-1, 1, *reached])
-        for side in range(sides):
-            counts = window_sizes(
-                size[side], reached[side], kernel[side], steps[side], padding[side], count_include_pad
-            )
-            if divisor_override is None:
+        scaled = gradient.reshape([-1, 1, *reached])  # channels are pooled apart, so they count as batch
+        if divisor_override is not None:
+            scaled = scaled / divisor_override
+        else:
+            for side in range(sides):
+                counts = window_sizes(
+                    size[side], reached[side], kernel[side], steps[side], padding[side], count_include_pad
+                )
                 scaled = scaled / broadcastable(counts, side, sides, gradient)
-        scaled = scaled / divisor_override if divisor_override is not None else scaled
         ones = torch.ones([1, 1, *kernel], dtype=gradient.dtype, device=gradient.device)
+        # No bias, no padding, no dilation; transposed, without output padding, in one group. Padding is cropped below.
         spread = aten.convolution.default(scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1)
         for side in range(sides):
             spread = _crop_or_pad(spread, 2 + side, padding[side], size[side])
@@ -478,7 +494,8 @@ def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
 
 def window_sizes(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
     """Return by how many elements an average divides, for each window along one dimension of this size. `reached` is
-    the number of windows, and `padded` says whether padding counts."""
+    the number of windows, `step` how far they are apart, `pad` the padding at each end, and `padded` whether padding
+    counts."""
     counts = []
     for place in range(reached):
         start = place * step - pad
@@ -526,9 +543,9 @@ def _gradient_of_linear(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
     times = reached // size
     with without_tracing():
         rows = torch.eye(size, dtype=matrix.dtype, device=matrix.device).repeat_interleave(max(times, 1), 1)
-        repeated = torch.equal(matrix, rows)
+        is_repetition = torch.equal(matrix, rows)
     # Each element is repeated, as by nearest resizing: its gradient is a sum, without a product of matrices.
-    if repeated:
+    if is_repetition:
         return gradient if times == 1 else gradient.unflatten(side, [size, times]).sum(side)
     return (gradient.transpose(side, -1) @ matrix.transpose(0, 1)).transpose(side, -1)
 
@@ -545,11 +562,12 @@ def _adaptive_avg_pool(sides: int) -> Callable[..., Tensor]:
 
 
 def average_to_size(value: Tensor, side: int, size: int) -> Tensor:
-    """Return the averages to a given size along one dimension."""
+    """Return the averages to a given size along one dimension, which is counted from the end."""
     length = value.shape[side]
     if length == size:
         return value
     if length % size == 0:
+        # The windows are a new dimension after `side`, which then has the place `side` from the end.
         return value.unflatten(side, [size, length // size]).mean(side)
     matrix = _matrix_of_linear(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, value)
     return (value.transpose(side, -1) @ matrix).transpose(side, -1)
@@ -571,10 +589,10 @@ def _average_backward(gradient: Tensor, side: int, length: int) -> Tensor:
     size = gradient.shape[side]
     if length == size:
         return gradient
-    if length % size == 0:
+    if length % size == 0:  # each average is of `times` elements, which share its gradient
         times = length // size
         shape = list(gradient.shape)
-        place = gradient.dim() + side
+        place = gradient.dim() + side  # `side` is counted from the end
         repeated = (gradient / times).unsqueeze(place + 1).expand([*shape[: place + 1], times, *shape[place + 1 :]])
         return repeated.reshape([*shape[:place], length, *shape[place + 1 :]])
     matrix = _matrix_of_linear(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, gradient)
@@ -621,12 +639,12 @@ def _resize_row_flat(operator: Any) -> Callable[..., Tensor]:
 
 
 def _pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
-    """Return the backward of padding with values of the input."""
+    """Return the backward of padding with values of the input, over the last `sides` dimensions. `pad` pads rows."""
 
     def backward(gradient: Tensor, value: Tensor, padding: Sequence[int]) -> Tensor:
         # Padding is listed from the last dimension.
         for number, side in enumerate(range(-1, -sides - 1, -1)):
-            ends = list(padding[2 * number : 2 * number + 2])
+            ends = list(padding[2 * number : 2 * number + 2])  # at the beginning and at the end
             padded = functools.partial(pad, padding=ends)
             gradient = _gradient_of_linear(gradient, side, _matrix_of_linear(padded, value.shape[side], gradient))
         return gradient
@@ -640,8 +658,9 @@ def _refuse_antialias(*arguments: Any, **options: Any) -> Tensor:
 
 
 def _resizings() -> dict[Any, Any]:
-    """Return the backward of each operator that resizes."""
+    """Return the backward of each operator that resizes, by the operator."""
     backwards: dict[Any, Any] = {}
+    # `upsample_nearest1d`, …, `_upsample_nearest_exact1d`, …: the exact ones have an underscore in front.
     for sides, exact in itertools.product((1, 2, 3), ("", "_exact")):
         name = f"{'_' if exact else ''}upsample_nearest{exact}"
         forward = getattr(aten, f"{name}1d").default
@@ -774,18 +793,20 @@ def lstm_layer_backward(
         torch.zeros_like(hidden) if state is None else widened(state).reshape(hidden.shape)
         for state in (grad_hy, grad_cy)
     )
-    of_gates: list[Tensor] = []
+    of_gates_backwards: list[Tensor] = []  # the last step that was computed first
     for place, step in reversed(list(enumerate(steps))):
         if grad_output is not None:
+            # With `reverse`, the step that was computed first is the last in time.
             of_hidden = of_hidden + widened(grad_output[-1 - place if reverse else place])
         of_step, of_cell = _gates_backward(step, of_hidden, of_cell)
         of_hidden = of_step @ widened(weight2)
-        of_gates.append(of_step)
-    gates = torch.stack(of_gates if reverse else of_gates[::-1])
-    before = torch.stack([step.hidden for step in (reversed(steps) if reverse else steps)])
-    rows = gates.flatten(0, 1)
-    of_input = gates @ widened(weight1)
-    of_weights = rows.t() @ widened(x).flatten(0, 1), rows.t() @ before.flatten(0, 1)
+        of_gates_backwards.append(of_step)
+    # From here on in the order of time, as `x` is.
+    of_gates = torch.stack(of_gates_backwards if reverse else of_gates_backwards[::-1])
+    hidden_before = torch.stack([step.hidden for step in (reversed(steps) if reverse else steps)])
+    rows = of_gates.flatten(0, 1)  # time and batch are one dimension, which products sum over
+    of_input = of_gates @ widened(weight1)
+    of_weights = rows.t() @ widened(x).flatten(0, 1), rows.t() @ hidden_before.flatten(0, 1)
     of_bias = rows.sum(0)
     # The biases are added to one another, so they have one gradient. All are in the dtype of the computation: the
     # operator too returns float32 for half precision.
@@ -801,7 +822,8 @@ def _unroll_steps(
     cx: Tensor,
     reverse: bool,
 ) -> tuple[list[_LstmStep], Tensor, Tensor]:
-    """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
+    """Return the steps in the order in which they are computed (with `reverse`, from the last in time), the last hidden
+    state and the last cell. `hx` and `cx` are the states before the first step."""
     hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
     from_input = widened(x) @ widened(input_weight).t()
     for bias in biases:
@@ -810,11 +832,13 @@ def _unroll_steps(
     for place in range(x.shape[0]):
         gates = from_input[-1 - place if reverse else place] + hidden @ widened(hidden_weight).t()
         # PyTorch's order of the gates: input, forget, cell, output.
-        first, forget, candidate, last = gates.chunk(4, -1)
-        gates_applied = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
-        after = gates_applied[1] * cell + gates_applied[0] * gates_applied[2]
-        steps.append(_LstmStep(*gates_applied, hidden, cell, after.tanh()))
-        hidden, cell = gates_applied[3] * steps[-1].after, after
+        input_gate, forget_gate, cell_gate, output_gate = gates.chunk(4, -1)
+        enters, stays = input_gate.sigmoid(), forget_gate.sigmoid()
+        candidate, leaves = cell_gate.tanh(), output_gate.sigmoid()
+        next_cell = stays * cell + enters * candidate
+        step = _LstmStep(enters, stays, candidate, leaves, hidden=hidden, cell=cell, after=next_cell.tanh())
+        steps.append(step)
+        hidden, cell = leaves * step.after, next_cell
     return steps, hidden, cell
 
 
@@ -822,6 +846,7 @@ def _gates_backward(step: _LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tupl
     """Return the gradients of the arguments of a step's three sigmoids and its tanh, joined in the order of the gates,
     and of the cell before it, from the gradients of the hidden state and the cell after it."""
     of_cell = of_cell + of_hidden * step.output * (1 - step.after * step.after)
+    # The derivative of a sigmoid s is s * (1 - s), that of a hyperbolic tangent t is 1 - t * t.
     parts = (
         of_cell * step.candidate * step.input * (1 - step.input),
         of_cell * step.cell * step.forget * (1 - step.forget),
@@ -832,7 +857,7 @@ def _gates_backward(step: _LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tupl
 
 
 def _refuse_others(mode: int, batch_sizes: Sequence[int]) -> None:
-    """Raise RefusedError unless it is an LSTM over sequences of one length."""
+    """Raise RefusedError unless the operator runs an LSTM over sequences of one length."""
     if mode != LSTM:
         raise RefusedError(f"aten.mkldnn_rnn_layer with mode={mode} is no LSTM (mode 2), and has no form here")
     if batch_sizes:

@@ -6,6 +6,11 @@ the function may be off by twice as much. So no tolerance has to be chosen. Each
 many kinds and memories, for inputs in other memory, for inputs with zeros and equal values, and with NaN where a mask
 hides it. Whether the backward is the derivative of the function's own forward needs no reference: the function is
 captured, or, where it cannot be, run at nearby inputs in float64.
+
+A Subject is what is checked, in one dtype: the function (`ours`), the reference, and a Call, the arguments with the
+tensors by name, of which `wanted` have gradients. `expected` has the reference's results. A Result is a CheckRow of
+`bp.check`'s table, with the Fault from which a file is written that shows it, None if no one call does. `check` is the
+name of a row, and `capture` is `bp.capture`.
 """
 
 from __future__ import annotations
@@ -85,7 +90,7 @@ def check_function(
                 "or name one in requires_grad"
             )
         results: list[Result] = []
-        for dtype in dict.fromkeys(dtypes) or (None,):
+        for dtype in dict.fromkeys(dtypes) or (None,):  # each once; None is the dtype that the inputs have
             subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
             if not results:  # before other calls, which would leave the process as this one does
                 results += process_rows(subject)
@@ -93,8 +98,10 @@ def check_function(
                 subject, order, partial(_indices_of_reference, call, reference, capture), linear=not meant, in_use=True
             )
         if any(call.values[name].numel() for name in call.wanted):
-            once = any(row.verdict.endswith(f"the function raised RuntimeError: {ONCE}") for row, _ in results)
-            results += _derivative_rows(call, ours, order, once, meant, capture)
+            is_once_differentiable = any(
+                row.verdict.endswith(f"the function raised RuntimeError: {ONCE}") for row, _ in results
+            )
+            results += _derivative_rows(call, ours, order, is_once_differentiable, meant, capture)
     fault = next((fault for row, fault in results if row.verdict == WRONG and fault is not None), None)
     return CheckReport(function_name(fn), tuple(row for row, _ in results), fault)
 
@@ -104,7 +111,8 @@ LONGEST_NAME = 40
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """Return a name for a function; for `Function.apply` and for a module, the name of the class."""
+    """Return a name for a function; for `Function.apply` and for a module, the name of the class. What has no name is
+    shown by its `str`, if that is short."""
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
         return owner.__name__
@@ -158,7 +166,8 @@ def rows_of_dtype(
     linear: bool = True,
     in_use: bool = False,
 ) -> Iterator[Result]:
-    """Yield the rows of one dtype; `indices` returns the inputs that index something.
+    """Yield the rows of one dtype; `indices` returns the inputs that index something. If the function raises in a dtype
+    that it was not passed in, or the reference does not run, yield one row that says so.
 
     `linear` says that the gradient must be linear in tangents, as it need not be where it is meant to differ. With
     `in_use`, the function is also called as training calls it (`usage`), and rows say what it writes into. With
@@ -186,6 +195,7 @@ def rows_of_dtype(
         if not are_gradients_comparable(results):
             return
         yield from buffer_rows(subject, forward, expected)
+    # Each kind of tangents has a generator of its own, so that one kind more changes no other's numbers.
     shapes = outputs_with_gradients(forward, expected)
     for check, make in tangent_kinds(subject, shapes).items():
         tangents = tangents_for(shapes, make, own_source(subject.ours.seed))
@@ -210,8 +220,9 @@ def rows_of_dtype(
 
 
 def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
-    """Yield rows for the gradients of the gradients, of the inputs and of the tangents; of the reference as in
-    `compared.gradient_rows`: exact, in the function's dtype (`own`), and on rounded inputs (`rounded`)."""
+    """Yield rows for the gradients of the gradients, by the inputs and by the tangents; one row that was not tried, if
+    the function or the reference raises. The reference has them in float64 (`exact`), in the function's dtype (`own`),
+    and in float64 on rounded inputs (`rounded`)."""
     call, check = subject.call, "gradient of the gradient"
     source = own_source(subject.ours.seed)
     shapes = {name: expected.exact.outputs[name].detach() for name in expected.exact.differentiable}
@@ -243,8 +254,8 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
             assert gradient is not None
             right = torch.zeros_like(to_float64(gradient))
         difference = measure_difference(subject, gradient, right, own[name], rounded[name], largest)
-        detail = "" if gradient is not None or difference.verdict != WRONG else "its gradient is a constant to autograd"
-        outputs = tuple(expected.exact.outputs)
+        is_missing = gradient is None and difference.verdict == WRONG
+        detail = "its gradient is a constant to autograd" if is_missing else ""
         fault = Fault(
             program=subject.ours,
             call=call,
@@ -253,7 +264,7 @@ def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
             name=name,
             expected=right,
             check=check,
-            outputs=outputs,
+            outputs=tuple(expected.exact.outputs),
             directions=directions,
         )
         yield Result(row_of_difference(subject, check, name, difference, expected.random, detail), fault)
@@ -309,12 +320,18 @@ def _why_undecided(captured: Capture, verdicts: Iterable[Derivative]) -> str:
 
 
 def _derivative_rows(
-    call: Call, ours: Program, order: int, once: bool, meant: Sequence[str], capture: Callable[..., Capture]
+    call: Call,
+    ours: Program,
+    order: int,
+    is_once_differentiable: bool,
+    meant: Sequence[str],
+    capture: Callable[..., Capture],
 ) -> Iterator[Result]:
-    """Yield rows that say whether the backward is the derivative of the function's own forward, one for each `order`.
+    """Yield rows that say whether the backward is the derivative of the function's own forward, for each degree up to
+    `order`: of degree 2, the forward is the gradient, and the backward its gradient.
 
-    `once` says that autograd refuses to differentiate the backward. `meant` names what is meant to differ: if that is
-    the function itself, and it cannot be captured, nothing is compared.
+    `is_once_differentiable` says that autograd refuses to differentiate the backward. `meant` names what is meant to
+    differ: if that is the function itself, and it cannot be captured, nothing is compared.
     """
     values = {name: value.detach() for name, value in call.values.items()}
     args, kwargs = call.arguments(values)
@@ -322,7 +339,7 @@ def _derivative_rows(
     for degree in range(1, order + 1):
         check = "derivative" if degree == 1 else f"derivative, order {degree}"
         verdicts: Sequence[Derivative] = ()
-        if degree > 1 and once:
+        if degree > 1 and is_once_differentiable:
             reason = ONCE
         elif len(tensor_names) > len(set(tensor_names)):
             reason = "one tensor is passed for several inputs"
@@ -336,7 +353,7 @@ def _derivative_rows(
                 reason = _why_undecided(captured, verdicts)
         if reason and function_name(ours.function) in meant:
             text = f"{NOT_TRIED}: {reason}, and its gradient is meant to differ"
-            yield Result(CheckRow(check, "float64", "all", None, None, text))
+            yield Result(CheckRow(check, "float64", "all", error=None, allowed=None, verdict=text))
         elif reason:
             yield from _rows_by_differences(call, ours, check, degree, reason)
         else:
@@ -344,8 +361,9 @@ def _derivative_rows(
 
 
 def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
-    """Return the verdict on a captured Pair as a row. A wrong row has the gap only if it exceeds LIMIT: else something
-    else has shown the fault, as tangents in other memory, and a gap within the limit would contradict it."""
+    """Return the verdict on a captured Pair as a row, whose error is the gap: how far the two products are apart that a
+    derivative makes equal. A wrong row has the gap only if it exceeds LIMIT: else something else has shown the fault,
+    as tangents in other memory, and a gap within the limit would contradict it."""
     names = ", ".join(verdict.ports or call.wanted)
     detail = "" if verdict.word == DERIVATIVE else str(verdict)
     if verdict.good:
@@ -359,12 +377,12 @@ def _rows_by_differences(call: Call, ours: Program, check: str, degree: int, rea
     a file repeats one call, and differences are of many."""
     # Central differences of the function say nothing about gradients of gradients.
     if degree > 1:
-        yield Result(CheckRow(check, "float64", "all", None, None, f"{NOT_TRIED}: {reason}"))
+        yield Result(CheckRow(check, "float64", "all", error=None, allowed=None, verdict=f"{NOT_TRIED}: {reason}"))
         return
     for product in products_by_differences(call, ours):
         if product.not_tried:
             verdict = f"{NOT_TRIED}: {reason}; by differences: {product.not_tried}"
-            yield Result(CheckRow(check, "float64", product.name, None, None, verdict))
+            yield Result(CheckRow(check, "float64", product.name, error=None, allowed=None, verdict=verdict))
         else:
             word = OK if product.gap <= product.allowed else WRONG
             title, detail = f"{check}, by differences", f"by central differences: {reason}"

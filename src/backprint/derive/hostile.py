@@ -5,6 +5,14 @@ a zero, for two equal values, for a row that a mask hides, for an index that is 
 tangents are checked in the captured graphs; `live` runs the program itself. The *gap* is how far the two products of a
 Setting are apart. A *kink* is a place where a function is not differentiable, as `relu` at 0: PyTorch's gradient there
 may be any subgradient, a number between the derivatives to both sides.
+
+- An *occasion* is a row of `judge/occasions`: it has a name, and `make`, which returns a tensor with these values or
+  this memory, or None where that is not possible.
+- `kind` is the name of one kind of inputs or tangents, as a message has it: `zeros among inputs`.
+- A Setting is a Pair in float64 with inputs, tangents and gradients. The *two products* are ⟨g, J·v⟩ by its forward and
+  ⟨Jᵀ·g, v⟩ by its backward, for tangents g and a direction v of the inputs.
+- CannotTell, NotFinite (a gradient has NaN or Inf), BackprintError and RuntimeError, caught together: the graphs do not
+  run on such numbers, so nothing is said about them. `run_setting` and `make_setting` raise the first two.
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ from torch import Tensor
 from backprint.derive.duals import DualRun, in_memory_like
 from backprint.derive.setting import (
     CannotTell,
+    InnerProduct,
     NotFinite,
     Setting,
     backward_product,
@@ -29,7 +38,6 @@ from backprint.derive.setting import (
     gap_by_accuracy,
     gap_of,
     has_finite_derivative,
-    inner_product,
     inputs_of,
     make_setting,
     output_of,
@@ -40,6 +48,7 @@ from backprint.derive.setting import (
     results_at,
     run_setting,
     scaled_directions,
+    sum_of_inner_products,
     symmetric_like,
     values_of,
     widened_pair,
@@ -75,14 +84,17 @@ SMALLEST = 1e-3
 
 
 def relative_difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
-    """Return the difference of two gradients relative to their size, which is at least `least`; 1 if one is missing."""
+    """Return the difference of two gradients relative to their size, which is at least `least`; 1 if `gradient` is
+    missing (None) and not expected to be zeros. Sparse gradients are not compared: their difference counts as 0."""
     if not isinstance(gradient, Tensor):
         return 1.0 if bool((expected != 0).any()) else 0.0
     if expected.layout is not torch.strided:
         return 0.0
     error = distance(gradient, expected, max(size_of(gradient), least))
     # A NaN in the gradient counts as missing, unless the expected one has NaN too.
-    return error if math.isfinite(error) else 0.0 if bool(expected.isnan().any()) else 1.0
+    if not math.isfinite(error):
+        return 0.0 if bool(expected.isnan().any()) else 1.0
+    return error
 
 
 # ---- Inputs and tangents at which a backward may go wrong
@@ -123,7 +135,7 @@ def input_faults(pair: Pair, values: Mapping[str, Any], program_seed: int) -> It
     yield from _float_faults(pair, values, program_seed)
     for kind, changed in _other_inputs(pair, values):
         try:
-            setting = make_setting(pair, {**values, **changed}, 0, program_seed)
+            setting = make_setting(pair, {**values, **changed}, seed=0, program_seed=program_seed)
             fault = _fault_of_products(kind, setting)
         except NotFinite as error:
             fault = _not_finite_fault(kind, error.setting)
@@ -141,13 +153,13 @@ def _not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> Inp
 def _fault_of_products(kind: str, setting: Setting) -> InputFault | None:
     """Return a fault if the two products of a Setting differ. Its inputs were moved by chance, so they lie at no
     kink."""
-    left, size, run = forward_product(setting)
-    if not math.isfinite(left):
+    left, run = forward_product(setting)
+    if not math.isfinite(left.value):  # forward-mode AD returns NaN, as for a value that is masked later
         if not has_finite_derivative(setting):
             return None
         gap = gap_of(product_by_differences(setting), backward_product(setting))
         return InputFault(kind, setting, gap) if gap > GROSS_OF_DIFFERENCES else None
-    gap = gap_of((left, size), backward_product(setting))
+    gap = gap_of(left, backward_product(setting))
     # Where an operator has no formula, the gap may be the error of its differences.
     if gap > GROSS and not run.by_differences:
         gap, setting = gap_by_accuracy(setting)
@@ -163,17 +175,16 @@ GROSS_OF_DIFFERENCES = 1e-5
 def _tangent_faults(pair: Pair, values: Mapping[str, Any], program_seed: int) -> Iterator[InputFault]:
     """Yield the kinds of tangents at which the backward is wrong, on inputs near the captured ones."""
     try:
-        setting = make_setting(pair, values, 0, program_seed)
+        setting = make_setting(pair, values, seed=0, program_seed=program_seed)
     except (CannotTell, NotFinite, BackprintError, RuntimeError):
         return
     source = own_source(0)
     kinds = tangents_of_kinds(setting.tangents, source)
     zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    kinds[ZEROS] = zeros
     # One test for all kinds: the backward is linear in its tangents exactly if gradients add up.
-    if _gradients_add_up(setting, {**kinds, ZEROS: zeros}):
+    if _gradients_add_up(setting, kinds):
         kinds = {}  # no kind is wrong, if all together are right
-    else:
-        kinds[ZEROS] = zeros
     kinds |= _tangents_of_each_output_alone(setting)
     for kind, tangents in kinds.items():
         try:
@@ -194,10 +205,11 @@ ZEROS = "tangents of zeros"
 def _gradients_add_up(
     setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], whole: Setting | None = None
 ) -> bool:
-    """Whether the gradients of these tangents add up to the gradients of `whole`, to within a quarter of GROSS, as in
-    `live._group_fault`.
+    """Whether the gradients for these tangents add up to the gradients of `whole`, a Setting whose tangents are their
+    sum. Without it, the Setting's own tangents are one more term, and the sum of all tangents is computed here.
 
-    Without `whole`, the Setting's own tangents are one of the terms, and `whole` has the sum of all tangents.
+    To within a quarter of GROSS, because beside a sum of many kinds the fault of one is smaller; `live._group_fault`
+    does the same.
     """
     try:
         parts = [with_tangents(setting, tangents).gradients for tangents in kinds.values()]
@@ -219,7 +231,8 @@ def _gradients_add_up(
 
 
 def _tangents_of_each_output_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
-    """Return tangents of each output alone; none if all of their gradients add up to the gradient of the whole."""
+    """Return, by its name in messages, each kind of tangents in which one output alone has a tangent that is not 0; no
+    kind if the gradients of all of them add up to the gradients of the Setting, which has all tangents."""
     names = list(setting.tangents)[:MAX_OUTPUTS_ALONE]
     if len(setting.tangents) < 2:
         return {}
@@ -229,15 +242,16 @@ def _tangents_of_each_output_alone(setting: Setting) -> dict[str, dict[str, Tens
         }
         for output in names
     }
-    return {} if len(names) == len(setting.tangents) and _gradients_add_up(setting, alone, setting) else alone
+    return {} if len(names) == len(setting.tangents) and _gradients_add_up(setting, alone, whole=setting) else alone
 
 
 def _sum_fault(
     kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
 ) -> InputFault | None:
     """Return a fault if the gradients for the sum of two sets of tangents (`total`) are not the sums of the gradients
-    for each (`setting` has random ones, `other` those of a kind): what is right for random tangents is then wrong for
-    others. `source` draws the directions. `live._sum_fault` asks the program itself."""
+    for each (`setting` has random tangents, `other` those of a kind): a backward that is right for random tangents is
+    then wrong for `other` or `total`. From `source` the directions are drawn. `live._sum_fault` asks the program
+    itself."""
     for candidate in (other, total):
         if not all(bool(gradient.isfinite().all()) for gradient in candidate.gradients.values()):
             return _not_finite_fault(kind, candidate, invented=False)
@@ -248,6 +262,7 @@ def _sum_fault(
     ):
         return None
     for candidate in (other, total):
+        # A direction is scaled by the sizes of the gradients, which differ from those of `setting`.
         directed = replace(candidate, direction=scaled_directions(candidate.inputs, candidate.gradients, source))
         if (fault := _fault_of_products(kind, directed)) is not None:
             return replace(fault, of_tangents=True)
@@ -315,17 +330,18 @@ def _fault_at_kinks(kind: str, setting: Setting, invented: bool) -> InputFault |
             absolute_tangents = {name: tangent.abs() for name, tangent in setting.tangents.items()}
             other = with_tangents(setting, absolute_tangents) if is_absolute else setting
             changes = changes or changes_along(setting)
-            left, size = product_with(changes[0], other.tangents)
-        except (CannotTell, BackprintError, RuntimeError):
+            changes_by_port, run = changes
+            left = product_with(changes_by_port, other.tangents)
+        except (CannotTell, BackprintError, RuntimeError):  # the graphs do not run for these tangents
             continue
-        run = changes[1]
         right = backward_product(other)
-        gap = gap_of((left, size), right)
+        gap = gap_of(left, right)
         if gap > GROSS:
             gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
         # By the formulas of forward-mode AD.
         if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
             return InputFault(kind, other, gap, invented, at_kinks=True)
+        # It is a subgradient, or an operator has no formula, and its differences are no measure at a kink.
         if gap > GROSS or run.by_differences:
             continue
         # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
@@ -339,8 +355,8 @@ def _fault_at_kinks(kind: str, setting: Setting, invented: bool) -> InputFault |
 
 
 def _other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay: the
-    backward may have others that are made of them."""
+    """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay as they
+    are: the backward may have constants that were computed from them, and would no longer fit."""
     tensors = {
         port.name: value
         for port in pair.forward.by_role("input")
@@ -386,7 +402,8 @@ SAME_VALUES = (
 
 
 def _origins_of(graph: Graph) -> dict[str, str]:
-    """Return, for each value of a graph with the values of an input, the name of that input."""
+    """Return the input's name for each value of a graph that is an input, or has the same elements as one (a view or a
+    copy of it)."""
     origins = {port.local: port.name for port in graph.inputs if port.role != "tangent"}
     for step in graph.steps:
         if step.target in SAME_VALUES and (arguments := list(refs(step.args))) and arguments[0] in origins:
@@ -397,17 +414,18 @@ def _origins_of(graph: Graph) -> dict[str, str]:
 def indices_of(forward: Graph) -> tuple[str, ...]:
     """Return the inputs with which the forward reads or adds at indices, and does nothing else."""
     origins = _origins_of(forward)
-    indices: dict[str, bool] = {}
+    used_as_index, used_otherwise = dict[str, None](), set[str]()
     for step in forward.steps:
         if step.is_guard or step.target in SAME_VALUES:
             continue
-        place = READ_BY_INDEX.get(step.target)
-        for argument, value in enumerate(step.args):
-            for name in refs(value):
-                if name in origins:
-                    is_index_only = indices.get(origins[name], True)
-                    indices[origins[name]] = is_index_only and argument == place
-    return tuple(name for name, is_index_only in indices.items() if is_index_only)
+        place_of_indices = READ_BY_INDEX.get(step.target)
+        for place, value in enumerate(step.args):
+            inputs = [origins[name] for name in refs(value) if name in origins]
+            if place == place_of_indices:
+                used_as_index |= dict.fromkeys(inputs)
+            else:
+                used_otherwise.update(inputs)
+    return tuple(name for name in used_as_index if name not in used_otherwise)
 
 
 COMPARISONS = ("aten.gt.", "aten.ge.", "aten.lt.", "aten.le.", "aten.eq.", "aten.ne.")
@@ -420,7 +438,8 @@ MAX_THRESHOLDS = 8
 
 
 def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
-    """Return the numbers that inputs are compared with in graphs, each with the name of the input."""
+    """Return the numbers that inputs are compared with or limited by in graphs, each after the name of the input:
+    `("x", 0.5)`."""
     thresholds: dict[tuple[str, float], None] = {}
     for graph in graphs:
         origins = _origins_of(graph)
@@ -445,10 +464,11 @@ def _direction_equal_for_equals(setting: Setting) -> dict[str, Tensor]:
     for name, direction in setting.direction.items():
         value = setting.inputs[name]
         directions[name] = direction
-        if value.numel() and not value.is_complex():
-            # For each element, the place of its value among the distinct ones, and so of its number in the direction.
-            _, value_numbers = torch.unique(value, return_inverse=True)
-            directions[name] = symmetric_like(value, direction.flatten()[: int(value_numbers.max()) + 1][value_numbers])
+        if value.numel() and not value.is_complex():  # `torch.unique` takes no complex numbers
+            # `place_of_value` has for each element the place of its value among the distinct ones: elements that are
+            # equal have the same number of the direction.
+            distinct, place_of_value = torch.unique(value, return_inverse=True)
+            directions[name] = symmetric_like(value, direction.flatten()[: len(distinct)][place_of_value])
     return directions
 
 
@@ -459,12 +479,12 @@ NEARBY = 8
 """How often inputs are moved off a kink, to see which gradients there are around it."""
 
 
-def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
+def _is_subgradient(setting: Setting, right: InnerProduct) -> bool:
     """Whether the gradients are right for a kink, or nothing can be said because the forward does not run there.
 
-    They are right if their product `right` (with the sum of the sizes of its terms) lies between the derivatives to
-    both sides, by differences, added up element by element; or if there is a kink, and each element of the gradients
-    lies between those of gradients at inputs nearby. `compared.is_kink` asks the same of a function and its reference.
+    They are right if their product `right` lies between the derivatives to both sides, by differences, added up element
+    by element; or if there is a kink, and each element of the gradients lies between those of gradients at inputs
+    nearby. `compared.is_kink` asks the same of a function and its reference.
     """
     try:
         here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
@@ -474,23 +494,26 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     low = high = size = 0.0
     for name, tangent in setting.tangents.items():
         middle = output_of(here, name)
+        # Two rows: the terms ahead and the terms behind.
         sides = products_to_both_sides(tangent, middle, output_of(ahead, name), output_of(behind, name), STEP)
         if not bool(sides.isfinite().all()):
             return True
         low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
         size += float(sides.abs().max(0).values.sum())
-    slack = 1e-4 * max(right[1], size)  # differences with STEP are off by less, as below and in `compared.is_kink`
-    if low - slack <= right[0] <= high + slack:
+    slack = 1e-4 * max(right.size, size)  # differences with STEP are off by less, as below and in `compared.is_kink`
+    if low - slack <= right.value <= high + slack:
         return True
     return high - low > slack and _is_among_gradients_nearby(setting)
 
 
 def _is_among_gradients_nearby(setting: Setting) -> bool:
     """Whether each element of the gradients lies between the least and the largest that it has in gradients at inputs
-    nearby, which lie at no kink."""
+    nearby, which lie at no kink. True too where nothing can be said: the graphs do not run there, or gradients are
+    complex, which have no order."""
     source = own_source(1)
-    low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))
-    is_first = True
+    # The range of each element. The gradients at the kink itself are no part of it: they are what is asked about.
+    low: dict[str, Tensor] = {}
+    high: dict[str, Tensor] = {}
     for _ in range(NEARBY):
         draws = {name: drawn_like(setting.inputs[name], source) for name in setting.direction}
         for step in (STEP, -STEP):
@@ -506,9 +529,8 @@ def _is_among_gradients_nearby(setting: Setting) -> bool:
             for name, gradient in nearby.gradients.items():
                 if gradient.is_complex():
                     return True
-                low[name] = gradient if is_first else torch.minimum(low[name], gradient)
-                high[name] = gradient if is_first else torch.maximum(high[name], gradient)
-            is_first = False
+                low[name] = torch.minimum(low.get(name, gradient), gradient)
+                high[name] = torch.maximum(high.get(name, gradient), gradient)
     return all(
         bool(((gradient >= low[name] - slack) & (gradient <= high[name] + slack)).all())
         for name, gradient in setting.gradients.items()
@@ -517,8 +539,8 @@ def _is_among_gradients_nearby(setting: Setting) -> bool:
 
 
 class _NearbyResults:
-    """The results of a forward where its inputs are moved along the direction, for all tangents that a Setting may
-    have."""
+    """The results of a Setting's forward where its inputs are moved along the direction. They do not depend on the
+    tangents, so they are computed once for all."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -532,29 +554,32 @@ class _NearbyResults:
         return self.results
 
 
-def _distance_to_differences(setting: Setting, right: tuple[float, float], nearby: _NearbyResults) -> float:
-    """Return how far the product `right` is from the derivatives to both sides, by differences, relative to its terms;
-    0 if it lies between them, the differences depend on the step, or rounding explains it.
+def _distance_to_differences(setting: Setting, right: InnerProduct, nearby: _NearbyResults) -> float:
+    """Return how far the product `right` of the gradients and the direction is from the derivatives to both sides, by
+    differences, relative to its terms; 0 if it lies between them, the differences depend on the step, or rounding
+    explains it.
 
     Where a function computes something else at one point, as with `x == 0`, its derivative by formulas is not that of
     its values. A jump, or a slope that depends on the step, is no derivative.
     """
-    products = []
     try:
         results_nearby = nearby.all()
     except (BackprintError, RuntimeError):
         return 0.0
-    for results in results_nearby:
-        parts = [inner_product(tangent, output_of(results, name)) for name, tangent in setting.tangents.items()]
-        products.append((sum(part for part, _ in parts), sum(size for _, size in parts)))
-    (here, terms), (ahead, _), (behind, _), (near_ahead, _), (near_behind, _) = products
-    if not all(math.isfinite(product) for product, _ in products):
+    # ⟨g, results⟩ at each of the five inputs; its slope along the direction is ⟨g, J·v⟩.
+    products = [
+        sum_of_inner_products((tangent, output_of(results, name)) for name, tangent in setting.tangents.items())
+        for results in results_nearby
+    ]
+    here, ahead, behind, near_ahead, near_behind = (product.value for product in products)
+    if not all(math.isfinite(product.value) for product in products):
         return 0.0
     slopes = [(ahead - here) / STEP, (here - behind) / STEP]
     finer_slopes = [(near_ahead - here) * 4 / STEP, (here - near_behind) * 4 / STEP]
-    size = max(right[1], *map(abs, slopes))
-    slack = 1e-4 * size + 1e-6 * terms
+    size = max(right.size, *map(abs, slopes))
+    # The error of differences with STEP, and rounding of the values, which a division by STEP makes larger.
+    slack = 1e-4 * size + 1e-6 * products[0].size
     if any(abs(slope - other) > slack for slope, other in zip(slopes, finer_slopes, strict=True)):
         return 0.0
-    error = max(min(slopes) - right[0], right[0] - max(slopes))
+    error = max(min(slopes) - right.value, right.value - max(slopes))
     return error / size if error > slack else 0.0

@@ -40,24 +40,27 @@ def with_kept_verdict(
     capture: Capture, results: Sequence[Derivative], meant: Sequence[str], is_hostile: bool
 ) -> list[Derivative]:
     """Return the results for a Capture whose program is gone, with the kept word if that is worse, and with what was
-    not tried if the program is `is_hostile`: if it has a backward of its own."""
+    not tried if the program is `is_hostile`: if it has a backward of its own. Results of a program that lives, or of a
+    fake Capture, are returned as they are."""
     if capture.origin.alive or capture.fake:
         return list(results)
     kept: Mapping[str, Any] = (capture.verdict or {}).get("derivative") or {}
-    graphs = (capture.verdict or {}).get("graphs", "")
-    is_of_others = bool(kept and graphs) and graphs != digest_of_graphs(capture)
+    digest_at_save = (capture.verdict or {}).get("graphs", "")
+    is_of_other_graphs = bool(kept and digest_at_save) and digest_at_save != digest_of_graphs(capture)
     names = [result.name for result in results]
     index_of_kept = names.index(kept["name"]) if kept.get("name") in names else 0  # the place of the result it is about
     changed = []
     for place, result in enumerate(results):
-        if place == index_of_kept and is_of_others:
-            why = f"the sample keeps `{kept['word']}`, which is about other graphs and is not relied on"
-            result = replace(result, detail="; ".join(filter(None, [result.detail, why])))
-        elif place == index_of_kept and _is_worse(kept, result, meant):
-            result = _kept_verdict(kept, result, capture)
-        elif place == index_of_kept and graphs and _is_explained(kept, result, capture, meant):
-            words = ["as the running program showed when the sample was saved", kept["detail"]]
-            result = replace(result, word=kept["word"], detail="; ".join(words), wrong=(), meant=tuple(kept["meant"]))
+        if place == index_of_kept:
+            if is_of_other_graphs:
+                why = f"the sample keeps `{kept['word']}`, which is about other graphs and is not relied on"
+                result = replace(result, detail="; ".join(filter(None, [result.detail, why])))
+            elif _is_worse(kept, result, meant):
+                result = _kept_verdict(kept, result, capture)
+            # Only of graphs whose digest is kept, because this word is better than that of the graphs.
+            elif digest_at_save and _is_explained(kept, result, capture, meant):
+                detail = "; ".join(["as the running program showed when the sample was saved", kept["detail"]])
+                result = replace(result, word=kept["word"], detail=detail, wrong=(), meant=tuple(kept["meant"]))
         changed.append(_without_program(result, capture) if is_hostile and result.good else result)
     return changed
 
@@ -71,8 +74,9 @@ def _is_worse(kept: Mapping[str, Any], of_graphs: Derivative, meant: Sequence[st
 
 
 def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
-    """Whether a kept word is that the backward differs where it is meant to, and the graphs do not say whether it is
-    there or at another Function. What is meant is kept in the same file, so this word is not more than that."""
+    """Whether a kept word is that the backward differs where it is meant to, and the graphs do not say whether it
+    differs there or at another Function (`may_be_fault_of_meant`). What is meant is kept in the same file, so this word
+    says no more than that file says anyway."""
     differs_somewhere = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ")
     is_meant = set(kept.get("meant") or [""]) <= set(meant)  # [""], which nothing is: a word without names is not meant
     return differs_somewhere and is_meant and may_be_fault_of_meant(result, capture, meant)
@@ -82,7 +86,7 @@ def _kept_verdict(kept: Mapping[str, Any], result: Derivative, capture: Capture)
     """Return the verdict that was found with the running program, when the sample was saved."""
     functions = set(kept.get("functions") or ())
     wrong = {
-        edge.function: WrongGradient((), source.at, source.code, (), (), edge.function)
+        edge.function: WrongGradient((), source.at, source.code, lines=(), gradients=(), function=edge.function)
         for edge in capture.opaque
         if edge.function in functions and (source := edge.source) is not None
     }

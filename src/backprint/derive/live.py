@@ -3,13 +3,20 @@
 The captured graphs cannot show these faults: sizes and strides of a tangent are constants of a graph, and so are the
 branch that a backward takes and what it keeps from one call to the next. Most backwards run on the graph of one
 forward. Each kind of tangents or calls is a Try: it was compared, with a fault or without, or it says why it was not.
-`values` are the values of the program's inputs, parameters and buffers by name, `names` the names of outputs.
+
+- `program`, a LiveProgram: the program that a Capture was traced from, which runs again. In a block
+  `with program.calls(values, seed) as call:`, each `call()` runs its forward; the result (`forward`) has copies of the
+  `outputs()`, and `gradients(tangents)` runs the backward. What the calls change is restored after the block.
+- `values`: the program's inputs, parameters and buffers by name. `names`: the names of outputs that require grad.
+- `backward`: a function that runs the program's backward for tangents (`Backward`).
+- `base`: random tangents with their gradients, with which all others are compared (`Base`).
+- `meant`: the names of Functions, or `hook`, whose backward is meant to differ from the derivative.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -65,13 +72,20 @@ class Try:
     function: str = ""
 
 
+class Difference(NamedTuple):
+    """The port of a gradient that differs from the expected one, and its relative error."""
+
+    port: str
+    error: float
+
+
 class NotTried(Exception):
     """Raised by a comparison of which nothing can be said, with the reason as its message."""
 
 
 def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "with") -> Try:
     """Call `compare`, and return its result as a Try. An error that the program raises is the reason why nothing was
-    compared, and no wrong gradient."""
+    compared, and no wrong gradient; a defect of our own is raised again."""
     try:
         return Try(name, compare(), word=word)
     except NotTried as error:
@@ -96,7 +110,8 @@ def faults_of(tries: Sequence[Try]) -> list[Try]:
 
 
 def run_whole_step(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
-    """Run one step of the program itself, under the capture's seed."""
+    """Run one step of the program itself, under the capture's seed; return its Outcome, with `outputs` and `gradients`.
+    Without tangents, the backward starts from ones."""
     torch.manual_seed(capture.seed)
     return capture.origin.run_step(values, tangents)
 
@@ -109,8 +124,9 @@ def gradients_for(capture: Capture, values: Mapping[str, Tensor], tangents: Grad
 
 
 def copy_contiguous(tangents: Gradients) -> dict[str, Tensor | None]:
-    """Return the tangents with copies of those that are whole (`is_sparse_or_contiguous`), because a backward may write
-    into them. The others are passed as they are: a copy would not have the strides that are tried."""
+    """Return the tangents with copies of those that are sparse or contiguous, because a backward may write into them.
+    Expanded, transposed and sliced tangents are passed as they are: a copy would not have the strides that are
+    tried."""
     return {
         name: tangent.clone()
         if tangent is not None and 0 not in tangent.stride() and is_sparse_or_contiguous(tangent)
@@ -120,7 +136,7 @@ def copy_contiguous(tangents: Gradients) -> dict[str, Tensor | None]:
 
 
 def is_sparse_or_contiguous(tangent: Tensor) -> bool:
-    """Whether a tangent is sparse or fills its memory in order, so that a copy has the same layout."""
+    """Whether a tangent is sparse or fills its memory in order, so that `clone` returns the same layout."""
     return tangent.layout is not torch.strided or tangent.is_contiguous()
 
 
@@ -155,7 +171,8 @@ class Base:
 def measure_base(
     backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]
 ) -> Base:
-    """Return the Base of these tangents; `names` are all outputs that require grad."""
+    """Return the Base of these tangents and their gradients; run one more backward to measure the rounding. `names` are
+    all outputs that require grad."""
     # Times 3, because a product with a power of two is exact and has no rounding to measure.
     thrice = backward({name: 3 * tangent for name, tangent in tangents.items()})
     noise = {
@@ -172,9 +189,10 @@ CHANGES_ALONE = "the program does not return the same gradients twice"
 
 
 def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
-    """Return the tries of a program that runs whole steps only: with tangents in other memory."""
+    """Return the tries of a program that runs whole steps only: with tangents in other memory. None, if its outputs are
+    numbers, or if it refuses such tangents or does not repeat its gradients."""
     names = capture.signature.differentiable
-    base_tangents = tangents_of(run_whole_step(capture, values, None).outputs, names)
+    base_tangents = tangents_of(run_whole_step(capture, values, tangents=None).outputs, names)
     if not any(tangent.dim() for tangent in base_tangents.values()):
         return []  # a number alone has no other memory
 
@@ -195,46 +213,68 @@ def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
 def tangent_tries(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> list[Try]:
-    """Return the tries of tangents of other kinds, and of a second backward of the same graph (AGAIN).
+    """Return the tries of tangents of other kinds, and of a second backward of the same graph (AGAIN); none if no
+    output can have a tangent.
 
     First all backwards run on the graph of one forward. If one raises or is wrong there, each runs again on a forward
-    of its own: a fault that only the shared graph shows is one of AGAIN, for that backward spoils its graph. A fault
-    on both is one of that kind of tangents.
+    of its own: a fault that only the shared graph shows is one of AGAIN, because that backward spoils its graph. A
+    fault on both is one of that kind of tangents.
     """
-    names = capture.signature.differentiable
-    # Why the second backward could not be tried; and the port at which it differs from the first, with the error.
-    why_not, second_differs = "", None
     with program.calls(values, capture.seed) as call:
         forward = call()
-        tangents = tangents_of(forward.outputs(), names)
+        tangents = tangents_of(forward.outputs(), capture.signature.differentiable)
         if not tangents:
             return []
+        on_one_graph = _tries_on_one_graph(capture, forward, tangents, meant)
+    if not on_one_graph.why_not and not on_one_graph.second_differs and not faults_of(on_one_graph.tries):
+        return [Try(AGAIN, word="for"), *on_one_graph.tries]
+    return _tries_on_own_graphs(capture, values, tangents, on_one_graph, meant)
 
-        def on_one_graph(tangents_given: Gradients) -> Gradients:
-            """Return the gradients by another backward of the graph of the one forward."""
-            return forward.gradients(copy_contiguous(tangents_given), again=True)
 
-        try:
-            gradients, gradients_again = (on_one_graph(tangents) for _ in range(2))
-            second_differs = first_difference(gradients_again, gradients)
-            tries = (
-                []
-                if second_differs
-                else list(_tries_of_tangent_kinds(capture, on_one_graph, tangents, gradients, meant))
-            )
-        except Exception as error:
-            why_not, tries = why_raised(error), []
-    # Nothing is wrong on the graph of one forward. Else each kind gets a forward of its own, to tell a spoiled graph
-    # from a fault.
-    if not why_not and not second_differs and not faults_of(tries):
-        return [Try(AGAIN, word="for"), *tries]
+class _OnOneGraph(NamedTuple):
+    """What the backwards of one graph showed: the tries of kinds of tangents; how a second backward for the same
+    tangents differs from the first, if it does; and why nothing was tried, if the program raised. There are tries only
+    if the second backward was right."""
 
-    def on_own_graph(tangents_given: Gradients) -> Gradients:
+    tries: list[Try]
+    second_differs: Difference | None = None
+    why_not: str = ""
+
+
+def _tries_on_one_graph(
+    capture: Capture, forward: Any, tangents: Mapping[str, Tensor], meant: Sequence[str]
+) -> _OnOneGraph:
+    """Try all kinds of tangents with backwards of the graph of one `forward`."""
+
+    def backward(tangents_given: Gradients) -> Gradients:
+        """Return the gradients by another backward of the graph."""
+        return forward.gradients(copy_contiguous(tangents_given), again=True)
+
+    try:
+        gradients, gradients_again = (backward(tangents) for _ in range(2))
+        if second_differs := first_difference(gradients_again, gradients):
+            return _OnOneGraph([], second_differs)
+        return _OnOneGraph(list(_tries_of_tangent_kinds(capture, backward, tangents, gradients, meant)))
+    except Exception as error:  # of the program: `why_raised` raises a defect of our own again
+        return _OnOneGraph([], why_not=why_raised(error))
+
+
+def _tries_on_own_graphs(
+    capture: Capture,
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor],
+    on_one_graph: _OnOneGraph,
+    meant: Sequence[str],
+) -> list[Try]:
+    """Try all kinds of tangents, each with a forward of its own, after something was wrong `on_one_graph`."""
+
+    def backward(tangents_given: Gradients) -> Gradients:
         """Return the gradients by the backward of a forward that runs for it alone."""
         return gradients_for(capture, values, tangents_given)
 
+    tries, second_differs, why_not = on_one_graph
     try:
-        gradients, gradients_again = (on_own_graph(tangents) for _ in range(2))
+        gradients, gradients_again = (backward(tangents) for _ in range(2))
     except Exception as error:
         return [Try("tangents of other kinds", why_not=why_raised(error))]
     if first_difference(gradients_again, gradients):
@@ -242,12 +282,13 @@ def tangent_tries(
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
         # Two forwards do not repeat each other, so they tell nothing. Two backwards of one graph did: its faults stand.
         return [Try(AGAIN, word="for"), *tries]
-    tries_on_own_graphs = list(_tries_of_tangent_kinds(capture, on_own_graph, tangents, gradients, meant))
+    tries_on_own_graphs = list(_tries_of_tangent_kinds(capture, backward, tangents, gradients, meant))
     if why_not:
         return [Try(AGAIN, why_not=why_not, word="for"), *tries_on_own_graphs]
     first_fault = next((try_.fault for try_ in faults_of(tries)), None)
+    # Only the shared graph shows a fault: a backward before it has spoiled the graph.
     if second_differs is None and first_fault is not None and not faults_of(tries_on_own_graphs):
-        second_differs = first_fault.port, first_fault.error
+        second_differs = Difference(first_fault.port, first_fault.error)
     fault = None if second_differs is None else ProgramFault(*second_differs, "the first backward of the same graph")
     return [Try(AGAIN, fault, word="for"), *tries_on_own_graphs]
 
@@ -277,9 +318,9 @@ def _tries_of_tangent_kinds(
                 yield try_
 
 
-def first_difference(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
-    """Return the first gradient that differs from `times` the expected one by more than rounding, and its relative
-    error; None if there is none."""
+def first_difference(gradients: Gradients, expected: Gradients, times: float = 1.0) -> Difference | None:
+    """Return the first gradient that differs from `times` the expected one by more than rounding; None if there is
+    none. An expected gradient of None stands for zeros."""
     largest = max((size_of(right) for right in expected.values() if right is not None), default=0.0)
     for name, right in expected.items():
         gradient = gradients.get(name)
@@ -290,8 +331,8 @@ def first_difference(gradients: Gradients, expected: Gradients, times: float = 1
             right = torch.zeros_like(gradient)
         scaled = None if gradient is None else to_float64(gradient) / times
         error = relative_difference(scaled, to_float64(right), SMALLEST * largest)
-        if error > tolerance_of(right.dtype):
-            return name, error
+        if error > tolerance_of(right.dtype):  # of its own dtype, not of float64
+            return Difference(name, error)
     return None
 
 
@@ -301,6 +342,7 @@ def first_difference(gradients: Gradients, expected: Gradients, times: float = 1
 def layout_tries(backward: Backward, base: Base) -> Iterator[Try]:
     """Yield a Try for each kind of memory of tangents: the gradient must be that for the same numbers in new memory."""
     for row in MEMORIES_OF_TANGENTS:
+        # None for a tangent that cannot have this memory, as a number cannot be transposed.
         tangents_or_none = {name: row.make(tangent) for name, tangent in base.tangents.items()}
         unusual = {name: tangent for name, tangent in tangents_or_none.items() if tangent is not None}
         if unusual:
@@ -308,8 +350,8 @@ def layout_tries(backward: Backward, base: Base) -> Iterator[Try]:
 
 
 def _layout_fault(backward: Backward, base: Base, unusual: Mapping[str, Tensor]) -> ProgramFault | None:
-    """Return a fault if the gradient for tangents in odd memory is not the gradient for the same numbers in new
-    memory."""
+    """Return a fault if the gradient for tangents in `unusual` memory is not the gradient for the same numbers in new
+    memory. The outputs that are not in `unusual` have the tangents of the base."""
     expected = base.gradients
     tangents = {**base.tangents, **unusual}
     # An expanded tangent has other numbers than the base, so its gradient in new memory is not known yet.
@@ -350,17 +392,20 @@ def size_tries(backward: Backward, base: Base) -> Iterator[Try]:
 
 
 def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | None:
-    """Return a fault if the gradient for scaled tangents is not scaled alike. Where numbers on the way do not fit into
-    their dtype, sizes nearer to 1 are tried: there a backward that clips or drops may show all the same."""
+    """Return a fault if the gradient for tangents times `scale` is not the base's gradient times `scale`.
+
+    It is no fault if numbers on the way overflow or underflow. Then factors nearer to 1 are tried, at which a backward
+    that clips or drops may show all the same; NotTried says that none of them is small enough, or that the first that
+    is shows no fault.
+    """
     wrong = first_difference(backward(_scaled_by(base, scale)), base.gradients, scale)
     if wrong is None:
         return None
-    # The gradient is not scaled as it should. That is no fault if numbers on the way overflow or underflow, so sizes
-    # nearer to 1 are tried.
     sizes = sizes_in(backward, base.tangents)
     if not _has_other_range(backward, base, scale, sizes):
         return ProgramFault(*wrong, "that for the tangents themselves, times as much")
-    farthest_power = round(math.log2(abs(scale)))  # with 16, the powers are 16, 13, 10, 7, 4, 1
+    # A power of 16 comes down to 13, 10, 7, 4, 1; one of -20 comes up to -17, …, -2.
+    farthest_power = round(math.log2(abs(scale)))
     for power in range(farthest_power, 0, -NEARER if farthest_power > 0 else NEARER):
         nearer = math.copysign(2.0**power, scale)
         if not _has_other_range(backward, base, nearer, sizes):
@@ -383,8 +428,8 @@ def _scaled_by(base: Base, scale: float) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a result of an operator is: its largest element, the mean of all, and the 5th percentile of the
-    nonzero."""
+    """How large the elements of an operator's result are, without their signs: the largest, the mean of all, and the
+    5th percentile of those that are not 0 (`small`; 0 if all are)."""
 
     operator: str
     dtype: torch.dtype
@@ -408,7 +453,7 @@ class Sizes(TorchDispatchMode):
             if isinstance(leaf, Tensor) and leaf.layout is torch.strided and is_inexact(leaf) and leaf.numel():
                 sizes = to_float64(leaf.detach()).abs().flatten()
                 nonzero = sizes[sizes > 0]
-                # kthvalue counts from 1.
+                # The 5th percentile is a twentieth of the way up; kthvalue counts from 1.
                 small = float(nonzero.kthvalue(len(nonzero) // 20 + 1).values) if len(nonzero) else 0.0
                 self.sizes.append(Size(str(func), leaf.dtype, float(sizes.max()), float(sizes.mean()), small))
         return results
@@ -428,12 +473,12 @@ def sizes_in(backward: Backward, tangents: Mapping[str, Tensor]) -> list[Size]:
 def _has_other_range(backward: Backward, base: Base, scale: float, sizes_before: Sequence[Size]) -> bool:
     """Whether a result in a backward for tangents times `scale` leaves the range of its dtype, up to the first one that
     is not scaled by a power of `scale`: then the backward need not be wrong. `sizes_before` has the sizes of the
-    results for the base's tangents."""
+    results for the base's tangents, in the order in which they were computed."""
     sizes_after = sizes_in(backward, _scaled_by(base, scale))
-    # of a backward that took another branch, one has fewer operators
+    # A backward that takes another branch may have fewer operators or more.
     for size_before, size_after in zip(sizes_before, sizes_after, strict=False):
         if size_before.operator != size_after.operator or size_before.dtype != size_after.dtype:
-            return False  # the backward took another branch
+            return False  # it took another branch
         limits = torch.finfo(size_before.dtype)
         if _is_scaled_by(size_before, size_after, 1.0):
             continue
@@ -471,7 +516,8 @@ is more than the third, nothing is compared."""
 
 
 def _limit_of_sum(base: Base, name: str) -> float | None:
-    """Return by how much a gradient of a sum may differ; None if its rounding (`noise`) would hide a fault."""
+    """Return by which part of the largest gradient the gradient `name` of a sum may differ from the sum of gradients;
+    None if its rounding (`noise`) would hide a fault."""
     noise = base.noise[name]
     if noise < LIMIT_OF_SUM / 50:  # rounding is far below the limit
         return LIMIT_OF_SUM
@@ -509,14 +555,15 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
     names = list(base.tangents)
     outputs_tried = names[:MAX_OUTPUTS_ALONE]
 
-    def tangents_of_wanted(wanted: Callable[[str], bool]) -> dict[str, Tensor | None]:
-        """Return the base's tangents of the outputs that are wanted, and None for the others."""
-        return {name: base.tangents[name] if wanted(name) else None for name in names}
+    def tangents_of_some(wanted: Collection[str]) -> dict[str, Tensor | None]:
+        """Return the base's tangents of the wanted outputs, and None for the others."""
+        return {name: base.tangents[name] if name in wanted else None for name in names}
 
-    # `name.__eq__` says of an output whether it is this one.
-    kinds_by_name = {ALONE: {f"{name} alone": tangents_of_wanted(name.__eq__) for name in outputs_tried}}
-    if len(names) > 2:
-        kinds_by_name[LEFT_OUT] = {f"all but {name}": tangents_of_wanted(name.__ne__) for name in outputs_tried}
+    kinds_by_name = {ALONE: {f"{name} alone": tangents_of_some([name]) for name in outputs_tried}}
+    if len(names) > 2:  # of two, all but one is one alone
+        kinds_by_name[LEFT_OUT] = {
+            f"all but {name}": tangents_of_some([other for other in names if other != name]) for name in outputs_tried
+        }
     for word, kinds in kinds_by_name.items():
         try_of_all = attempt(word, partial(_group_fault, backward, base, kinds))
         one_by_one = []
@@ -551,9 +598,10 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
     In the sum, tangents are multiplied until their gradients are about as large as the gradient of the base: else a
     fault of one number would be small beside all others.
     """
-    total: dict[str, Tensor] = dict(base.tangents)
-    gradients_of_parts: list[dict[str, Tensor]] = [_gradients_in_float64(base.gradients)]
-    largest = max(map(size_of, gradients_of_parts[0].values()), default=0.0)
+    total: dict[str, Tensor] = dict(base.tangents)  # the sum of all tangents, of which each kind is added now
+    base_gradients = _gradients_in_float64(base.gradients)
+    gradients_of_parts: list[dict[str, Tensor]] = [base_gradients]
+    largest = max(map(size_of, base_gradients.values()), default=0.0)
     for tangents in kinds:
         gradients = _gradients_in_float64(backward(tangents))
         scale = _scale_to_match(largest, max(map(size_of, gradients.values()), default=0.0))
@@ -563,7 +611,8 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
     for name in base.noise:
         limit = _limit_of_sum(base, name)
         terms = [part[name] for part in gradients_of_parts if name in part]
-        like = gradients_of_total.get(name, terms[0] if terms else None)
+        like = gradients_of_total.get(name, terms[0] if terms else None)  # for its shape
+        # Rounding would hide a fault, no backward has the gradient, or one has a sparse one.
         if limit is None or like is None or any(term.layout is not torch.strided for term in (like, *terms)):
             continue
         expected = torch.stack([torch.zeros_like(like), *terms]).sum(0)
@@ -584,11 +633,12 @@ LARGEST_TIMES = 2.0**6
 """The most that tangents are multiplied by in a sum."""
 
 
-def _scale_to_match(most: float, other: float) -> float:
-    """Return the power of two that makes the size `other` about as large as `most`, between 1 and LARGEST_TIMES."""
-    if not (most > 0 and other > 0 and math.isfinite(most / other)):
+def _scale_to_match(wanted: float, size: float) -> float:
+    """Return the power of two, from 1 to LARGEST_TIMES, by which `size` becomes about as large as `wanted`; 1 if one of
+    them is 0 or not finite."""
+    if not (wanted > 0 and size > 0 and math.isfinite(wanted / size)):
         return 1.0
-    return min(max(2.0 ** round(math.log2(most / other)), 1.0), LARGEST_TIMES)
+    return min(max(2.0 ** round(math.log2(wanted / size)), 1.0), LARGEST_TIMES)
 
 
 # ---- Several calls in a row
@@ -602,8 +652,9 @@ MAX_FROZEN = 4
 
 
 def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> list[Try]:
-    """Return the tries in which some inputs and parameters require no grad: a custom Function asks for that, and the
-    gradients of all others must stay as they are. `usage.frozen` does so for `bp.check`."""
+    """Return the tries in which some inputs and parameters require no grad: a custom Function asks for that
+    (`ctx.needs_input_grad`), and the gradients of all others must stay as they are. `usage.frozen` does so for
+    `bp.check`."""
 
     def run() -> list[Try]:
         """Return the tries; an error of the program comes through."""
@@ -612,7 +663,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
             tangents = tangents_of(forward.outputs(), capture.signature.differentiable)
             all_gradients = forward.gradients(copy_contiguous(tangents))
             names = [name for name, gradient in all_gradients.items() if gradient is not None and name in call.leaves]
-            if len(names) < 2:  # if it is frozen, there is no gradient
+            if len(names) < 2:  # if the only one is frozen, there is no gradient
                 return []
             if first_difference(call().gradients(copy_contiguous(tangents)), all_gradients):
                 return [Try(FROZEN, why_not=CHANGES_ALONE)]
@@ -668,6 +719,15 @@ class Results(NamedTuple):
     gradients: Gradients
 
 
+class _InARow(NamedTuple):
+    """The results of calls in a row: of the `first` and the `last` on the program's own values, of the `second` on
+    other values."""
+
+    first: Results
+    second: Results
+    last: Results
+
+
 @dataclass(frozen=True, slots=True)
 class _OtherCall:
     """Other values for arguments and parameters, with what the program returns for these in a first call."""
@@ -688,29 +748,43 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
         for other in _other_calls(capture, program, values):
             why_refused = ""
             try:
-                first, second, last = _calls_in_a_row(capture, program, values, other, names)
+                results = _calls_in_a_row(capture, program, values, other, names)
             except RuntimeError as error:  # a write into a buffer that the backward needs
                 why_refused = f"it raised {error_text(error)}"
-                first, second, last = _calls_in_a_row(capture, program, values, other, names, with_call_between=False)
-            # `first` and `last` have the program's own values, `second` those of `other`.
-            tries = [_try_of_repeated_call(first, last)]
-            if first_difference(second.outputs, other.outputs):
+                results = _calls_in_a_row(capture, program, values, other, names, with_call_between=False)
+            tries = [_try_of_repeated_call(results.first, results.last)]
+            if first_difference(results.second.outputs, other.outputs):
                 tries += [Try(name, why_not=DEPENDS_ON_CALLS, word="for") for name in (SECOND_CALL, BEFORE_BACKWARD)]
                 continue
-            wrong = first_difference(second.gradients, other.gradients)
-            fault = None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
-            # Is the second call wrong by itself, or by the further call that came before its backward?
-            is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
-            name = SECOND_CALL if other.arguments or other.parameters else "a second call"
-            tries.append(Try(name, fault if is_second else None, word="for"))
-            tries.append(Try(BEFORE_BACKWARD, None if is_second else fault, why_refused, word="for"))
-            if other.arguments and any(guard.kind == "memory" for guard in capture.guards):
-                compare = partial(_fault_in_memory, capture, program, values, other, names)
-                tries.append(attempt(SAME_MEMORY, compare, word="for"))
+            tries += _tries_of_second_call(capture, program, values, other, results.second, why_refused)
             break  # one set of other values is enough, if its outputs do not depend on the calls before
     except Exception as error:
         tries = [Try(IN_A_ROW, why_not=why_raised(error), word="for")]
     return tries
+
+
+def _tries_of_second_call(
+    capture: Capture,
+    program: LiveProgram,
+    values: Mapping[str, Tensor],
+    other: _OtherCall,
+    second: Results,
+    why_refused: str,
+) -> Iterator[Try]:
+    """Yield the tries of a second call with the values of `other`, which has the results of a first call with these:
+    of the second call itself; of a further call before its backward; and of a call in the memory of the one before, if
+    the program reads addresses. `why_refused` says why there was no further call, if the program refused it."""
+    names = capture.signature.differentiable
+    wrong = first_difference(second.gradients, other.gradients)
+    fault = None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
+    # Is the second call wrong by itself, or by the further call that came before its backward?
+    is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
+    name = SECOND_CALL if other.arguments or other.parameters else "a second call"
+    yield Try(name, fault if is_second else None, word="for")
+    yield Try(BEFORE_BACKWARD, None if is_second else fault, why_refused, word="for")
+    if other.arguments and any(guard.kind == "memory" for guard in capture.guards):
+        compare = partial(_fault_in_memory, capture, program, values, other, names)
+        yield attempt(SAME_MEMORY, compare, word="for")
 
 
 def _fault_in_memory(
@@ -720,6 +794,7 @@ def _fault_in_memory(
     had its inputs: what it keeps by an address is then not for these values."""
     with program.calls(values, capture.seed) as call:
         expected = results_of(call(), names)
+        # The first call has the arguments of `other`, the second has `values` in the same memory.
         _, second = (
             results_of(call_in_memory, names)
             for call_in_memory in call.call_twice_in_same_memory(other.arguments, values)
@@ -739,34 +814,39 @@ def _try_of_repeated_call(first: Results, last: Results) -> Try:
 
 
 def _other_calls(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> Iterator[_OtherCall]:
-    """Yield calls with other values that the program accepts, the most different values first and equal ones last."""
+    """Yield calls with other values that the program accepts without NaN, the most different values first. If it
+    accepts none, yield a call with its own values, whose error comes through."""
     names = capture.signature.differentiable
     for arguments, parameters in other_values(capture, program, values):
+        has_own_values = not (arguments or parameters)
         try:
             with program.calls({**values, **arguments, **parameters}, capture.seed) as call:
                 outputs, gradients = results_of(call(), names)
         except Exception as error:
-            if is_defect(error) or not (arguments or parameters):
+            if is_defect(error) or has_own_values:
                 raise
             continue
         results = [*outputs.values(), *(gradient for gradient in gradients.values() if gradient is not None)]
         dense = [result for result in results if result.layout is torch.strided and is_inexact(result)]
-        if not (arguments or parameters) or not any(bool(result.isnan().any()) for result in dense):
+        if has_own_values or not any(bool(result.isnan().any()) for result in dense):
             yield _OtherCall(arguments, parameters, outputs, gradients)
-            if parameters:
-                continue  # the next is used if the program's outputs depend on the calls before
-            return
+            if not parameters:
+                return
+            # Else a call without other parameters follows. The caller asks for it if the program's outputs depend on
+            # the calls before.
 
 
 def other_values(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]
 ) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
-    """Yield other values of arguments, and of parameters, the most different first.
+    """Yield other values of arguments and of parameters by name, as a dict for each of the two; the most different
+    values first, and at last two empty dicts, for the program's own values.
 
     Floats are moved by half of their size, and then by a tenth. At first they are in reverse along the last dimension
-    too, because values that are near each other have the same signs. Masks and indices are in reverse.
+    too, because values that are near each other have the same signs. Masks and indices are in reverse. Each set comes
+    with moved parameters first, then without.
     """
-    if capture.rank is not None:
+    if capture.rank is not None:  # what the other ranks send is that of the captured values
         yield {}, {}
         return
     roles = {named.name: named.role for named in program.program.tensors}
@@ -812,29 +892,29 @@ def _calls_in_a_row(
     other: _OtherCall,
     names: Sequence[str],
     with_call_between: bool = True,
-) -> Sequence[Results]:
-    """Call the program on its values, on others, and on its own again; return the Results of each. With
-    `with_call_between`, a further call comes before the backward of the second."""
+) -> _InARow:
+    """Call the program on its own values, on those of `other`, and on its own again. With `with_call_between`, a
+    further call comes before the backward of the second."""
     with program.calls(values, capture.seed) as call:
-        results = [results_of(call(), names)]
+        first = results_of(call(), names)
         before = {name: values[name].detach().clone() for name in other.parameters}
         # Parameters are written in place, as an optimizer does; arguments are passed anew.
         call.write(other.parameters)
-        second = call(other.arguments)
+        second_forward = call(other.arguments)
         if with_call_between:
             call(values)
-        results.append(results_of(second, names))
+        second = results_of(second_forward, names)
         call.write(before)
-        results.append(results_of(call(values), names))
-    return results
+        last = results_of(call(values), names)
+    return _InARow(first, second, last)
 
 
 def _is_second_call_wrong(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], other: _OtherCall, names: Sequence[str]
 ) -> bool:
     """Whether the second call has a wrong gradient too if no further call comes before its backward."""
-    _, second, _ = _calls_in_a_row(capture, program, values, other, names, with_call_between=False)
-    return first_difference(second.gradients, other.gradients) is not None
+    results = _calls_in_a_row(capture, program, values, other, names, with_call_between=False)
+    return first_difference(results.second.gradients, other.gradients) is not None
 
 
 def results_of(forward: Any, names: Sequence[str]) -> Results:

@@ -21,7 +21,12 @@ function:
 
 - `right`: the right gradient of each value of the forward, by the value's name, as autograd computes it;
 - `wrong`: the input ports whose returned gradient is wrong;
-- `places`: the wrong places that were found before, where what the backward returned is taken for right.
+- `places`: the wrong places that were found before, where what the backward returned is taken for right;
+- `call`: a _Call, the forward steps of a group with its backward steps;
+- `taker` of a value: a step that takes it as an argument.
+
+A Setting (`setting`) is a Pair in float64 with its inputs, the tangents of its results, and what its backward returned
+for them. A DualRun (`duals`) runs steps of a graph: on plain tensors, under autograd, or with tangents.
 """
 
 from __future__ import annotations
@@ -134,7 +139,8 @@ def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
         name: right.get(search.local_of_port[name], torch.zeros_like(gradient))
         for name, gradient in setting.gradients.items()
     }
-    if gap_of(forward_product(setting)[:2], backward_product(setting, expected)) >= limit:
+    product_by_tangents, _ = forward_product(setting)
+    if gap_of(product_by_tangents, backward_product(setting, expected)) >= limit:
         return {}
     errors = {name: error_of(gradient, expected[name]) for name, gradient in setting.gradients.items()}
     farthest = sorted(errors, key=errors.__getitem__, reverse=True)
@@ -146,7 +152,7 @@ def locate_formulas(setting: Setting) -> Located:
 
     Each is tried alone, at its values in the forward: with random tangents of its arguments and its results, the
     two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
-    the formula for the tangent.
+    the formula for the tangent. Steps that take several results of one step as a whole are not tried.
     """
     search = Search(setting)
     right = search.right_gradients([])
@@ -154,39 +160,54 @@ def locate_formulas(setting: Setting) -> Located:
     refuted, undecided = set[str](), set[str]()
     for step in search.step_by_name.values():
         if step.name not in search.reaching or step.name not in search.depending:
-            continue
+            continue  # no gradient passes through it
         inputs = [name for name in values_taken_by(step) if search.may_have_gradient(name)]
-        all_tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
-        if not inputs or not all_tensors or step.target in refuted:
+        if not inputs or not all(map(search.is_tensor, inputs)) or step.target in refuted:
             continue
         try:
-            gap_by_formula, _ = _formula_gap(search, step, inputs, right)
-            if gap_by_formula <= FORMULA_GAP:
-                continue
-            gap_by_differences, accuracy = _formula_gap(search, step, inputs, right, refuted=(step.target,))
-        except (BackprintError, RuntimeError):
-            undecided.add(step.target)
-            continue
-        # Differences agree with the gradient, so the formula for the tangent is wrong.
-        if gap_by_differences <= gap_by_formula / FARTHER:
+            which = _wrong_formula(search, step, inputs, right)
+        except (BackprintError, RuntimeError):  # the operator does not run on these numbers: nothing can be said
+            which = "undecided"
+        if which == "tangent":
             refuted.add(step.target)
-            continue
-        # Differences are no farther from the gradient than they are from each other: they decide nothing.
-        if gap_by_differences <= FARTHER * accuracy or not math.isfinite(gap_by_differences):
+        elif which == "undecided":
             undecided.add(step.target)
-            continue
-        steps = (step, *(part for part in search.result_steps(step) if part is not step))
-        returned = search.contributions(steps, inputs, right)
-        places.append(
-            WrongPlace(
-                steps,
-                inputs=tuple(inputs),
-                returned=tuple(returned.get(name) for name in inputs),
-                errors=tuple(1.0 for _ in inputs),  # how wrong each is was not measured: all count as wrong
-                backward_steps=tuple(search.call_of_step[step.name].backward),
-            )
-        )
-    return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
+        elif which == "gradient":
+            places.append(_place_of_formula(search, step, inputs, right))
+    return Located(
+        tuple(places), complete=bool(places), wrong=(), refuted=frozenset(refuted), undecided=frozenset(undecided)
+    )
+
+
+def _wrong_formula(search: Search, step: Step, inputs: Sequence[str], right: Mapping[str, Tensor]) -> str:
+    """Return which formula of PyTorch is wrong for a step: `gradient` or `tangent`; `undecided` if differences do not
+    tell; '' if neither is."""
+    gap_by_formula, _ = _formula_gap(search, step, inputs, right)
+    if gap_by_formula <= FORMULA_GAP:
+        return ""
+    gap_by_differences, accuracy = _formula_gap(search, step, inputs, right, refuted=(step.target,))
+    # Differences agree with the gradient, so the formula for the tangent is wrong.
+    if gap_by_differences <= gap_by_formula / FARTHER:
+        return "tangent"
+    # Differences are no farther from the gradient than they are from each other: they decide nothing.
+    if gap_by_differences <= FARTHER * accuracy or not math.isfinite(gap_by_differences):
+        return "undecided"
+    return "gradient"
+
+
+def _place_of_formula(search: Search, step: Step, inputs: Sequence[str], right: Mapping[str, Tensor]) -> WrongPlace:
+    """Return the place of a step whose gradient PyTorch itself has wrong. What the backward returned there is what
+    autograd returns."""
+    # A step with several results is a place together with the `operator.getitem` steps that take them.
+    steps = (step, *(part for part in search.result_steps(step) if part is not step))
+    returned = search.contributions(steps, inputs, right)
+    return WrongPlace(
+        steps,
+        inputs=tuple(inputs),
+        returned=tuple(returned.get(name) for name in inputs),
+        errors=tuple(1.0 for _ in inputs),  # how wrong each is was not measured: all count as wrong
+        backward_steps=tuple(search.call_of_step[step.name].backward),
+    )
 
 
 FORMULA_GAP = 1e-11
@@ -203,9 +224,9 @@ def _formula_gap(
     right: Mapping[str, Tensor],
     refuted: Collection[str] = (),
 ) -> tuple[float, float]:
-    """Return the gap between ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ for one step alone, relative to the sizes of the terms, and how
-    accurate the tangents J·v are. Gradients g of the results have the strides of those in `right`. Tangents of
-    operators in `refuted` come from differences instead of formulas.
+    """Return the gap between ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ for one step alone, relative to the sizes of the terms, and by how
+    much the tangents J·v may be off: 0 by formulas, else how far two differences are apart. Gradients g of the results
+    have the strides of those in `right`. Tangents of operators in `refuted` come from differences instead of formulas.
 
     For the step `y = sin(x)`: v is random, J·v is cos(x) * v by the formula for tangents, g is random, and Jᵀ·g is
     cos(x) * g by autograd. Both products are the sum of g * cos(x) * v.
@@ -227,7 +248,7 @@ def _formula_gap(
         if cotangent is not None and result.requires_grad
     ]
     if not terms:
-        return 0.0, 0.0
+        return 0.0, 0.0  # no gap, and tangents that are off by nothing
     gradients = torch.autograd.grad(
         [result for result, _, _ in terms],
         leaves,
@@ -253,8 +274,8 @@ def _tangents_of_step(
         }
         directions = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
         result = run.run_steps([step], {**search.forward_values, **duals})[step.name]
-        tangents = [unpack_dual_tree(leaf)[1] for leaf in plain_leaves(result) if isinstance(leaf, Tensor)]
-    return directions, tangents
+        values_and_tangents = [unpack_dual_tree(leaf) for leaf in plain_leaves(result) if isinstance(leaf, Tensor)]
+    return directions, [tangent for _, tangent in values_and_tangents]
 
 
 def _step_under_autograd(
@@ -281,18 +302,21 @@ def _result_names(search: Search, step: Step, count: int) -> list[str]:
 
 def _with_strides_of(value: Tensor, other: Tensor | None) -> Tensor:
     """Return the values of a tensor with the strides of another tensor of its shape: the backward of an operator may be
-    wrong for gradients with some strides only."""
+    wrong for gradients with some strides only. Without such a tensor, return `value` itself."""
     # Elements of an expanded tensor share memory, so it cannot be written.
-    if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
+    if other is None or other.shape != value.shape or 0 in other.stride():
         return value
     return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """Steps of the forward that are asked as one: those of a call of the custom autograd.Function with this place in
-    `Search.functions`, or an operator. `backward` are the steps that compute its gradients. If there is a
-    `summed_value`, they add up the gradients of this value, and `steps` are those that take it."""
+    """Steps of the forward that are asked as one: those of a call of a custom autograd.Function, or an operator.
+
+    `function` is the place of the Function in `Search.functions`, None for an operator. `backward` are the steps of the
+    backward that compute the call's gradients. If there is a `summed_value`, the call is none of the forward: its
+    `backward` adds up the gradients of this value, and its `steps` are those that take the value.
+    """
 
     steps: list[Step]
     function: int | None = None
@@ -302,7 +326,8 @@ class _Call:
 
 class State(NamedTuple):
     """What is right and wrong if what the backward returned at some places is taken for given: the right gradients, the
-    input ports with wrong gradients, the calls to blame in the order of the backward, and all ends that are wrong."""
+    input ports with wrong gradients, the calls to blame in the order of the backward, and by name all ends (what a call
+    of the backward hands on) that are wrong."""
 
     right: Mapping[str, Tensor]
     wrong: list[str]
@@ -313,9 +338,11 @@ class State(NamedTuple):
 class Search:
     """The calls of one Setting's forward with their steps of the backward, the values of both, and right gradients.
 
-    `depending` has the values of the forward that depend on an input with a gradient, `reaching` those that a result
-    with a tangent depends on, `takers` the steps that take a value, and `backward_takers` those of the backward.
-    Ports have the program's names; `local_of_port` has their names among the graph's values.
+    `functions` and `cut_values` are as in `locate`. `depending` has the values of the forward that depend on an input
+    with a gradient, `with_tangent` the results with a tangent, `reaching` the values that such a result depends on,
+    `takers` the forward's steps that take a value, and `backward_takers` the backward's. `generator_states` has, for
+    each step that draws, the generator's state before it. `ends` and `taken_as_gradient_of` are those of
+    `ends_and_uses`. Ports have the program's names; `local_of_port` has their names among the graph's values.
     """
 
     def __init__(
@@ -350,7 +377,7 @@ class Search:
     def depending_values(self) -> set[str]:
         """Return the values that depend on an input with a gradient."""
         depending = {port.local for port in self.graph.inputs if port.name in self.setting.gradients}
-        for step in self.step_by_name.values():
+        for step in self.step_by_name.values():  # in the order of the forward: arguments before results
             if depending & set(values_taken_by(step)):
                 depending.add(step.name)
         return depending
@@ -376,8 +403,8 @@ class Search:
     # ---- The right gradients
 
     def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
-        """Run the forward under autograd, and return the gradient of each of its values. The steps of `places` are
-        constant: what the backward returned for them enters instead, as if it were right."""
+        """Run the forward under autograd, and return the gradient of each of its values that has one. The steps of
+        `places` are constant: what the backward returned for them enters instead, as if it were right."""
         constant = {step.name for place in places for step in place.steps}
         leaves = {
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
@@ -387,8 +414,9 @@ class Search:
         with torch.enable_grad():
             # Not the leaves themselves: a graph may write into its inputs, and autograd refuses a write into a leaf.
             copies = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
+        # Results of `recorded` steps require grad even behind a constant step, so that their gradients are asked for.
         env = DualRun(self.graph, constant, recorded=self.depending).values(copies)
-        roots, weights = self.roots_and_gradients(env, places)
+        roots, root_gradients = self.roots_and_gradients(env, places)
         values_with_grad = {
             name: value
             for name, value in env.items()
@@ -396,7 +424,7 @@ class Search:
         }
         if not roots or not values_with_grad:
             return {}
-        gradients = torch.autograd.grad(roots, list(values_with_grad.values()), weights, allow_unused=True)
+        gradients = torch.autograd.grad(roots, list(values_with_grad.values()), root_gradients, allow_unused=True)
         return {
             name: to_dense(gradient)
             for name, gradient in zip(values_with_grad, gradients, strict=True)
@@ -434,13 +462,13 @@ class Search:
     def is_one_of(self, value: Tensor, gradients: Sequence[Tensor]) -> bool:
         """Whether a value is one of these gradients, in any layout. A value of zeros is one of them if one is zeros, or
         if there are none."""
-        if not value.numel() or not self.is_gradient_left(value):
-            return not gradients or not all(map(self.is_gradient_left, gradients))
+        if not value.numel() or not self.is_nonzero(value):
+            return not gradients or not all(map(self.is_nonzero, gradients))
         return any(is_rearranged(value, gradient, self.largest_gradient) for gradient in gradients)
 
-    def is_gradient_left(self, value: Tensor) -> bool:
-        """Whether a gradient is more than zeros."""
-        return self.error_of(value, None) > 0
+    def is_nonzero(self, gradient: Tensor) -> bool:
+        """Whether a gradient is more than zeros and their rounding."""
+        return self.error_of(gradient, None) > 0  # None is a gradient of zeros
 
     # ---- What belongs together
 
@@ -449,9 +477,11 @@ class Search:
         call_of: dict[str, _Call] = {}
         open_call: _Call | None = None  # the call of the Function that the step before belongs to
         for step in self.step_by_name.values():
+            # `getitem` takes one of several results: it is with the call that made them.
             call = call_of.get(values_taken_by(step)[0]) if step.target == "operator.getitem" else None
             line = "" if step.source is None else step.source.at
-            function = next((number for number, lines in enumerate(self.functions) if line in lines), None)
+            # The place of the Function that has the line, None if no Function has it.
+            function = next((place for place, lines in enumerate(self.functions) if line in lines), None)
             # Steps of one Function without another step between them are one call.
             if call is None and function is not None and open_call is not None and open_call.function == function:
                 call = open_call
@@ -477,6 +507,7 @@ class Search:
         call_of: dict[str, _Call] = {}
         steps_without_call = set[str]()
         for step in backward.steps:
+            # A step that computes a value of the forward again, as of a checkpoint, computes no gradient.
             if step.is_guard or (step.echo is not None and step.echo.kind == "recomputes"):
                 continue
             call = self.call_by_echo(step, call_of)
@@ -491,9 +522,10 @@ class Search:
         return call_of
 
     def call_by_echo(self, step: Step, call_of: Mapping[str, _Call]) -> _Call | None:
-        """Return the call that a step of the backward belongs to, by its echo; None if nothing tells. `call_of` has the
-        calls of the steps before it."""
+        """Return the call that a step of the backward belongs to, by its echo or by its line in a custom Function; None
+        if nothing tells. `call_of` has the calls of the steps before it."""
         names = () if step.echo is None else tuple(filter(self.has_gradient, step.echo.names))
+        # For each value that the step takes, the call that it was computed for, None for a tangent or a saved value.
         calls_of_terms = [call_of.get(name) for name in values_taken_by(step)]
         if step.echo is not None and step.echo.kind == "sum of gradients of":
             call = self.call_of_sum(names, calls_of_terms)
@@ -506,16 +538,17 @@ class Search:
         call = next(iter(calls_echoed), None) or self.call_at(step)
         if call is None or call.function is not None:
             return call
-        # Autograd adds to what a call computes what others do, and the echo is that of the call.
+        # Autograd adds what other calls computed to what a call computes, and this `add` has the echo of the call.
         summed_value = self.value_of_added_gradients(step, calls_of_terms, call)
         return self.sum_call(summed_value) if summed_value else call
 
     def call_of_sum(self, names: Sequence[str], calls_of_terms: Sequence[_Call | None]) -> _Call | None:
-        """Return the call of a step that adds up the gradients of the first of `names`; None if there is no name, and
-        the terms do not tell. It is a call of its own, unless one call alone computes all that is added."""
+        """Return the call of a step that, by its echo, adds up the gradients of the first of `names`; None if there is
+        no name, and the terms do not tell. It is a call of its own (`sum_call`), unless one call alone computes all
+        that is added."""
         if names and names[0] not in self.with_tangent:
             calls_taking = {self.call_of_step[taker.name] for taker in self.takers_of(names[0])}
-            if len(calls_taking) == 1:  # it adds no gradients of others, as a Function whose backward adds
+            if len(calls_taking) == 1:  # no other call has a gradient of it: the backward of this one call adds
                 return calls_taking.pop()
         if len(calls_of_terms) > 1 and None not in calls_of_terms and len(set(calls_of_terms)) == 1:
             return calls_of_terms[0]  # one call computes all that is added, so the sum is a part of its share
@@ -553,8 +586,8 @@ class Search:
             call_of[step.name] = calls[0]
 
     def value_of_added_gradients(self, step: Step, terms: Sequence[_Call | None], call: _Call) -> str:
-        """Return the value whose gradients a step adds up: one that a call takes, and others do; '' if it adds none of
-        others."""
+        """Return the value whose gradients a step adds up: one that `call` takes, and other calls do; '' if the step is
+        no such sum. `terms` has the call that each value which the step takes was computed for, None for a tangent."""
         tangents = {port.local for port in self.setting.backward.by_role("tangent")}
         are_gradients = [
             term is not None or name in tangents for name, term in zip(values_taken_by(step), terms, strict=True)
@@ -562,6 +595,7 @@ class Search:
         # Two different values, each a tangent or computed for a call, and not both for this call.
         if step.target != "aten.add.Tensor" or are_gradients != [True, True] or terms == [call, call]:
             return ""
+        # A gradient has the shape of its value.
         shape = getattr(self.backward_values.get(step.name), "shape", None)
         shared = [
             name
@@ -589,19 +623,20 @@ class Search:
         return name not in self.step_by_name or any(s.name in self.reaching and s.name in self.depending for s in steps)
 
     def ends_and_uses(self) -> tuple[dict[str, None], dict[str, set[str]]]:
-        """Return the *ends*, the values of the backward that a call hands on to others or returns, in its order; and
-        for each value that is taken, the values of the forward whose gradient others take it for ('' if unknown)."""
+        """Return the *ends*, the values of the backward that a call hands on to other calls or returns, as the keys of
+        a dict, in the backward's order. Return too, for each value of the backward that another call takes or that is
+        returned, the values of the forward whose gradient it is taken for ('' if unknown)."""
         taken_as_gradient_of: dict[str, set[str]] = {}
-        ports = {port.name: port.local for port in self.graph.inputs}
         for port, result in zip(self.setting.backward.outputs, self.setting.backward.results, strict=True):
             for name in refs(result):
-                taken_as_gradient_of.setdefault(name, set()).add(ports.get(port.name, ""))
+                taken_as_gradient_of.setdefault(name, set()).add(self.local_of_port.get(port.name, ""))
         for step in self.setting.backward.steps:
             call = self.call_of_backward_step.get(step.name)
             for name in values_taken_by(step):
                 if call is not self.call_of_backward_step.get(name):
                     uses = taken_as_gradient_of.setdefault(name, set())
                     if call is not None:
+                        # A sum takes gradients of its value; the backward of other calls takes those of their results.
                         uses.update([call.summed_value] if call.summed_value else [s.name for s in call.steps])
         ends = {
             name: None
@@ -624,7 +659,7 @@ class Search:
         given_steps = {step.name for place in places for step in place.steps}
         wrong = self.wrong_ports(right)
         wrong_ends, calls_with_wrong_end, calls_taking_wrong = set[str](), set[_Call](), set[_Call]()
-        expected_of: dict[_Call, dict[str, list[Tensor]] | None] = {}
+        expected_of: dict[_Call, dict[str, list[Tensor]] | None] = {}  # what `self.expected_of` returned for each call
         to_blame: list[_Call] = []
         for step in self.setting.backward.steps:
             call = self.call_of_backward_step.get(step.name)
@@ -654,6 +689,7 @@ class Search:
         wrong = []
         for name, gradient in self.setting.gradients.items():
             right_gradient = right.get(self.local_of_port[name], torch.zeros_like(gradient))
+            # `relative_error` itself, because it is stricter about small gradients than `error_of`.
             if relative_error(gradient, right_gradient, self.largest_gradient) > NEAR:
                 wrong.append(name)
         return wrong
@@ -661,16 +697,17 @@ class Search:
     def expected_of(self, call: _Call, right: Mapping[str, Tensor]) -> dict[str, list[Tensor]] | None:
         """Return what a call may hand on as the gradient of each value that it takes: its right share, or the right sum
         of all shares; None if these are not known."""
-        name = call.summed_value
-        if name:
-            return {name: [self.gradient_from_others(name, right)] if name in right else []}
+        summed = call.summed_value
+        if summed:
+            return {summed: [self.gradient_from_others(summed, right)] if summed in right else []}
         shares = self.shares(call.steps, right)
-        # `shares` is None where they are not known, and empty where the call has none: both are returned as they are.
-        return shares and {n: [share, right[n]] if n in right else [share] for n, share in shares.items()}
+        if shares is None:
+            return None
+        return {name: [share, right[name]] if name in right else [share] for name, share in shares.items()}
 
     def is_expected(self, end: str, expected: Mapping[str, list[Tensor]]) -> bool:
-        """Whether what a call hands on is a gradient of a value that others take it for, or, if they take it for that
-        of none of these values, of any."""
+        """Whether what a call hands on, an end, is what it may hand on (`expected`, by the values that the call takes):
+        as the gradient of a value that others take the end for, or of any value, if they take it for none of these."""
         names = expected.keys() & self.taken_as_gradient_of[end] or expected.keys()
         return self.is_one_of(self.backward_values[end], [gradient for name in names for gradient in expected[name]])
 
@@ -702,10 +739,11 @@ class Search:
         """Whether the backward has the right share of a call in the gradient of a value, or the right sum of all
         shares, in a step for the call or in what such a step takes; or whether this share is 0."""
         share = (self.shares(call.steps, right) or {}).get(name)
-        if share is None or not self.is_gradient_left(share):
+        if share is None or not self.is_nonzero(share):
             return True
         own_steps = [step.name for step in call.backward]
         own_ends = [name for name in own_steps if name in self.ends]
+        # Ends come first, because they are the likeliest to have it.
         names = dict.fromkeys(
             [*own_ends, *own_steps, *(name for step in call.backward for name in values_taken_by(step))]
         )
@@ -723,7 +761,9 @@ class Search:
 
     def next_places(self, places: Sequence[WrongPlace], state: State) -> tuple[list[WrongPlace], State] | None:
         """Return `places` with a further one, or with several, and the State with these; None if no place explains a
-        wrong gradient."""
+        wrong gradient. A place explains one if fewer ports or fewer ends are wrong when it is taken for given."""
+        # What the program cuts off itself comes first, all cuts at once: each alone may explain nothing, if another way
+        # around it is cut too.
         if not places and (cuts := self.places_of_cuts(state.right)):
             after = self.assess(cuts)
             if len(after.wrong) < len(state.wrong):
@@ -733,7 +773,7 @@ class Search:
             self.calls_without_steps(state.right), self.places_of_calls(state), self.places_of_ports(state)
         ):
             after = self.assess([*places, place])
-            own_steps = {step.name for step in place.backward_steps}
+            own_steps = {step.name for step in place.backward_steps}  # given now: whether they are wrong does not count
             has_fewer_wrong_ends = len(after.wrong_ends - own_steps) < len(state.wrong_ends - own_steps)
             if len(after.wrong) < len(state.wrong) or has_fewer_wrong_ends:
                 return [*places, place], after
@@ -754,7 +794,7 @@ class Search:
                 continue
             inputs = [name for name in self.inputs_of([step]) if name not in self.cut_values and self.is_tensor(name)]
             shares = self.contributions((step,), inputs, right) if inputs else {}
-            inputs = [name for name in inputs if name in shares and self.is_gradient_left(shares[name])]
+            inputs = [name for name in inputs if name in shares and self.is_nonzero(shares[name])]
             if inputs:
                 no_gradients = (None,) * len(inputs)
                 # 1 is the relative error of a gradient that is missing.
@@ -762,23 +802,25 @@ class Search:
         return places
 
     def calls_without_steps(self, right: Mapping[str, Tensor]) -> Iterator[WrongPlace]:
-        """Yield the calls of custom autograd.Functions that have no steps in the backward, the last ones first: their
-        backward returns the gradient of a result as it is, or none."""
+        """Yield the calls of custom autograd.Functions that have no steps in the backward, the last ones first, as
+        wrong places: their backward returns the gradient of a result as it is, or none."""
         for call in reversed(self.calls):
             results = [
                 step.name for step in call.steps if step.name in right and self.is_used_elsewhere(step, call.steps)
             ]
-            shares = None if call.function is None or call.backward or not results else self.shares(call.steps, right)
+            if call.function is None or call.backward or not results:
+                continue
+            shares = self.shares(call.steps, right)
+            if not shares:  # they are not known, or the call has none
+                continue
             # Candidates: the gradient of each result, which the backward may return as it is, and none.
-            for gradient in (*(right[name] for name in results), None) if shares else ():
-                inputs = self.inputs_of(call.steps)
-                returned = [
-                    gradient.reshape(self.forward_values[name].shape)
-                    if gradient is not None and gradient.numel() == self.forward_values[name].numel()
-                    else None
-                    for name in inputs
-                ]
-                yield from self.wrong_place(call.steps, dict(zip(inputs, returned, strict=True)), shares or {}, ())
+            for gradient in (*(right[name] for name in results), None):
+                returned = {}
+                for name in self.inputs_of(call.steps):
+                    value = self.forward_values[name]
+                    fits = gradient is not None and gradient.numel() == value.numel()
+                    returned[name] = gradient.reshape(value.shape) if gradient is not None and fits else None
+                yield from self.wrong_place(call.steps, returned, shares, backward_steps=())
 
     def places_of_calls(self, state: State) -> Iterator[WrongPlace]:
         """Yield the calls to blame, in the order of the backward, each with what the backward returned for it."""
@@ -792,6 +834,7 @@ class Search:
                 continue
             shares = self.shares(call.steps, state.right) or {}
             returned = self.returned_by(call, shares, wrong, state.right)
+            # Without a wrong end, a share is missing, and all steps of the call are to blame for that.
             yield from self.wrong_place(
                 call.steps, returned, shares, self.steps_computing(wrong, call) or call.backward
             )
@@ -803,14 +846,15 @@ class Search:
         for port in state.wrong:
             name = self.local_of_port[port]
             right = state.right.get(name)
-            if right is not None and self.is_gradient_left(right) and self.is_one_of(right, end_values):
-                yield from self.place_of_sum(name, state.right, self.setting.gradients[port], ())
+            if right is not None and self.is_nonzero(right) and self.is_one_of(right, end_values):
+                yield from self.place_of_sum(name, state.right, self.setting.gradients[port], backward_steps=())
 
     def returned_by(
         self, call: _Call, shares: Mapping[str, Tensor], wrong: list[str], right: Mapping[str, Tensor]
     ) -> dict[str, Tensor | None]:
         """Return what the backward returned for each value that a call takes, by its name: the right share if this is
-        handed on to where the value comes from, else what is. Of what the call hands on, these values are `wrong`."""
+        handed on to where the value comes from, else the wrong value that is handed on there, None if none is. `wrong`
+        are the ends of the call that are wrong; each stands for one value that the call takes."""
         returned: dict[str, Tensor | None] = {}
         ends_left = list(wrong)
         for name in self.inputs_of(call.steps):
@@ -825,26 +869,29 @@ class Search:
             is_handed_on = any(
                 share is not None and self.is_one_of(self.backward_values[n], [share]) for n in candidates
             )
-            if share is not None and (is_handed_on or not (own_ends or self.is_gradient_left(share))):
+            # A share of zeros need not be handed on at all.
+            if share is not None and (is_handed_on or not (own_ends or self.is_nonzero(share))):
                 returned[name] = share
                 continue
             size = self.forward_values[name].numel()
             # No end leads there: one with as many elements is taken for it.
             own_ends = own_ends or [end for end in ends_left if self.backward_values[end].numel() == size]
+            end = own_ends[0] if own_ends else None
             rest = self.gradient_less_other_shares(name, call, right)
             if rest is not None:
                 returned[name] = rest
-            elif own_ends and name not in self.cut_values and self.backward_values[own_ends[0]].numel() == size:
-                returned[name] = self.reshaped_as(self.backward_values[own_ends[0]], name)
+            elif end is not None and name not in self.cut_values and self.backward_values[end].numel() == size:
+                returned[name] = self.reshaped_as(self.backward_values[end], name)
             else:
                 returned[name] = None
-            ends_left = [end for end in ends_left if end not in own_ends[:1]]
+            ends_left = [other for other in ends_left if other != end]
         return returned
 
     def origins(self, name: str) -> set[str]:
-        """Return a value with those that it comes from through steps that have no steps in the backward: their gradient
-        is that of the value, as of `add` and `view`."""
+        """Return the name of a value with those of the values that it comes from through calls without steps in the
+        backward, such as `add` and `view`: the backward has one tensor for the gradients of all of them."""
         if name not in self.origins_by_name:
+            # `names_behind` goes from a value to the arguments of its step, and stops where the function is true.
             self.origins_by_name[name] = set(
                 names_behind(
                     [name], self.step_by_name, lambda n: n in self.call_of_step and bool(self.call_of_step[n].backward)
@@ -874,9 +921,9 @@ class Search:
         return gradient.reshape(self.forward_values[name].shape)
 
     def gradient_less_other_shares(self, name: str, call: _Call, right: Mapping[str, Tensor]) -> Tensor | None:
-        """Return what the backward returned for an input of the forward, less the right shares of all other calls, in
-        the order of the value `name`, which is this input, rearranged or not; None if it is none, or if the backward
-        has not computed one of these shares."""
+        """Return what the backward returned for an input of the forward, less the right shares of all calls but `call`,
+        in the layout of the value `name`, which is this input, rearranged or not; None if the value is no input, or if
+        the backward has not computed one of these shares."""
         ports = {self.local_of_port[port]: gradient for port, gradient in self.setting.gradients.items()}
         for origin, steps in self.rearranged_from(name):
             if origin in ports:
@@ -902,7 +949,8 @@ class Search:
         shares: Mapping[str, Tensor],
         backward_steps: Sequence[Step],
     ) -> Iterator[WrongPlace]:
-        """Yield these steps as a wrong place, if what the backward returned for them differs from their shares."""
+        """Yield these steps as a wrong place, if what the backward returned for one of the values that they take
+        (`returned`, by the value's name) differs from its right share (`shares`); else nothing."""
         errors = tuple(self.error_of(gradient, shares.get(name)) for name, gradient in returned.items())
         if max(errors, default=0.0) > NEAR:
             yield WrongPlace(tuple(steps), tuple(returned), tuple(returned.values()), errors, tuple(backward_steps))
@@ -910,8 +958,8 @@ class Search:
     def place_of_sum(
         self, name: str, right: Mapping[str, Tensor], value: Tensor, backward_steps: Sequence[Step]
     ) -> Iterator[WrongPlace]:
-        """Yield the steps that take the value `name` as a wrong place, where the backward has `value` for the sum of
-        their shares."""
+        """Yield the steps that take the forward's value `name` as a wrong place, where the backward has the gradient
+        `value` for the sum of their shares; nothing if this is right, or cannot be that sum."""
         steps = self.takers_outside_call(name)
         shares = self.shares(steps, right)
         if shares is None or name not in shares or value.numel() != right[name].numel():
@@ -933,14 +981,15 @@ class Search:
         return isinstance(self.forward_values[name], Tensor)
 
     def takers_outside_call(self, name: str) -> list[Step]:
-        """Return the steps that take a value, but for those of the call that makes it, with their parts."""
+        """Return the steps that take a value, but for those of the call that makes it. A step with several results is
+        followed by the `operator.getitem` steps that take them."""
         call = self.call_of_step.get(name)
         takers = [step for step in self.takers_of(name) if call is None or step not in call.steps]
         return list(dict.fromkeys(part for step in takers for part in (step, *self.result_steps(step))))
 
     def gradient_from_others(self, name: str, right: Mapping[str, Tensor], own: Collection[Step] = ()) -> Tensor:
-        """Return the right gradient of a value less the shares of the steps in `own`, or else of those of the call that
-        makes it."""
+        """Return the right gradient of a value less the shares of its takers in `own`; if `own` is empty, less those of
+        its takers in the call that makes the value."""
         call = self.call_of_step.get(name)
         own = own or (call.steps if call is not None else ())
         gradient = right[name]
@@ -984,6 +1033,7 @@ class Search:
         leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}  # a step may write in place, which no leaf allows
+        # The steps draw what they drew in the forward; `run_steps` enters their results into `env`.
         DualRun(self.graph, recorded=own_names, states=self.generator_states).run_steps(steps, env)
         # Gradients enter where other steps use a result. A result that only these steps use has none from outside.
         results_with_gradients = [
@@ -1045,15 +1095,20 @@ def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0
     if gradient is None or right is None:
         other = right if gradient is None else gradient
         return 0.0 if other is None or not bool((other.abs() > LEFT * largest).any()) else 1.0
-    # `relative_error` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts
-    # as NEAR.
-    return relative_error(gradient, right, LEFT / (1e-6 * NEAR) * largest)
+    # `relative_error` divides by LEAST_PART of its last argument at least: so a difference of LEFT times the largest
+    # counts as NEAR.
+    return relative_error(gradient, right, LEFT / (LEAST_PART * NEAR) * largest)
+
+
+LEAST_PART = 1e-6
+"""A gradient that is smaller than this part of the largest is compared as if it had that size."""
 
 
 def relative_error(gradient: Tensor, expected: Tensor, largest: float) -> float:
     """Return the difference of two gradients relative to their size, or to a small part of the largest of all; 1 if
     they have NaN or Inf in different places."""
-    error = distance(gradient, expected, max(size_of(gradient), 1e-6 * largest))
+    # `distance` divides the largest difference of elements by the size of `expected`, or by its last argument if more.
+    error = distance(gradient, expected, max(size_of(gradient), LEAST_PART * largest))
     return error if math.isfinite(error) else 1.0
 
 
@@ -1065,11 +1120,12 @@ def is_rearranged(value: Tensor, other: Tensor, largest: float) -> bool:
         orders = itertools.islice(itertools.permutations(range(value.dim())), MAX_ORDERS)
         permuted = (value.permute(order) for order in orders)
         return any(left.shape == other.shape and error_of(left, other, largest) <= NEAR for left in permuted)
-    # Of a view, the elements are compared without their places.
-    real_parts = [
+    # Reshaped: how is not known, so the sorted elements are compared. Complex numbers have no order, so both of their
+    # parts are sorted as numbers.
+    real_numbers = [
         torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor for tensor in (value, other)
     ]
-    left, right = (part.flatten().sort().values for part in real_parts)
+    left, right = (numbers.flatten().sort().values for numbers in real_numbers)
     return left.shape == right.shape and error_of(left, right, largest) <= NEAR
 
 

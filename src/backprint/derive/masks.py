@@ -1,4 +1,10 @@
-"""NaN in the values that a mask hides: nothing else of a function's results may change."""
+"""NaN in the values that a mask hides: nothing else of a function's results may change.
+
+A Subject is a function (`ours`) with its reference and a call; `values` are the values of the call's tensors by name,
+and `wanted` names the tensors whose gradients are compared. `hidden` is a tensor of bools in the shape of the input
+`name`: True at the places that a mask hides. A Result is a row of the table of `bp.check`, with what a file needs that
+shows its fault; `check` is the row's name.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +48,7 @@ def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected
             places = shown.expand(value.shape)
         except RuntimeError:
             continue  # it has another shape
-        yield from (some for some in (~places, places) if bool(some.any()) and not bool(some.all()))
+        yield from (guess for guess in (~places, places) if bool(guess.any()) and not bool(guess.all()))
     if name in subject.call.wanted and value.dim():
         source = own_source(subject.ours.seed)
         tangents = {n: drawn_like(expected.exact.outputs[n].detach(), source) for n in expected.exact.differentiable}
@@ -59,15 +65,17 @@ def _independent_of_hidden(subject: Subject, name: str, hidden: Tensor) -> dict[
     if an output depends on them at other places than these themselves."""
     source = own_source(subject.ours.seed)
     value = subject.values[name]
+
     draws = [torch.where(hidden, drawn_like(value, source), value) for _ in range(2)]
-    before, *after = (
-        run_forward(subject.reference, subject.call, subject.values | {name: some}).outputs for some in (value, *draws)
+    outputs_before, *outputs_after = (
+        run_forward(subject.reference, subject.call, subject.values | {name: new_value}).outputs
+        for new_value in (value, *draws)
     )
     seen = {}
-    for output, base in before.items():
+    for output, base in outputs_before.items():
         same = torch.ones(base.shape, dtype=torch.bool, device=base.device)
-        for other in after:
-            same &= (other[output] == base) | (other[output].isnan() & base.isnan())
+        for outputs in outputs_after:
+            same &= (outputs[output] == base) | (outputs[output].isnan() & base.isnan())
         if not bool(same.all()) and (base.shape != value.shape or bool((~same & ~hidden).any())):
             return None
         seen[output] = same
@@ -79,6 +87,17 @@ class _RunWithGradients(NamedTuple):
 
     outputs: Mapping[str, Tensor]
     gradients: Mapping[str, Tensor | None]
+
+
+class _Runs(NamedTuple):
+    """The runs that are compared: of the function without NaN, of the function with NaN at the hidden places, and of
+    the reference with it. `values` are the inputs with NaN, and `tangents` those of all three runs."""
+
+    without_nan: _RunWithGradients
+    ours: _RunWithGradients
+    reference: _RunWithGradients
+    values: dict[str, Tensor]
+    tangents: dict[str, Tensor]
 
 
 def _is_nan_where_number(gradient: Tensor, expected: Tensor | None, places: Tensor) -> bool:
@@ -96,18 +115,45 @@ def _rows_with_nan(
     If x is hidden by `mask`, the function computes `x * mask`, and the reference `x.masked_fill(~mask, 0)`: of a NaN
     that is hidden, the function makes NaN, and the reference 0.
     """
-    call = subject.call
+    runs = _runs_with_nan(subject, name, hidden, seen)
+    if isinstance(runs, str):
+        yield result_not_tried(subject, check, "all", runs)
+        return
+    title = f"{subject.output_check}, {check}"
+    for output, value in runs.ours.outputs.items():
+        places = seen[output]
+        if bool((runs.reference.outputs[output].isnan() & places).any()):
+            yield result_not_tried(subject, title, output, "the reference passes NaN on too")
+            return
+        right = runs.without_nan.outputs[output].detach()
+        difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
+        fault = Fault(
+            program=subject.ours,
+            call=subject.call,
+            values=runs.values,
+            name=output,
+            expected=right,
+            check=check,
+            outputs=tuple(runs.without_nan.outputs),
+        )
+        yield Result(row_of_difference(subject, title, output, difference, random=False), fault)
+    yield from _gradient_rows_with_nan(subject, check, name, hidden, runs)
+
+
+def _runs_with_nan(subject: Subject, name: str, hidden: Tensor, seen: Mapping[str, Tensor]) -> _Runs | str:
+    """Run the function without NaN, then the function and the reference with NaN at the hidden places; or return which
+    of them raised. Tangents are 0 where an output depends on the hidden places."""
     values = subject.values | {name: subject.values[name].detach().masked_fill(hidden, math.nan)}
     source = own_source(subject.ours.seed)
     runs: list[_RunWithGradients] = []
-    tangents: dict[str, Tensor] = {}  # the same for all runs, and 0 at outputs that depend on the hidden places
-    for which, program, run_values in (  # for a message: what runs, and on which values
+    tangents: dict[str, Tensor] = {}
+    for which, program, run_values in (
         ("ours", subject.ours, subject.values),
         ("ours with NaN", subject.ours, values),
         ("reference with NaN", subject.reference, values),
     ):
         try:
-            forward = run_forward(program, call, run_values)
+            forward = run_forward(program, subject.call, run_values)
             if not tangents:
                 tangents = {
                     output: torch.where(seen[output], drawn_like(forward.outputs[output].detach(), source), 0.0)
@@ -117,38 +163,24 @@ def _rows_with_nan(
                 output: tangent.to(forward.outputs[output].dtype) for output, tangent in tangents.items()
             }
             runs.append(_RunWithGradients(forward.outputs, forward.gradients(tangents_in_dtype)))
-        except Exception as error:
-            yield result_not_tried(subject, check, "all", f"{which} raised {error_text(error)}")
-            return
+        except Exception as error:  # whatever it raises
+            return f"{which} raised {error_text(error)}"
     without_nan, ours, reference = runs
-    outputs_of_fault = tuple(without_nan.outputs)
-    title = f"{subject.output_check}, {check}"
-    for output, value in ours.outputs.items():
-        places = seen[output]
-        if bool((reference.outputs[output].isnan() & places).any()):
-            yield result_not_tried(subject, title, output, "the reference passes NaN on too")
-            return
-        right = without_nan.outputs[output].detach()
-        difference = Difference(largest_difference(value[places], right[places]), subject.tiny * size_of(right))
-        fault = Fault(
-            program=subject.ours,
-            call=call,
-            values=values,
-            name=output,
-            expected=right,
-            check=check,
-            outputs=outputs_of_fault,
-        )
-        yield Result(row_of_difference(subject, title, output, difference, random=False), fault)
+    return _Runs(without_nan, ours, reference, values, tangents)
+
+
+def _gradient_rows_with_nan(subject: Subject, check: str, name: str, hidden: Tensor, runs: _Runs) -> Iterator[Result]:
+    """Yield rows for the gradients of `_rows_with_nan`. The gradient of `name` itself is compared where it is not
+    hidden; at the hidden places it must only be a number, if the reference's is one."""
     title = f"{subject.gradient_check}, {check}"
-    for wanted in call.wanted:
-        gradient, right = ours.gradients[wanted], without_nan.gradients[wanted]
+    for wanted in subject.call.wanted:
+        gradient, right = runs.ours.gradients[wanted], runs.without_nan.gradients[wanted]
         if right is None and gradient is None:
             continue
         # None is a gradient of 0: a function may not lose a gradient because of what is hidden.
         gradient = torch.zeros_like(right) if gradient is None else gradient
         right = torch.zeros_like(gradient) if right is None else right
-        expected = reference.gradients[wanted]
+        expected = runs.reference.gradients[wanted]
         places = torch.ones_like(right, dtype=torch.bool) if expected is None else ~expected.isnan()
         if not bool(places.any()):
             yield result_not_tried(subject, title, wanted, "the reference passes NaN on too")
@@ -161,12 +193,12 @@ def _rows_with_nan(
         difference = Difference(distance, 8 * subject.tiny * size_of(right))
         fault = Fault(
             program=subject.ours,
-            call=call,
-            values=values,
-            tangents=tangents,
+            call=subject.call,
+            values=runs.values,
+            tangents=runs.tangents,
             name=wanted,
             expected=right,
             check=check,
-            outputs=outputs_of_fault,
+            outputs=tuple(runs.without_nan.outputs),
         )
         yield Result(row_of_difference(subject, title, wanted, difference, random=False, detail=detail), fault)

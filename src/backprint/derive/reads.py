@@ -3,6 +3,10 @@
 Autograd takes such a number for a constant, and so do the captured graphs, with a guard on its value. So the graphs
 agree with each other where the program's gradient is not its derivative; only the program itself shows it: near the
 captured inputs it computes something else than the graphs do, unless the number only decides what is computed.
+
+`capture.origin` is the program: a LiveProgram while it can run, and `partial` if it is a recorded step, which has
+results for its own inputs alone. A Derivative is the verdict on a Pair's backward, and `meant` has the names of what is
+meant to differ, such as ITEM.
 """
 
 from __future__ import annotations
@@ -37,9 +41,11 @@ gradients say; both are relative to the sizes of the terms, and larger than roun
 
 
 def check_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[str]) -> list[Derivative]:
-    """Return the results, changed where the program reads a number of its inputs, and its derivative is lost."""
+    """Return the results, one for each Pair with a backward, changed where the program reads a number of its inputs,
+    and its derivative is lost."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     changed = []
+    # A Capture without a backward has no Pair here, and one result that says so.
     for result, pair in zip(results, pairs, strict=False):
         source = first_read(pair) if result.good else None
         changed.append(result if source is None else _verdict_on_read(capture, result, source, meant))
@@ -48,19 +54,21 @@ def check_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence
 
 def _verdict_on_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at the line `source`: CANNOT_TELL or NOT_THE_DERIVATIVE, or
-    `result` as it is if the number only decides what is computed."""
+    `derivative but for item` if that is meant; `result` as it is if the number only decides what is computed."""
     at = source.at
     # The graphs hold the read number constant. If they compute what the program does at other inputs, it only decides.
-    if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _graphs_agree_nearby(
-        capture
-    ):
+    # Bits of a tensor the graphs read anew, as the program does, so there this says nothing.
+    reads_bits = any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps)
+    if not reads_bits and _graphs_agree_nearby(capture):
         return result
     gap = _gap_of_program(capture)
-    # A number that decides does not lose a derivative, but differences that are near prove nothing in few digits.
+    # In few digits, differences that are near the gradients do not prove that nothing is lost.
     if gap is None or gap < APART:
         detail = f"it reads a number of its inputs at {at}, and whether a derivative is lost there was not found out"
         return replace(result, word=CANNOT_TELL, detail=detail)
-    wrong = WrongGradient(("aten._local_scalar_dense.default",), at, source.code, (at,), (), ITEM)
+    # `aten._local_scalar_dense` is the operator of `item()`.
+    operators = ("aten._local_scalar_dense.default",)
+    wrong = WrongGradient(operators, at, source.code, lines=(at,), gradients=(), function=ITEM)
     if ITEM in meant:
         names = sorted({*result.meant, ITEM})
         word = f"{DERIVATIVE} but for {', '.join(names)}"
@@ -71,15 +79,17 @@ def _verdict_on_read(capture: Capture, result: Derivative, source: Source, meant
 
 def first_read(pair: Pair) -> Source | None:
     """Return the line where the forward reads a floating-point number, or all elements or bits of a tensor, that depend
-    on an input with a gradient; None if nothing is computed after it, as after a loss that is printed."""
+    on an input with a gradient; None if there is no such line, or nothing is computed after it, as after a loss that is
+    printed."""
     assert pair.backward is not None
-    wanted = {port.name for port in pair.backward.outputs}
-    depending = {port.local for port in pair.forward.inputs if port.name in wanted}
+    names_with_gradient = {port.name for port in pair.backward.outputs}
+    depending = {port.local for port in pair.forward.inputs if port.name in names_with_gradient}
     # A number that is read after the last result is only printed or logged.
     for step in pair.forward.steps[: _count_computing_steps(pair.forward)]:
         names = set(used(step))
         if names & depending:
             if is_read_guard(step) or step.target == WHOLE_TENSOR or _is_of_bits(step):
+                # A guard without a line has that of the step whose value it checks.
                 sources = (other.source for other in pair.forward.steps if other.name in {step.name, *names})
                 return step.source or next((source for source in sources if source is not None), None)
             depending.add(step.name)
@@ -91,9 +101,8 @@ def _count_computing_steps(graph: Graph) -> int:
     results = zip(graph.outputs, graph.results, strict=True)
     wanted = [name for port, result in results if port.role != "saved" for name in refs(result)]
     steps = [step for step in graph.steps if not step.is_guard]
-    computing = {
-        step.name for step in needed_steps(steps, wanted, lambda *_: False)
-    }  # no step stays for another reason
+    # `needed_steps` drops dead code; the function says which steps stay though nothing needs them: none.
+    computing = {step.name for step in needed_steps(steps, wanted, stays=lambda *_: False)}
     return max((number for number, step in enumerate(graph.steps, 1) if step.name in computing), default=0)
 
 
@@ -108,7 +117,8 @@ def _is_of_bits(step: Step) -> bool:
 
 
 def _graphs_agree_nearby(capture: Capture) -> bool:
-    """Whether the program near the captured inputs computes what the graphs do, which hold constant what was read."""
+    """Whether the program near the captured inputs computes what the graphs do, which hold constant what was read.
+    False if it cannot run there."""
     program = capture.origin
     if capture.fake or not program.alive or program.partial or not isinstance(program, LiveProgram):
         return False
@@ -119,26 +129,26 @@ def _graphs_agree_nearby(capture: Capture) -> bool:
         for pair in capture.pairs
     ]
     graphs = replace(capture, pairs=tuple(Pair(name, forward, None) for name, forward in forwards))
-    wanted = {port.name for pair in capture.pairs if pair.backward for port in pair.backward.outputs}
+    names_with_gradient = {port.name for pair in capture.pairs if pair.backward for port in pair.backward.outputs}
     with preserving_random_states():
         source = own_source(1)
         for step in STEPS[1:]:
             moved = {
                 name: value + step * float(value.detach().abs().mean()) * drawn_like(value, source)
-                if name in wanted and value.is_floating_point() and value.numel()
+                if name in names_with_gradient and value.is_floating_point() and value.numel()
                 else value
                 for name, value in values.items()
             }
             try:
-                outputs = run_whole_step(capture, moved, None).outputs
-                run = CaptureRun(graphs, moved, None)
+                outputs_of_program = run_whole_step(capture, moved, tangents=None).outputs
+                run = CaptureRun(graphs, moved, tangents=None)
                 torch.manual_seed(capture.seed)
                 run.forward()
             except (BackprintError, RuntimeError):
                 return False
-            computed = {name: value for pair_run in run.runs for name, value in pair_run.outputs.items()}
+            outputs = {name: value for pair_run in run.runs for name, value in pair_run.outputs.items()}
             for name in capture.signature.differentiable:
-                if name not in computed or not _is_rounded(outputs[name], computed[name]):
+                if name not in outputs or not _is_rounded(outputs_of_program[name], outputs[name]):
                     return False
     return True
 
@@ -148,7 +158,8 @@ def _is_rounded(value: Tensor, other: Tensor) -> bool:
     element: what the program computes otherwise near the captured inputs differs by more."""
     value, other = value.detach(), other.detach()
     size = float(value.abs().max()) if value.numel() else 0.0
-    return bool(torch.allclose(value, other, 0, 8 * torch.finfo(value.dtype).eps * size, equal_nan=True))
+    allowed = 8 * torch.finfo(value.dtype).eps * size
+    return bool(torch.allclose(value, other, rtol=0, atol=allowed, equal_nan=True))
 
 
 def _gap_of_program(capture: Capture) -> float | None:
@@ -170,7 +181,7 @@ DIRECTIONS = 3
 def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Generator) -> float | None:
     """Return how far the product of the program's gradients with a random direction is from differences of its outputs
     along the direction, for random tangents; None if these do not settle, or the program does not run there."""
-    outputs = run_whole_step(capture, values, None).outputs
+    outputs = run_whole_step(capture, values, tangents=None).outputs
     tangents = {name: drawn_like(outputs[name].detach(), source) for name in capture.signature.differentiable}
     gradients = {
         name: gradient
@@ -206,9 +217,9 @@ def _difference_of(
 ) -> float:
     """Return the central difference of ⟨tangents, outputs⟩ along a direction, with this step."""
     total = 0.0
-    for way in (1, -1):
-        moved = {name: values[name] + way * step * towards for name, towards in direction.items()}
-        outputs = run_whole_step(capture, {**values, **moved}, None).outputs
+    for sign in (1, -1):
+        moved = {name: values[name] + sign * step * towards for name, towards in direction.items()}
+        outputs = run_whole_step(capture, {**values, **moved}, tangents=None).outputs
         for name, tangent in tangents.items():
-            total += way * inner_product(tangent.double(), outputs[name].detach().double())[0]
+            total += sign * inner_product(tangent.double(), outputs[name].detach().double()).value
     return total / (2 * step)

@@ -1,4 +1,9 @@
-"""A fault of a function as one Python file that shows it with PyTorch alone."""
+"""A fault of a function as one Python file that shows it with PyTorch alone.
+
+The file imports the function, makes its inputs and tangents, calls it, and prints the result beside the expected one.
+Here its lines are put together; `texts` has for each tensor the Python expression that makes it, by names such as
+`input x`, `tangent output`, `direction x` and `expected`.
+"""
 
 from __future__ import annotations
 
@@ -144,12 +149,12 @@ def memory_of(value: Tensor) -> Tensor:
     elements, which are zeros here, so that `text_of` can lay the tensor's strides over it."""
     shape, strides = value.shape, value.stride()
     value = value.detach().cpu().resolve_conj().resolve_neg()  # which may have other strides then
-    memory = torch.zeros(span(shape, strides), dtype=value.dtype)
-    place = memory.as_strided(shape, strides)
+    memory = torch.zeros(span(shape, strides), dtype=value.dtype)  # `span`: as many elements as the strides reach
+    view = memory.as_strided(shape, strides)
     for dim, step in enumerate(strides):
-        if step == 0 and shape[dim]:  # one element, which `copy_` refuses to write more than once
-            place, value = place.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
-    place.copy_(value)
+        if step == 0 and shape[dim]:  # expanded: one element in memory, which `copy_` refuses to write more than once
+            view, value = view.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
+    view.copy_(value)
     return memory
 
 
@@ -240,16 +245,17 @@ def tensors_of(value):
 
 
 def _gradient_lines(fault: Fault, texts: Mapping[str, str]) -> list[str]:
-    """Return the lines that compute the gradient, or the gradient of gradients."""
+    """Return the lines that compute `actual`: the gradient called `fault.name`, or, with directions, a gradient of the
+    gradients, by an input or by a tangent."""
     tangents = ", ".join(texts[f"tangent {name}"] for name in fault.tangents)
-    numbers = ", ".join(f"tensors_of(result)[{fault.outputs.index(name)}]" for name in fault.tangents)
-    lines = [f"outputs = [{numbers}]", f"tangents = [{tangents}]"]
+    outputs = ", ".join(f"tensors_of(result)[{fault.outputs.index(name)}]" for name in fault.tangents)
+    lines = [f"outputs = [{outputs}]", f"tangents = [{tangents}]"]
     if not fault.directions:
         lines.append(f"leaves = [values[{fault.name!r}]]")
         return [*lines, "(actual,) = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)"]
     wanted = ", ".join(f"values[{name!r}]" for name in fault.directions)
     directions = ", ".join(texts[f"direction {name}"] for name in fault.directions)
-    of_tangent = fault.name.removeprefix("tangent of ")
+    of_tangent = fault.name.removeprefix("tangent of ")  # the output whose tangent it is, if it is a tangent
     leaf = (
         f"tangents[{list(fault.tangents).index(of_tangent)}]" if of_tangent != fault.name else f"values[{fault.name!r}]"
     )
@@ -269,10 +275,9 @@ def _gradient_lines(fault: Fault, texts: Mapping[str, str]) -> list[str]:
 
 
 def _call_text(call: Call) -> str:
-    """Return the arguments of a call as Python writes them."""
-    leaves = iter(call.leaves)
-    marked = [Text(f"values[{leaf.name!r}]" if isinstance(leaf, Place) else repr(leaf)) for leaf in leaves]
-    args, kwargs = pytree.tree_unflatten(marked, call.tree)
+    """Return the arguments of a call as Python writes them, with `values[NAME]` in the place of each tensor."""
+    texts = [Text(f"values[{leaf.name!r}]" if isinstance(leaf, Place) else repr(leaf)) for leaf in call.leaves]
+    args, kwargs = pytree.tree_unflatten(texts, call.tree)
     return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
 
 

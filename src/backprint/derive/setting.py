@@ -3,6 +3,13 @@ direction.
 
 For tangents g and a direction v of the inputs, a backward that is the derivative of its forward satisfies
 ⟨g, J·v⟩ = ⟨Jᵀ·g, v⟩. The left side is the forward's derivative along v, the right side has the backward's gradients.
+The *gap* is how far the two sides are apart, relative to the sizes of their terms.
+
+- `source` is the torch.Generator from which tangents, directions and moves of inputs are drawn. The program's own draws
+  use torch's global generator, seeded with `program_seed`.
+- `values` are the captured inputs by name, in their own dtypes; `inputs` are those in float64, moved a little.
+- A port's key (`PortKey`) is its role and its name: one name may be that of an output and of a saved value.
+- A DualRun runs a graph by forward-mode AD (`duals`); `in_memory_like` copies a tensor with the strides of another.
 """
 
 from __future__ import annotations
@@ -11,12 +18,21 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from backprint.derive.duals import FINER, WEIGHTS, DualRun, first_step, in_memory_like, is_random, relative_change
+from backprint.derive.duals import (
+    FINER,
+    WEIGHTS,
+    DualRun,
+    Watch,
+    first_step,
+    in_memory_like,
+    is_random,
+    relative_change,
+)
 from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
 from backprint.graph.fx.values import resolve
 from backprint.graph.keys import PortKey
@@ -69,7 +85,7 @@ class Setting:
     absolute: bool = False
     refuted: frozenset[str] = frozenset()
     is_half: bool = False
-    """Whether the backward has values of float16, whose tangents are no larger than its numbers."""
+    """Whether the backward has values of float16: then no tangent may be larger than 65504, the most that it holds."""
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
@@ -104,6 +120,7 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
         """Return the value that stands for the value of a name."""
         return Ref(first_locals.get(name, name))
 
+    # Each name has the gradient of the whole tensor, so the gradient of the first name is the one that is kept.
     kept_outputs = [
         (port, with_names(result, first_of))
         for port, result in zip(graph.outputs, graph.results, strict=True)
@@ -119,7 +136,8 @@ def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
 
 
 def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
-    """Return forward and backward in float64, at the captured sizes, without guards on numbers (`without_reads`)."""
+    """Return forward and backward in float64, at the captured sizes, without guards on numbers (`without_reads`); raise
+    CannotTell if there is no backward."""
     if pair.backward is None:
         raise CannotTell("it has no backward")
     forward, backward = at_example_sizes(widened_graph(pair.forward)), at_example_sizes(widened_graph(pair.backward))
@@ -136,8 +154,8 @@ def without_reads(graph: Graph) -> Graph:
 
 
 def is_read_guard(step: Step) -> bool:
-    """Whether a step is a guard on a floating-point number."""
-    # The arguments are the value and the number that it must be; a guard on NaN has no number.
+    """Whether a step is a guard on a floating-point number: `assert_equal(value, number)`, or `assert_nan(value)`: NaN
+    equals no number."""
     return step.target in ("assert_equal", "assert_nan") and (len(step.args) < 2 or type(step.args[1]) is float)
 
 
@@ -163,7 +181,8 @@ def to_float64(value: Any) -> Any:
 def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, program_seed: int, ones: bool = False) -> Setting:
     """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
     Inf for these. `seed` is for inputs, tangents and direction, `program_seed` for the program's own draws. With
-    `ones`, all tangents are 1."""
+    `ones`, all tangents are 1. Raise CannotTell where neither runs, and NotFinite where a gradient has NaN or Inf; if
+    the forward is finite in one of the two, NotFinite is about that one, because there the backward is to blame."""
     try:
         return _setting_near(pair, values, seed, program_seed, ones)
     except NotFinite as error:
@@ -181,8 +200,9 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, program_seed:
 
 
 def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, program_seed: int, ones: bool) -> Setting:
-    """Return a Setting on inputs drawn near these values, by the first nudge at which neither graph fails and the
-    results are numbers; else one whose results have NaN, else raise NotFinite or CannotTell."""
+    """Return a Setting on inputs drawn near these values, by the first nudge at which neither graph fails and no result
+    is NaN; else the first whose results have NaN and whose gradients do not. If every nudge fails, raise the last
+    NotFinite, or CannotTell if there was none."""
     forward, backward = widened_pair(pair)
     names_with_gradient = {port.name for port in backward.outputs}
     reason, not_finite, outside_domain = "it does not run in float64", None, None
@@ -199,7 +219,7 @@ def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, program_seed
                 return setting
             outside_domain = outside_domain or setting  # these inputs are outside of the forward's domain
         except NotFinite as error:
-            not_finite, reason = error, str(error)
+            not_finite = error
         except (ReplayError, GuardError, GraphError, RuntimeError) as error:
             reason = str(error)
     if outside_domain is not None:
@@ -216,7 +236,8 @@ def _has_half(graph: Graph) -> bool:
 
 
 def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
+    """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them. Raise
+    CannotTell where the captured elements beside a view are needed, and `values` do not have them."""
     names = [port.name for port in forward.inputs]
     names += [port.name for port in backward.by_role("constant") if port.name in values]
     # `as_strided` reads the storage of its argument, so the storage must be as it was, with the elements beside the
@@ -240,12 +261,14 @@ def _refuse_other_place(port: Port, value: Any) -> None:
 
 
 def _input_in_float64(value: Any, with_storage: bool) -> Any:
-    """Return a tensor in float64: at its place in a copy of its storage, or without the rest of its storage."""
+    """Return a tensor in float64, `with_storage` at its place in a copy of its whole storage, else without the rest of
+    its storage; anything else as it is."""
     widened = to_float64(value)
     if not isinstance(value, Tensor) or not _has_storage(value):
         return widened
     if with_storage:
         return in_memory_like(widened, value)
+    # `to_float64` returns a float64 view as it is, with the storage of the tensor that it is a part of.
     is_part = widened.untyped_storage().nbytes() > widened.numel() * widened.element_size()
     return widened.clone() if is_part else widened
 
@@ -271,7 +294,9 @@ def with_absolute_inputs(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any
 
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
     """Run a graph; return its results by port."""
-    return dict(zip((port.key for port in graph.outputs), DualRun(graph).run_along(inputs, {}).values, strict=True))
+    # Along no direction, so a DualRun is a plain run, with the same forms of operators as the run that has tangents.
+    plain_results = DualRun(graph).run_along(inputs, direction={}).values
+    return dict(zip((port.key for port in graph.outputs), plain_results, strict=True))
 
 
 def gradients_by_input(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
@@ -311,7 +336,8 @@ def run_setting(
     ones: bool,
 ) -> Setting:
     """Run forward and backward on these inputs, in float64, for random tangents (or `ones`) from `source`, and draw the
-    direction. Raise NotFinite if a gradient has NaN or Inf."""
+    direction. `nudge` is how far the inputs were moved already. Raise CannotTell if nothing can be compared, NotFinite
+    if a gradient has NaN or Inf."""
     torch.manual_seed(program_seed)
     results = values_of(forward, inputs)
     tangents = {}
@@ -329,19 +355,25 @@ def run_setting(
             left_out[name] = why
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
-    # Nothing would be compared, and two sums of no terms agree.
-    if gradients and not any(gradient.numel() for gradient in gradients.values()):
-        raise CannotTell("no gradient has an element")
-    if tangents and not any(tangent.numel() for tangent in tangents.values()):
-        raise CannotTell("no output that requires grad has an element")
-    if not gradients:
-        raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
+    _refuse_empty_comparison(tangents, gradients, left_out)
     direction = scaled_directions(inputs, gradients, source)
     setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, program_seed, nudge)
     not_finite = [name for name, gradient in gradients.items() if not bool(gradient.isfinite().all())]
     if not_finite:
         raise NotFinite(_why_not_finite(not_finite[0], inputs), setting)
     return setting
+
+
+def _refuse_empty_comparison(
+    tangents: Mapping[str, Tensor], gradients: Mapping[str, Tensor], left_out: Mapping[str, str]
+) -> None:
+    """Raise CannotTell if nothing would be compared: two sums of no terms agree."""
+    if gradients and not any(gradient.numel() for gradient in gradients.values()):
+        raise CannotTell("no gradient has an element")
+    if tangents and not any(tangent.numel() for tangent in tangents.values()):
+        raise CannotTell("no output that requires grad has an element")
+    if not gradients:
+        raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
 
 
 def _short_name(layout_or_dtype: torch.layout | torch.dtype) -> str:
@@ -379,7 +411,8 @@ def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:
 
 
 def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
-    """Return the result that a tangent belongs to: an output, or an input that was written to."""
+    """Return the result that a tangent belongs to: an output, or the new value of an input that was written to
+    (`mutation`); raise CannotTell if it is no tensor."""
     for role in ("output", "mutation"):
         value = results.get(PortKey(role, name))
         if isinstance(value, Tensor):
@@ -390,9 +423,10 @@ def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
 def inputs_of_backward(
     backward: Graph, inputs: Mapping[str, Any], results: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]
 ) -> dict[PortKey, Any]:
-    """Return what the backward takes: tangents, what the forward saved, and inputs of the forward.
+    """Return what the backward takes: tangents, what the forward saved, and inputs of the forward. An input that the
+    forward does not have, as in a backward through several forwards, is None.
 
-    Refused where the forward saved smaller tensors than the backward was traced for: its kernels do not check sizes.
+    Raise where the forward saved smaller tensors than the backward was traced for: its kernels do not check sizes.
     """
     backward_inputs = {}
     for port in backward.inputs:
@@ -402,10 +436,11 @@ def inputs_of_backward(
             backward_inputs[port.key] = results[port.key]
         else:
             backward_inputs[port.key] = inputs.get(port.name)
+    # Floats alone: a workspace of bytes may have another size, where float64 takes another kernel.
     float_inputs = {
         key: value for key, value in backward_inputs.items() if isinstance(value, Tensor) and value.is_floating_point()
     }
-    check_saved(backward, float_inputs)  # a workspace has another size where float64 takes another kernel
+    check_saved(backward, float_inputs)
     return backward_inputs
 
 
@@ -414,12 +449,12 @@ def has_finite_derivative(setting: Setting) -> bool:
     if not all(bool(output_of(setting.results, name).isfinite().all()) for name in setting.tangents):
         return False
     try:
-        product, _, _ = forward_product(setting)
-        if not math.isfinite(product):
-            product, _ = product_by_differences(setting)
+        product, _ = forward_product(setting)
+        if not math.isfinite(product.value):  # forward-mode AD returns NaN where differences may not
+            product = product_by_differences(setting)
     except (CannotTell, BackprintError, RuntimeError):
         return False
-    return math.isfinite(product)
+    return math.isfinite(product.value)
 
 
 def is_inexact(value: Tensor) -> bool:
@@ -429,7 +464,8 @@ def is_inexact(value: Tensor) -> bool:
 
 def nudge_values(value: Any, scale: float, source: torch.Generator) -> Any:
     """Return a tensor near `value`, moved by about `scale` times its values, so that nothing is 0, 1 or equal by
-    chance; a symmetric matrix stays symmetric."""
+    chance; a symmetric matrix stays symmetric. With the scale 0, and for what is no dense tensor of floats, return
+    `value` itself."""
     if not scale or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
         return value
     # The second term moves zeros.
@@ -441,8 +477,9 @@ def nudge_values(value: Any, scale: float, source: torch.Generator) -> Any:
 
 
 def symmetric_like(value: Tensor, other: Tensor) -> Tensor:
-    """Return `other`, or its symmetric part where `value` is a symmetric matrix: operators such as `cholesky` read one
-    triangle of `value`, and PyTorch's gradient of them is the gradient of a symmetric matrix."""
+    """Return `other`, or its symmetric part where `value` is a symmetric (or Hermitian) matrix, or a batch of these:
+    operators such as `cholesky` read one triangle of `value`, and PyTorch's gradient of them is the gradient of a
+    symmetric matrix. A diagonal matrix does not count."""
     if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
         return other
     # A corner shows of most matrices that they are not symmetric, and costs nothing; the whole is compared after it.
@@ -450,14 +487,15 @@ def symmetric_like(value: Tensor, other: Tensor) -> Tensor:
     largest = float(value.abs().max())
     if any(float((part - part.mH).abs().max()) > SYMMETRIC * largest for part in (corner, value)):
         return other
-    if not bool((value.tril(-1) != 0).any()):  # zeros or ones on the diagonal, as weights may begin with
+    if not bool((value.tril(-1) != 0).any()):  # zeros, or an identity matrix, as weights may begin with
         return other
     return (other + other.mH) / 2
 
 
 OWN_SEEDS = 0xBACC_0000
-"""This is added to a seed, so that a program that seeds torch with 0 draws other numbers than our tangents have. Along
-its own inputs the derivative is 0 for everything that a scale does not change, such as a norm layer."""
+"""This is added to a seed, so that a program that seeds torch with 0 draws other numbers than we do. A direction that
+equals the inputs would hide faults: along its own inputs, the derivative of everything that a scale does not change is
+0, such as a norm layer's."""
 
 
 def own_source(seed: int) -> torch.Generator:
@@ -475,8 +513,8 @@ def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
 def scaled_directions(
     inputs: Mapping[str, Any], gradients: Mapping[str, Tensor], source: torch.Generator
 ) -> dict[str, Tensor]:
-    """Return a random direction for each input, divided by the size of its gradient: so the share of each input in the
-    product ⟨gradients, direction⟩ is about as large as any other's."""
+    """Return a random direction for each input with a gradient, divided by the size of this gradient (FLOOR): so the
+    share of each input in the product ⟨gradients, direction⟩ is about as large as any other's."""
     sizes = {name: norm_of(gradient) for name, gradient in gradients.items()}
     floor = _floor_of(sizes)
     return {
@@ -498,7 +536,27 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     A gradient may be 0 but for rounding, or exact to a few digits only. How accurate it is shows when inputs and
     tangents are rounded otherwise.
     """
-    noise = dict.fromkeys(setting.gradients, 0.0)  # how far rounding moves each gradient
+    noise = _noise_of_gradients(setting)
+    sizes = {name: norm_of(gradient) for name, gradient in setting.gradients.items()}
+    floor = _floor_of(sizes)
+    direction = {}
+    for name, v in setting.direction.items():
+        # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise. The direction was
+        # divided by `size` (`scaled_directions`), and is now divided by `least_by_noise` if that is larger.
+        size, least_by_noise = max(sizes[name], floor), ACCURATE * noise[name]
+        direction[name] = v * (size / max(size, least_by_noise))
+    setting = replace(setting, direction=direction)
+    left, _ = forward_product(setting)
+    # Before they were weighted, the directions were such that the product has terms of the size 1, unless all gradients
+    # are 0. The gap is relative to these terms: less weight must not make rounding look large.
+    least_size = 1.0 if any(sizes.values()) else 0.0
+    return gap_of(left._replace(size=max(left.size, least_size)), backward_product(setting)), setting
+
+
+def _noise_of_gradients(setting: Setting) -> dict[str, float]:
+    """Return how far each gradient moves, as a norm, when inputs and tangents are rounded otherwise, and no more than
+    rounding in float64 explains: what moves farther must stay visible in the gap."""
+    noise = dict.fromkeys(setting.gradients, 0.0)
     for seed in range(ROUNDINGS):
         source = own_source(seed)
         inputs = {n: move_by_rounding(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
@@ -509,25 +567,11 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
         for name, gradient in setting.gradients.items():
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
-    sizes = {name: norm_of(gradient) for name, gradient in setting.gradients.items()}
-    floor = _floor_of(sizes)
     tensors_of_backward = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
-    # Noise beyond this is no rounding of float64, and must stay visible in the gap.
     max_noise = ROUNDED * max(
         (norm_of(value) for value in tensors_of_backward if value.layout is torch.strided), default=0.0
     )
-    noise = {name: min(value, max_noise) for name, value in noise.items()}
-    direction = {}
-    for name, v in setting.direction.items():
-        # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise. The direction was
-        # divided by `size`, and is now divided by `least_by_noise` if that is larger.
-        size, least_by_noise = max(sizes[name], floor), ACCURATE * noise[name]
-        direction[name] = v * (size / max(size, least_by_noise))
-    setting = replace(setting, direction=direction)
-    left, left_size, _ = forward_product(setting)
-    # The directions are such that the product has terms of the size 1, if a gradient is more than rounding.
-    least_size = 1.0 if any(sizes.values()) else 0.0
-    return gap_of((left, max(left_size, least_size)), backward_product(setting)), setting
+    return {name: min(value, max_noise) for name, value in noise.items()}
 
 
 LEAST_SIZE = 1e-150
@@ -541,15 +585,16 @@ ROUNDED = 1e-12
 computes in fewer digits than float64 is not excused."""
 
 ACCURATE = 1e13
-"""The inverse of the share that rounding of a gradient may have in the product, below the limit of a gap."""
+"""Rounding of a gradient may have 1/ACCURATE as its share in the product, below the limit of a gap (`check.LIMIT`)."""
 
 
 def move_by_rounding(value: Any, source: torch.Generator) -> Any:
-    """Return a dense tensor whose elements are moved by up to 4 units in the last place."""
+    """Return a dense tensor of float64 whose elements are moved by up to 4 units in the last place; anything else as it
+    is."""
     if value.layout is not torch.strided or not is_inexact(value):
         return value
     noise = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
-    return in_memory_like(value * (1 + 2**-52 * noise), value)
+    return in_memory_like(value * (1 + 2**-52 * noise), value)  # 2**-52 is a unit in the last place of 1.0
 
 
 def norm_of(gradient: Tensor) -> float:
@@ -561,64 +606,71 @@ def norm_of(gradient: Tensor) -> float:
 # ---- The two products
 
 
-def inner_product(left: Tensor, right: Tensor) -> tuple[float, float]:
-    """Return the real inner product of two tensors, and the sum of the sizes of its terms."""
+class InnerProduct(NamedTuple):
+    """A sum of products of elements. `size` is the sum of the absolute values of the terms: rounding is relative to
+    it, because the terms may cancel."""
+
+    value: float
+    size: float
+
+
+def inner_product(left: Tensor, right: Tensor) -> InnerProduct:
+    """Return the real inner product of two tensors."""
     terms = (left.conj() * right).real if left.is_complex() or right.is_complex() else left * right
-    return float(terms.sum()), float(terms.abs().sum())
+    return InnerProduct(float(terms.sum()), float(terms.abs().sum()))
 
 
-def sum_of_inner_products(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-    """Return the sum of the inner products of these pairs, and the sum of the sizes of all terms."""
+def sum_of_inner_products(pairs: Iterable[tuple[Tensor, Tensor]]) -> InnerProduct:
+    """Return the sum of the inner products of these pairs."""
     total = size = 0.0
     for left, right in pairs:
-        part, part_size = inner_product(left, right)
-        total, size = total + part, size + part_size
-    return total, size
+        part = inner_product(left, right)
+        total, size = total + part.value, size + part.size
+    return InnerProduct(total, size)
 
 
 def forward_product(
-    setting: Setting, constant: Collection[str] = (), watch: Any = None
-) -> tuple[float, float, DualRun]:
-    """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run. Steps in `constant` pass no tangent on; `watch`
-    is called with the name, the value and the tangent of each step."""
+    setting: Setting, constant: Collection[str] = (), watch: Watch | None = None
+) -> tuple[InnerProduct, DualRun]:
+    """Return ⟨g, J·v⟩ by forward-mode AD, and the run, which knows the operators whose tangent came from another
+    source. Steps in `constant` pass no tangent on; `watch` is called with the name, the value and the tangent of each
+    step."""
     changes, run = changes_along(setting, constant, watch)
-    return *product_with(changes, setting.tangents), run
+    return product_with(changes, setting.tangents), run
 
 
 def changes_along(
-    setting: Setting, constant: Collection[str] = (), watch: Any = None, padding: bool = True
+    setting: Setting, constant: Collection[str] = (), watch: Watch | None = None, padding: bool = True
 ) -> tuple[dict[PortKey, Any], DualRun]:
-    """Return J·v for each result of the forward, and the run. The tangents g of the Setting play no part in it. Without
-    `padding`, rows of padding of an embedding count as any other row."""
+    """Return J·v for each result of the forward (None where a result does not depend on the inputs), and the run. The
+    tangents g of the Setting play no part in it. `constant` and `watch` are as in `forward_product`. Without `padding`,
+    rows of padding of an embedding count as any other row."""
     run = DualRun(setting.forward, constant, watch, refuted=setting.refuted, padding=padding)
     torch.manual_seed(setting.program_seed)
     dual_results = run.run_along(setting.inputs, setting.direction)
     return dict(zip((port.key for port in setting.forward.outputs), dual_results.tangents, strict=True)), run
 
 
-def product_with(changes_by_port: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
-    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms, for J·v in `changes_by_port` and g in `tangents`."""
-    changes_by_name = {
-        name: next(
-            (
-                changes_by_port[key]
-                for role in ("output", "mutation")
-                if (key := PortKey(role, name)) in changes_by_port
-            ),
-            None,
-        )
-        for name in tangents
-    }
+def product_with(changes_by_port: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> InnerProduct:
+    """Return ⟨g, J·v⟩ for J·v in `changes_by_port` and g in `tangents`, which are of outputs, or of inputs that were
+    written to (`output_of`). A result without J·v adds nothing."""
+    changes_by_name = {}
+    for name in tangents:
+        keys = (PortKey(role, name) for role in ("output", "mutation"))
+        key = next((key for key in keys if key in changes_by_port), None)
+        changes_by_name[name] = None if key is None else changes_by_port[key]
     return sum_of_inner_products(
         (tangents[name], change) for name, change in changes_by_name.items() if change is not None
     )
 
 
-def product_by_differences(setting: Setting) -> tuple[float, float]:
-    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms by central differences of the whole forward.
+def product_by_differences(setting: Setting) -> InnerProduct:
+    """Return ⟨g, J·v⟩ by central differences of the whole forward; raise CannotTell where they do not settle, or the
+    forward has a kink.
 
     Forward-mode AD returns NaN where a value that is masked later is NaN: `0 * inf`. The forward itself does not.
     """
+    # As for one operator in `duals`: the largest step first, then each an eighth of the one before.
     step = first_step([setting.inputs[name] for name in setting.direction], list(setting.direction.values()))
     if not step > 0:  # a direction that a gradient of NaN or Inf has made infinite
         raise CannotTell("forward-mode AD of the forward returns NaN, and there is no direction for differences")
@@ -628,7 +680,8 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     ]
     if min(changes) > SETTLED:
         raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
-    # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
+    # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one. Where they agree to
+    # the bit, they are one, and the coarser stands for it.
     best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
     if _has_kink(setting, best, step * ONE_SIDED):
         raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
@@ -660,8 +713,8 @@ def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
     """Return J·v for each output with a tangent, by central differences with this step; 0 where an output is NaN or
     Inf, as a score is that is masked."""
     totals = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
-    for count, weight in enumerate(WEIGHTS, 1):
-        ahead, behind = (results_at(setting, way * count * step) for way in (1, -1))
+    for count, weight in enumerate(WEIGHTS, 1):  # the formula of eighth order, with points up to 4 steps away
+        ahead, behind = (results_at(setting, sign * count * step) for sign in (1, -1))
         for name in totals:
             finite = output_of(setting.results, name).isfinite()
             share = (output_of(ahead, name) - output_of(behind, name)) * (weight / step)
@@ -672,7 +725,7 @@ def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
 
 
 def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
-    """Return the results of the forward where the inputs are moved along the direction."""
+    """Return the results of the forward where the inputs are moved by `step` times the direction."""
     moved_inputs = {
         name: in_memory_like(value + step * setting.direction[name], value) if name in setting.direction else value
         for name, value in setting.inputs.items()
@@ -681,10 +734,10 @@ def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
     return values_of(setting.forward, moved_inputs)
 
 
-def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:
-    """Return ⟨Jᵀ·g, v⟩ by the backward's gradients, and the sum of the sizes of its terms."""
-    wanted = setting.gradients if gradients is None else gradients
-    return sum_of_inner_products((gradient, setting.direction[name]) for name, gradient in wanted.items())
+def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> InnerProduct:
+    """Return ⟨Jᵀ·g, v⟩ by the backward's gradients, or by other `gradients` in their place."""
+    compared = setting.gradients if gradients is None else gradients
+    return sum_of_inner_products((gradient, setting.direction[name]) for name, gradient in compared.items())
 
 
 def products_to_both_sides(tangent: Tensor, here: Tensor, ahead: Tensor, behind: Tensor, step: float) -> Tensor:
@@ -694,11 +747,11 @@ def products_to_both_sides(tangent: Tensor, here: Tensor, ahead: Tensor, behind:
     return torch.stack([(tangent.conj() * slope).real if tangent.is_complex() else tangent * slope for slope in slopes])
 
 
-def gap_of(left: tuple[float, float], right: tuple[float, float]) -> float:
-    """Return the distance of two products relative to the sizes of their terms; 0 if both have none. Each is a pair of
-    the product and the sum of the sizes of its terms."""
-    size = max(left[1], right[1])
-    distance = abs(left[0] - right[0])
+def gap_of(left: InnerProduct, right: InnerProduct) -> float:
+    """Return the distance of two products relative to the sizes of their terms; 0 if all terms are 0, and infinite if
+    one is NaN."""
+    size = max(left.size, right.size)
+    distance = abs(left.value - right.value)
     if math.isnan(distance):
         return math.inf
     return distance / size if size > 0 else 0.0

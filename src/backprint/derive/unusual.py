@@ -1,8 +1,10 @@
 """Tangents and inputs that a function meets in a model and not in its test: rows of `bp.check` for them.
 
-A Subject has the function and its reference; `expected` has the reference's results, and `shapes` the outputs that get
-a tangent, of which only shape and dtype count. `random` says whether the function or the reference draws random
-numbers.
+A Subject has the function and its reference, in one dtype; `expected` has the reference's results (`exact` in float64,
+`own` in the dtype of the function), and `shapes` the outputs that get a tangent, of which only shape and dtype count.
+`random` says whether the function or the reference draws random numbers. A Result is a row of the table, with what a
+file needs that shows its fault; `check` is the row's name. An *occasion* (`judge/occasions`) has a name and `make`,
+which returns a tensor with unusual values or in unusual memory, None where that is not possible.
 """
 
 from __future__ import annotations
@@ -62,13 +64,11 @@ def tangent_kinds(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, C
     if subject.has_reference:
         kinds |= {row.name: make_for_every_output(draw_for_occasion(row)) for row in TANGENTS}
         if len(shapes) > 1:
-            # `name.__eq__` says of an output whether it is this one.
+            kinds |= {f"{name} alone": make_for_outputs([name]) for name in list(shapes)[:MAX_OUTPUTS_ALONE]}
+        if len(shapes) > 2:  # of two outputs, all but one is one alone
             kinds |= {
-                f"{name} alone": make_for_wanted_outputs(name.__eq__) for name in list(shapes)[:MAX_OUTPUTS_ALONE]
-            }
-        if len(shapes) > 2:
-            kinds |= {
-                f"all but {name}": make_for_wanted_outputs(name.__ne__) for name in list(shapes)[:MAX_OUTPUTS_ALONE]
+                f"all but {name}": make_for_outputs([other for other in shapes if other != name])
+                for name in list(shapes)[:MAX_OUTPUTS_ALONE]
             }
     return kinds | {row.name: make_for_every_output(draw_for_occasion(row)) for row in MEMORIES_OF_TANGENTS}
 
@@ -78,10 +78,10 @@ def make_for_every_output(make: Make) -> Callable[[str], Make]:
     return lambda name: make
 
 
-def make_for_wanted_outputs(wanted: Callable[[str], bool]) -> Callable[[str], Make]:
-    """Return a function that returns a Make of random tangents for the wanted outputs, and `skip_output` for all
-    others: as if no loss depended on these."""
-    return lambda name: drawn_like if wanted(name) else skip_output
+def make_for_outputs(wanted: Collection[str]) -> Callable[[str], Make]:
+    """Return a function that returns a Make of random tangents for the wanted outputs, and `skip_output` for all other
+    outputs: as if no loss depended on these."""
+    return lambda name: drawn_like if name in wanted else skip_output
 
 
 def skip_output(value: Tensor, source: torch.Generator) -> Tensor | None:
@@ -92,8 +92,8 @@ def skip_output(value: Tensor, source: torch.Generator) -> Tensor | None:
 def tangents_for(
     shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
 ) -> dict[str, Tensor] | None:
-    """Return a tangent for each output, of one kind where it is possible and else random, and none for an output that
-    is `skip_output`; None if the kind is possible for no output."""
+    """Return a tangent for each output: of the kind that `make` makes where it is possible, and else random; no tangent
+    for an output that `make` skips (`skip_output`). None if the kind is possible for no output."""
     makers = {name: make(name) for name in shapes}
     tangents = {name: makers[name](output, source) for name, output in shapes.items()}
     if all(tangent is None for tangent in tangents.values()):
@@ -146,10 +146,10 @@ def rows_for_other_sizes(
             )
             continue
         for result in rows:
-            error = result[0].error
+            error = result.row.error
             if is_half and error is not None and not math.isfinite(error):  # Inf, where the reference has a number
                 yield result_not_tried(
-                    subject, check, result[0].name, "it is larger than the largest number of float16"
+                    subject, check, result.row.name, "it is larger than the largest number of float16"
                 )
             else:
                 yield result
@@ -204,10 +204,11 @@ LARGE = 0.1
 
 
 def rows_for_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
-    """Yield rows for outputs and gradients with other inputs, and random tangents."""
+    """Yield rows for outputs and gradients with other inputs (`values`), and random tangents; one row that was not
+    tried, if the function raises. `check` says in the rows' names what is unusual."""
     try:
         forward = run_forward(subject.ours, subject.call, values)
-    except Exception as error:
+    except Exception as error:  # the function need not take such inputs
         yield result_not_tried(
             subject, f"{subject.output_check}, {check}", "output", f"the function raised {error_text(error)}"
         )
@@ -246,44 +247,50 @@ ROW_OF_ZEROS = "a row of zeros"
 def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for inputs whose first row is 0, as it is for padding, where the reference and its gradients are
     finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
-    need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
-    make = OCCASIONS[ROW_OF_ZEROS].make
-    values = {
-        name: changed
+    need not agree at 0."""
+    inputs_changed = {
+        name: OCCASIONS[ROW_OF_ZEROS].make(value)
         for name, value in subject.values.items()
-        if name in subject.call.wanted
-        and name in subject.call.inputs
-        and value.dim() > 1
-        and value.numel()
-        and value.is_floating_point()
-        and value.dtype is not torch.float16
-        and (changed := make(value)) is not None
+        if name in subject.call.wanted and name in subject.call.inputs and _may_have_row_of_zeros(value)
     }
-    if not values:
+    values = subject.values | {name: value for name, value in inputs_changed.items() if value is not None}
+    if all(value is None for value in inputs_changed.values()):
         return
-    values = subject.values | values
     try:
         expected = expected_of(subject, values, random)
         # A reference that is NaN there itself, as a plain division by a length is, asks for nothing.
-        sides = [side for side in (expected.exact, expected.own) if side is not None]
-        for side in sides:
-            tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}
-            known = side.gradients(tangents, retain_graph=True)
-            gradients = {name: gradient for name, gradient in known.items() if gradient is not None}
-            if not _all_finite(side.outputs) or not _all_finite(gradients):
-                return
+        if not _is_finite_with_gradients(expected.exact):
+            return
+        if expected.own is not None and not _is_finite_with_gradients(expected.own):
+            return
     except NoReference:
         return
     except Exception as error:
         if is_defect(error):
             raise
         return  # its backward refuses such inputs, in whatever way
-    for row, more in rows_for_inputs(subject, ROW_OF_ZEROS, values, expected):
-        if row.verdict != WRONG or row.error == math.inf:
-            yield Result(row, more)
+    for result in rows_for_inputs(subject, ROW_OF_ZEROS, values, expected):
+        row = result.row
+        if row.verdict != WRONG or row.error == math.inf:  # Inf: NaN or Inf where the reference has a number
+            yield result
         else:
             reason = "it is another number there, as a division by a length may give"
             yield result_not_tried(subject, row.check, row.name, reason)
+
+
+def _may_have_row_of_zeros(value: Tensor) -> bool:
+    """Whether a tensor has rows of floats. Those of float16 do not count: a length of 1e-3 has no third power there, so
+    a good backward may return NaN."""
+    is_wide_enough = value.is_floating_point() and value.dtype is not torch.float16
+    return value.dim() > 1 and value.numel() > 0 and is_wide_enough
+
+
+def _is_finite_with_gradients(forward: Forward) -> bool:
+    """Whether the outputs of a run and its gradients for tangents of ones have no NaN or Inf. The graph is retained."""
+    tangents = {name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable}
+    gradients = forward.gradients(tangents, retain_graph=True)
+    known_gradients = {name: gradient for name, gradient in gradients.items() if gradient is not None}
+    return _all_finite(forward.outputs) and _all_finite(known_gradients)
 
 
 LARGE_MEAN = "a large mean"
@@ -317,18 +324,19 @@ def rows_for_large_means(subject: Subject, random: bool) -> Iterator[Result]:
             continue
         if expected.own is None or not _all_finite(expected.exact.outputs) or not _all_finite(expected.own.outputs):
             continue
-        there = replace(subject, values=values, times=subject.times * FAIR)
+        shifted_subject = replace(subject, values=values, times=subject.times * FAIR)
         check = f"{LARGE_MEAN} in {name}"
-        rows = list(rows_for_inputs(there, check, values, expected))
-        overflows = any(row.error == math.inf for row, _ in rows)
+        results = list(rows_for_inputs(shifted_subject, check, values, expected))
+        overflows = any(result.row.error == math.inf for result in results)
         if overflows and not (subject.has_reference and value.dtype in (torch.float32, torch.float64)):
             # In float16 and bfloat16 the reference may be finite by luck; without a reference nothing asks for more.
             yield result_not_tried(
                 subject, f"{subject.output_check}, {check}", "all", "the function returns NaN or Inf there"
             )
             continue
-        for result in excuse_rounding(there, iter(rows)):
-            if result[0].check.startswith(subject.output_check) or result[0].name == name:
+        # `excuse_rounding` clears rows whose error is no larger than what other rounding makes of the reference.
+        for result in excuse_rounding(shifted_subject, iter(results)):
+            if result.row.check.startswith(subject.output_check) or result.row.name == name:
                 yield result
 
 
@@ -349,28 +357,35 @@ def rows_for_borders(subject: Subject, random: bool, indices: Callable[[], Colle
             expected = expected_of(subject, values, random)
             own = run_forward(subject.ours, subject.call, values).outputs
             exact = expected.exact
+            # To see whether the backward takes such inputs; the gradients are not needed yet.
             exact.gradients(
                 {name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, retain_graph=True
             )
         except Exception:
             continue  # one of the two refuses such inputs, in whatever way
-        is_mask = OCCASIONS.get(check) in MASKS  # an input like others: the reference takes it
+        is_mask = OCCASIONS.get(check) in MASKS  # an input like others, which the function must take
         refused = not is_mask and not _all_finite(own)
-        if not refused and all(_all_finite(side.outputs) for side in (exact, expected.own) if side is not None):
+        is_reference_finite = all(
+            _all_finite(forward.outputs) for forward in (exact, expected.own) if forward is not None
+        )
+        if not refused and is_reference_finite:
             results = rows_for_inputs(subject, check, values, expected)
-            yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
+            # A result without elements has nothing to compare.
+            yield from (result for result in results if not result.row.verdict.endswith(NO_ELEMENTS))
 
 
 def _other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield kinds of masks, indices and sizes, each with the inputs that are changed for it."""
+    """Yield kinds of masks, indices and sizes, each with the inputs that are changed for it. `indices` is called only
+    if there are integers that can be repeated, because it takes a capture of the reference."""
     inputs = {name: subject.values[name] for name in subject.call.inputs if subject.values[name].numel()}
     yield from changed_masks({name: value for name, value in inputs.items() if value.dtype is torch.bool})
     repeated = dict(repeated_indices({name: value for name, value in inputs.items() if is_integer(value)}))
     if repeated:
-        known = indices()
+        known_indices = indices()
         for name, value in repeated.items():
-            if name in known:
+            if name in known_indices:
                 yield f"repeated indices in {name}", {name: value}
+    # Without elements in one dimension of the first input; inputs of the same size there lose them too.
     first = next((inputs[name] for name in subject.call.wanted if name in inputs), None)
     for side in range(0 if first is None else min(first.dim(), MOST_SIDES)):
         assert first is not None

@@ -4,10 +4,15 @@ frozen, without gradients; whether it writes where autograd does not see it, and
 A Subject has the function and its reference, `expected` and `right` the reference's results and gradients, `tangents`
 the tangents of the outputs. An input is frozen if it requires no grad. A write is *unseen* if it does not count up the
 version of the tensor, so that autograd cannot tell that a saved tensor has changed.
+
+A Result is a row of the table, with the Fault from which a file is written that shows it. A Call has the tensors of a
+call by name, of which `wanted` require grad; a Program is a function with its seed, and a Forward what a run of it
+returned. Of the three ways to run one, `run_forward` takes copies of values, the other two take tensors as they are.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -78,13 +83,13 @@ def frozen_rows(
 ) -> Iterator[Result]:
     """Yield rows for the gradient of one input alone, the others being frozen, and of all others, one being frozen."""
     wanted = subject.call.wanted
-    kinds: dict[str, tuple[str, ...]] = {}
+    kinds: dict[str, tuple[str, ...]] = {}  # the inputs that require grad, by the name of the check
     if len(wanted) > 1:
         kinds |= {f"{name} alone requires grad": (name,) for name in wanted[:MOST_FROZEN]}
     if len(wanted) > 2:
         kinds |= {f"{name} frozen": tuple(n for n in wanted if n != name) for name in wanted[:MOST_FROZEN]}
     for check, names in kinds.items():
-
+        # `names` by default, because a closure would see the names of the next check.
         def run(
             tangents: Mapping[str, Tensor], names: tuple[str, ...] = names
         ) -> tuple[Forward, dict[str, Tensor | None]]:
@@ -96,7 +101,9 @@ def frozen_rows(
         # Without a reference, an error is no wrong row: a function may register a hook on an input, for example, which
         # a frozen one refuses.
         may_refuse = not subject.has_reference
-        yield from gradient_rows(subject, title, subject.values, tangents, expected, may_refuse, run=run, right=right)
+        yield from gradient_rows(
+            subject, title, subject.values, tangents, expected, hostile=may_refuse, run=run, right=right
+        )
 
 
 # ---- Several calls
@@ -106,7 +113,7 @@ def _rows_of_calls_in_a_row(
     subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: ReferenceGradients
 ) -> Iterator[Result]:
     """Yield rows for a call that is differentiated after another one was made, for one that is differentiated a second
-    time, and for calls after it with other values."""
+    time, and for calls after it with other values; none, if the reference runs on no other values."""
     try:
         others, expected_of_others = neighbouring_values(subject, expected.random)
     except NoReference:
@@ -137,21 +144,23 @@ def _rows_of_calls_in_a_row(
 def _later_calls(
     subject: Subject, tangents: Mapping[str, Tensor], others: Mapping[str, Tensor], expected: Expected
 ) -> Iterator[Result]:
-    """Yield rows for a call after a first one, in which the same tensors have other values, or other tensors lie in
-    their memory; and for the results of the first call, which it must not write into."""
-    calls: list[Forward] = []  # the later call of each kind
+    """Yield rows for a call after a first one, in which the same tensors have the values `others`, or other tensors lie
+    in their memory; and a row for each result of the first call that the later one writes into. `expected` is the
+    reference's for the values `others`."""
+    calls: list[Forward] = []  # the later call of each kind, if it did not raise
     earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of a first call by name, each with a copy
 
     def later(tangents: Mapping[str, Tensor], change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         """Call the function and its backward, change the values of its tensors, and call both again. The results of the
         first call are entered into `earlier`."""
         copies = copies_for(subject.call, subject.values)
-        before = run_on_tensors(subject.ours, subject.call, copies)
-        gradients = before.gradients(_copies_of(tangents))
-        results = {**before.outputs, **{f"the gradient of {name}": value for name, value in gradients.items()}}
-        memory = set(map(_storage_of, copies.values()))
+        first = run_on_tensors(subject.ours, subject.call, copies)
+        gradients = first.gradients(_copies_of(tangents))
+        results = {**first.outputs, **{f"the gradient of {name}": value for name, value in gradients.items()}}
+        memory_of_inputs = set(map(_storage_of, copies.values()))
         for name, value in results.items():
-            if value is not None and _storage_of(value) not in {0, *memory}:  # a view of an input changes with it
+            # A view of an input changes with the input; what is not dense (0) is not watched.
+            if value is not None and _storage_of(value) not in {0, *memory_of_inputs}:
                 earlier[name] = value.detach(), value.detach().clone()
         calls.append(run_on_tensors(subject.ours, subject.call, change(copies)))
         return calls[-1], calls[-1].gradients(tangents)
@@ -172,10 +181,10 @@ def _later_calls(
         ("a second call with other values", other_values_in),
         ("a second call in the same memory", other_tensors_in_the_memory_of),
     ):
-        before = len(calls)
+        calls_before = len(calls)
         run = partial(later, change=change)
         rows = list(gradient_rows(subject, f"{subject.gradient_check}, {check}", others, tangents, expected, run=run))
-        if len(calls) > before:
+        if len(calls) > calls_before:  # the later call did not raise, so its outputs are compared too
             yield from forward_rows(subject, f"{subject.output_check}, {check}", calls[-1], expected, others)
         yield from rows
     for name, (value, copy) in earlier.items():
@@ -205,7 +214,8 @@ def neighbouring_values(subject: Subject, random: bool) -> tuple[dict[str, Tenso
     """Return other values of the same inputs, and the reference's results for them.
 
     Floats have the values of their neighbours, a little smaller, and masks have the values of their neighbours. Where
-    the reference does not take these, as for a positive definite matrix, floats are only smaller. Integers stay.
+    the reference does not take these or its outputs are not finite, as for a positive definite matrix, floats are only
+    smaller. Integers stay. Raise NoReference if the reference takes neither.
     """
 
     def moved(value: Tensor, places: int) -> Tensor:
@@ -214,17 +224,17 @@ def neighbouring_values(subject: Subject, random: bool) -> tuple[dict[str, Tenso
             return value.roll(places) * SMALLER
         return value.roll(places) if value.dtype is torch.bool else value
 
-    for places in (1, 0):  # by how many places values move to their neighbours; 0 where the reference refuses that
-        others = {name: moved(value.detach(), places) for name, value in subject.values.items()}
-        try:
-            expected = expected_of(subject, others, random)
-        except Exception as error:
-            if not places:
-                raise NoReference(str(error)) from error
-            continue
-        if not places or all(bool(out.isfinite().all()) for out in expected.exact.outputs.values() if is_inexact(out)):
-            break
-    return others, expected
+    # By one place to their neighbours; by none where the reference refuses that.
+    neighbours = {name: moved(value.detach(), places=1) for name, value in subject.values.items()}
+    with contextlib.suppress(Exception):  # whatever the reference raises
+        expected = expected_of(subject, neighbours, random)
+        if all(bool(out.isfinite().all()) for out in expected.exact.outputs.values() if is_inexact(out)):
+            return neighbours, expected
+    smaller = {name: moved(value.detach(), places=0) for name, value in subject.values.items()}
+    try:
+        return smaller, expected_of(subject, smaller, random)
+    except Exception as error:
+        raise NoReference(str(error)) from error
 
 
 # ---- Buffers
@@ -232,15 +242,22 @@ def neighbouring_values(subject: Subject, random: bool) -> tuple[dict[str, Tenso
 
 def buffer_rows(subject: Subject, forward: Forward, expected: Expected) -> Iterator[Result]:
     """Yield a row for each buffer that a module and a reference which is one both have, as it is after a call."""
-    names = forward.buffers.keys() & expected.exact.buffers.keys()
-    ours, exact, own, moved = (
-        None if side is None else Forward({name: side.buffers[name].detach() for name in sorted(names)}, {})
-        for side in (forward, expected.exact, expected.own, expected.moved)
+    names = sorted(forward.buffers.keys() & expected.exact.buffers.keys())
+    if not names:
+        return
+
+    def buffers_as_outputs(side: Forward) -> Forward:
+        """Return a Forward whose outputs are the buffers, to be compared like outputs."""
+        return Forward(outputs={name: side.buffers[name].detach() for name in names}, leaves={})
+
+    reference = Expected(
+        exact=buffers_as_outputs(expected.exact),
+        own=None if expected.own is None else buffers_as_outputs(expected.own),
+        moved=None if expected.moved is None else buffers_as_outputs(expected.moved),
+        random=expected.random,
     )
-    if names and ours is not None and exact is not None:
-        reference = Expected(exact, own, moved, expected.random)
-        for compared, _ in forward_rows(subject, "buffer", ours, reference, subject.values):
-            yield Result(compared)  # what is wrong is no output, whose call a file could repeat
+    for result in forward_rows(subject, "buffer", buffers_as_outputs(forward), reference, subject.values):
+        yield Result(result.row)  # without a Fault, which is of an output: a file that repeats the call shows that
 
 
 # ---- What is written where autograd does not see it
@@ -259,7 +276,7 @@ def written_rows(subject: Subject) -> Iterator[Result]:
             yield result_not_tried(subject, WRITTEN, "all", f"the function raised {error_text(error)}")
             return
     if not written:
-        yield Result(CheckRow(WRITTEN, subject.text, "all", 0.0, 0.0, OK))
+        yield Result(CheckRow(WRITTEN, subject.text, "all", error=0.0, allowed=0.0, verdict=OK))
     for name, when in written.items():
         yield Result(row_without_error(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"))
 
@@ -270,12 +287,13 @@ def _unseen_writes(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[st
     that cannot be watched. What the reference may write, too, is left out (`_may_be_written`)."""
     call = subject.call
     copies = copies_for(call, subject.values)
+    # A Kept has a tensor's values and version as they were, by which a write without a new version shows.
     inputs = {name: keep(copy) for name, copy in copies.items()}
     forward = run_on_tensors(subject.ours, call, copies)
     source = own_source(subject.ours.seed)
     tangents = {name: drawn_like(forward.outputs[name].detach(), source) for name in forward.differentiable}
     written: dict[str, str] = {}
-    known = {kept.memory.untyped_storage().data_ptr(): name for name, kept in inputs.items()}
+    input_by_memory = {kept.memory.untyped_storage().data_ptr(): name for name, kept in inputs.items()}
     for when in ("forward", "backward"):
         if when == "backward":
             forward.gradients(tangents, retain_graph=True)
@@ -284,9 +302,10 @@ def _unseen_writes(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[st
         for kept in saved():
             if kept.is_written_unseen:
                 other = f"a tensor of shape {list(kept.memory.shape)} that autograd saved"
-                written.setdefault(known.get(kept.memory.untyped_storage().data_ptr(), other), when)
-    meant = _may_be_written(subject, inputs) if written else set[str]()
-    return {name: when for name, when in written.items() if name not in meant}
+                written.setdefault(input_by_memory.get(kept.memory.untyped_storage().data_ptr(), other), when)
+    # It takes a run of the reference, so it is asked only where something was written.
+    allowed = _may_be_written(subject, inputs) if written else set[str]()
+    return {name: when for name, when in written.items() if name not in allowed}
 
 
 def _may_be_written(subject: Subject, inputs: Mapping[str, Kept]) -> set[str]:
@@ -316,7 +335,7 @@ def process_rows(subject: Subject) -> Iterator[Result]:
         yield result_not_tried(subject, PROCESS, "all", f"the function raised {error_text(error)}")
         return
     if not changed:
-        yield Result(CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK))
+        yield Result(CheckRow(PROCESS, subject.text, "all", error=0.0, allowed=0.0, verdict=OK))
     for name in sorted(changed):
         text = "the function changes it"
         if name in RANDOM_STATES:
@@ -328,8 +347,8 @@ def process_changes(program: Program, call: Call, values: Mapping[str, Tensor]) 
     """Return the names of what both of two calls, with their backwards, change in the process: settings that are not as
     they were before, and random states that are the same after both calls though they were not before. Two calls,
     because the first may compile the function, which changes settings once."""
-    settings: list[set[str]] = []
-    states = []
+    settings_changed: list[set[str]] = []  # by each call
+    states_after: list[Mapping[str, Any]] = []  # the settings and random states after each call, by name
     with preserving_random_states():
         for number in range(2):
             draw_from_each()  # the calls begin with different random states; torch's is seeded with another number
@@ -340,7 +359,10 @@ def process_changes(program: Program, call: Call, values: Mapping[str, Tensor]) 
                 )
                 forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
                 after = process_state()
-            settings.append({name for name in after if name not in RANDOM_STATES and after[name] != before.get(name)})
-            states.append(after)
-    seeded = {name for name in RANDOM_STATES if name in states[0] and states[0][name] == states[1].get(name)}
-    return frozenset((settings[0] & settings[1]) | seeded)
+            settings_changed.append(
+                {name for name in after if name not in RANDOM_STATES and after[name] != before.get(name)}
+            )
+            states_after.append(after)
+    first, second = states_after
+    seeded = {name for name in RANDOM_STATES if name in first and first[name] == second.get(name)}
+    return frozenset(set.intersection(*settings_changed) | seeded)

@@ -1,4 +1,8 @@
-"""Make a module of a sample's forward, to capture it again under its own names, roles and values."""
+"""Make a module of a sample's forward, to capture it again under its own names, roles and values.
+
+`feed` binds inputs to their names in a graph, and `perform_steps` runs the steps on these and returns a function that
+evaluates what the graph returns (`run`). An FQN is a dotted name, as `named_parameters` has it.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +39,12 @@ class Again(nn.Module):
     at: At
 
     def forward(self, **inputs: Any) -> Any:
+        # By the names of the ports: numbers, parameters and buffers, and the inputs, which may be in nested dicts.
         values = {**self.numbers, **state_of(self), **_by_path(inputs)}
         changed = {port.name for port in self.graph.by_role("mutation")}
         # Copies, because the originals are written to below, and autograd may have saved them.
         run_on = {name: value.clone() if name in changed else value for name, value in values.items()}
-        env = feed(self.graph, run_on, strict=True, graded=True)
+        env = feed(self.graph, run_on, strict=True, graded=True)  # graded: inputs keep that they require grad
         value_of = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at, instead=DIFFERENTIATED)
         named: dict[str, Any] = {}
         for port, result in zip(self.graph.outputs, self.graph.results, strict=True):
@@ -84,8 +89,8 @@ class _ModuleOfForward(NamedTuple):
 
 
 def module_of(capture: Capture, forward: Graph, at: At = lambda source: nullcontext()) -> _ModuleOfForward:
-    """Return a module that runs `forward`, the only forward of a Capture, on the tensors that its recipes make. At
-    symbolic sizes, it has the captured sizes."""
+    """Return a module that runs `forward`, the only forward of a Capture, on the tensors that the Capture's recipes
+    make. A graph with symbolic sizes gets the captured sizes. `at` is as in Again."""
     graph = at_example_sizes(forward)
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     with_grad, without_grad = _split_by_grad(ports, capture.pairs[0].backward)
@@ -122,20 +127,19 @@ def _filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
 def _split_by_grad(
     ports: list[Port], backward: Graph | None
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Return the ports whose tensors require grad, and the others, each as its name with the reason. Tensors with a
-    gradient in the saved backward require grad; without a backward, the floating-point parameters."""
+    """Return the ports whose tensors require grad, and the other ports, each as its name with the reason (for the
+    others, the role). Tensors with a gradient in the saved backward require grad; without a backward, the
+    floating-point parameters."""
     if backward is not None:
-        names_with_gradient = {port.name for port in backward.by_role("gradient")}
-        with_grad = [
-            (port.name, "the saved backward returns its gradient") for port in ports if port.name in names_with_gradient
-        ]
-        return tuple(with_grad), tuple(
-            (port.name, f"{port.role}") for port in ports if port.name not in names_with_gradient
-        )
-    parameters = [port for port in ports if port.role == "parameter" and "float" in getattr(port.spec, "dtype", "")]
-    names = {port.name for port in parameters}
+        names = {port.name for port in backward.by_role("gradient")}
+        reason = "the saved backward returns its gradient"
+    else:
+        is_float = {port.name: "float" in getattr(port.spec, "dtype", "") for port in ports}
+        names = {port.name for port in ports if port.role == "parameter" and is_float[port.name]}
+        reason = "a parameter"
+    with_grad = tuple((port.name, reason) for port in ports if port.name in names)
     without_grad = tuple((port.name, port.role) for port in ports if port.name not in names)
-    return tuple((port.name, "a parameter") for port in parameters), without_grad
+    return with_grad, without_grad
 
 
 def _number_at_capture(port: Port) -> Any:
@@ -174,7 +178,8 @@ def _register(module: nn.Module, port: Port, tensor: Tensor, requires_grad: bool
 
 
 def _with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
-    """Return a method `forward` whose signature has the names of the inputs, from which a capture names them."""
+    """Return a method `forward` whose signature has the names of the inputs, from which a capture names them. An input
+    `batch.labels` is a part of the argument `batch`."""
 
     def named(self: Again, **inputs: Any) -> Any:
         return forward(self, **inputs)

@@ -2,6 +2,10 @@
 
 A run with Notes among its options compares each value with its annotation. Kernels choose strides, so these are not
 compared on another machine or torch than the sample's.
+
+An annotation is a Spec: of a tensor (TensorSpec), of a number or another value (ScalarSpec: a kind, and an expression
+of symbols), a tuple of these, or None where nothing is known. Sizes and strides in it may be symbols, and `sizes` has
+the number of each in a run. `[6:]` drops `torch.` from the name of a dtype or a layout.
 """
 
 from __future__ import annotations
@@ -53,10 +57,12 @@ class AnnotationCheck:
     found: dict[tuple[str, str], _WrongAnnotation] = field(default_factory=dict)
 
     def note(self, role: str, name: str, spec: Spec, value: Any) -> None:
-        """Compare one value with its annotation."""
-        # Without `numbers`, constant sizes are taken from the value, so that they match; strides follow from sizes.
-        annotated = _with_numbers(spec, value) if self.sizes and not self.numbers else spec
-        if not agrees(annotated, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
+        """Compare one value with its annotation; enter it into `found` if it contradicts this."""
+        # Without `numbers`, constant sizes are taken from the value, so that they match; and strides, which follow from
+        # sizes, are not compared.
+        ignores_numbers = bool(self.sizes) and not self.numbers
+        annotated = _with_numbers(spec, value) if ignores_numbers else spec
+        if not agrees(annotated, value, self.sizes, strides=self.strides and not ignores_numbers):
             where = f", where {sizes_in_words(self.sizes)}" if self.sizes and _any_symbol(spec) else ""
             text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
             # One run has numbers where the annotation has symbols, so it cannot say what the annotation should be.
@@ -113,14 +119,18 @@ def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
     if not sheets:
         return capture
 
-    def side(graph: Graph | None) -> Graph | None:
-        return _corrected_graph(graph, sheets[id(graph)]) if graph is not None and id(graph) in sheets else graph
+    def with_true_annotations(graph: Graph) -> Graph:
+        """Return a graph with its annotations corrected, if one of them is wrong."""
+        return _corrected_graph(graph, sheets[id(graph)]) if id(graph) in sheets else graph
 
-    pairs = []
-    for pair in capture.pairs:
-        forward = side(pair.forward)
-        assert forward is not None
-        pairs.append(Pair(pair.name, forward, side(pair.backward)))
+    pairs = [
+        Pair(
+            pair.name,
+            with_true_annotations(pair.forward),
+            None if pair.backward is None else with_true_annotations(pair.backward),
+        )
+        for pair in capture.pairs
+    ]
     return replace(capture, pairs=tuple(pairs))
 
 
@@ -128,6 +138,7 @@ def _corrected_graph(graph: Graph, sheet: AnnotationCheck) -> Graph:
     """Return a graph with the annotations of its values in the run of which `sheet` is the check."""
 
     def true_spec(role: str, name: str, spec: Spec) -> Spec:
+        """Return the annotation that the value of this role and name had in the run: `spec`, unless it was wrong."""
         wrong = sheet.found.get((role, name))
         return wrong.true if wrong is not None and wrong.annotated == spec else spec
 
@@ -164,11 +175,12 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
         case ScalarSpec(kind, expression):
             return _is_scalar_of(kind, expression, value, sizes)
         case tuple():
-            same = isinstance(value, (tuple, list)) and len(value) == len(spec)
-            pairs = zip(spec, value, strict=True) if same else ()
-            # an operator returns None for a result that was not requested, such as a gradient
-            return same and all(
-                part_value is None or agrees(part, part_value, sizes, strides) for part, part_value in pairs
+            if not isinstance(value, (tuple, list)) or len(value) != len(spec):
+                return False
+            # An operator returns None for a result that was not requested, such as a gradient.
+            return all(
+                part_value is None or agrees(part, part_value, sizes, strides)
+                for part, part_value in zip(spec, value, strict=True)
             )
     return False
 

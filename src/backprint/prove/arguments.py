@@ -2,6 +2,18 @@
 
 These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same, and
 which share memory if one of them is written to; the strides of inputs.
+
+- `passed`: the tensors among the caller's arguments, by the names of their ports. `values` has parameters, buffers and
+  constants (the *state*) too.
+- A *port* is an input of the Capture that its caller passes (`free_ports`); its `spec` is a dtype, a shape, and strides
+  (None: contiguous), whose sizes may be symbols. `sizes` has the numbers of these symbols.
+- `capture.signature` says how the captured call maps to ports: `same` has pairs of names that were one tensor,
+  `aliases` pairs that share memory, and `call` a *row*, an Argument, for each parameter.
+- A row's `like` is a *fingerprint*: JSON that describes a value, with the port's name in the place of each tensor. Two
+  values with equal fingerprints are alike, except for objects that only identity tells apart; `live` has those of the
+  captured call while they exist.
+- `capture.origin`: the program behind a Capture, which may be gone. A *recipe* makes an input again, from kept bytes or
+  by a seed; the latter *draws* it, with other values than the program's.
 """
 
 from __future__ import annotations
@@ -41,7 +53,7 @@ from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positiona
 
 def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
     """Return the strides that a tensor of this shape has according to the spec of its port, where symbols have these
-    `sizes`; None if they are not known."""
+    `sizes`; None if the tensor is not strided, or a symbol has no number."""
     if spec.layout != "strided" or tensor.layout is not torch.strided:
         return None
     if spec.stride is None:
@@ -52,7 +64,7 @@ def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple
 
 
 def _has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
-    """Whether a tensor has these strides, in dimensions with more than one element."""
+    """Whether a tensor has these strides, in dimensions with more than one element: others reach no element."""
     if tensor.numel() == 0:
         return True
     rows = zip(tensor.shape, tensor.stride(), wanted, strict=True)
@@ -72,7 +84,8 @@ def with_strides(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
 
 def tangent_with_traced_strides(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
     """Return a tangent with the strides that the backward was traced for, as the backward may make views of it. `spec`
-    is of the tangent's port. If the strides are not known, they are those of `output`."""
+    is of the tangent's port. If the strides are not known, they are those that `empty_like(output)` has. The tangent of
+    a sparse output is returned as it is."""
     if output.layout is not torch.strided:
         return tangent
     traced_strides = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None
@@ -102,7 +115,8 @@ def _check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mappi
 
 
 def strides_advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
-    """Return the beginning of an advice: how to give the argument `name` the strides that it had at capture."""
+    """Return the beginning of an advice, with a comma at its end: how to give the argument `name`, which `tensor` is
+    now, the strides `wanted` that it had at capture."""
     if _has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
     # On meta tensors: the strides of a memory format cost no memory there.
@@ -125,7 +139,7 @@ def _state_with_traced_strides(capture: Capture, values: Mapping[str, Tensor]) -
         tensor, spec = values[port.name], port.spec
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
             continue
-        wanted = strides(spec, tensor, {})
+        wanted = strides(spec, tensor, sizes={})  # the shape is that of the spec, so it has no symbols
         if wanted is not None and not _has_strides(tensor, wanted):
             state_values[port.name] = with_strides(tensor, wanted)
     return state_values
@@ -136,25 +150,24 @@ def check_same_tensors(capture: Capture, passed: Mapping[str, Tensor], values: M
     `passed` has the arguments, and `values` the parameters, buffers and constants too."""
     same = set(capture.signature.same)  # pairs of names that were one tensor at capture
     for left, right in same:
-        both_have_values = left in values and right in values
+        if left not in values or right not in values or right not in passed:
+            continue  # `right` is state, or gets the value of `left`
         # Two arguments must be one object. A parameter that is an argument too may be another view of the memory.
         left_is_argument = left in passed
-        if (
-            both_have_values
-            and right in passed
-            and not (values[left] is values[right] if left_is_argument else _are_one(values[left], values[right]))
-        ):
+        are_one = values[left] is values[right] if left_is_argument else _are_one(values[left], values[right])
+        if not are_one:
             raise GuardError(
                 f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
             )
+    # The other way round: tensors that were two must not be one now. Without `aliases`, the capture does not know.
     if capture.signature.aliases is None:
         return
-    first_name_by_id: dict[int, str] = {}  # the first name of each tensor, by its id
-    # Names that were one tensor at capture have one head, the first of them, so that they may be one tensor now.
-    first_name_by_name = {right: left for left, right in same}
+    first_name_by_id: dict[int, str] = {}  # the first name of each tensor that is passed, by its id
+    # Names that were one tensor at capture may be one now: the first of them stands for all.
+    first_at_capture = {right: left for left, right in same}
     for name, tensor in passed.items():
         other = first_name_by_id.setdefault(id(tensor), name)
-        if first_name_by_name.get(name, name) != first_name_by_name.get(other, other):
+        if first_at_capture.get(name, name) != first_at_capture.get(other, other):
             raise GuardError(
                 f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
                 "them, or capture again on inputs like these"
@@ -174,36 +187,38 @@ def _are_one(left: Tensor, right: Tensor) -> bool:
 
 def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     """Raise if tensors share memory in another way than at capture, and the program writes to one of them, or reads
-    where it is."""
+    where it is. Memory that the program neither writes to nor asks for the address of can change no result."""
     changed = mutated(capture)  # the names of tensors that the program writes to
     read = {name: guard for guard in capture.guards if guard.kind == "memory" for name in guard.inputs}
     if capture.signature.aliases is None or not (changed or read):
         return
     same = capture.signature.same
     read |= {right: read[left] for left, right in same if left in read}
-    written = {*changed, *read, *(right for left, right in same if left in changed)}
+    written_or_read = {*changed, *read, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
-    # Only memory that is written to, or whose address is read, can change a result. `offset_at_capture`: which pairs of
-    # names share such memory at capture, and how many bytes after the first the second begins.
-    aliases = [alias for alias in capture.signature.aliases if names >= set(alias[:2])]
-    offset_at_capture = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
-    # `offset_now`: the same for these values.
-    tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
-    same_tensors = {frozenset(pair) for pair in same}  # `check_same_tensors` has compared these
+    # Both by pairs of names that share such memory: how many bytes after the first of the two the second begins.
+    offset_at_capture = {
+        (left, right): offset
+        for left, right, offset in capture.signature.aliases
+        if names >= {left, right} and written_or_read & {left, right}
+    }
+    tensors = {name: value for name, value in values.items() if name in names and isinstance(value, Tensor)}
     offset_now: dict[tuple[str, str], int] = {}
-    for left, right, offset in overlapping_pairs(memory_spans(tensors), written):
-        if frozenset((left, right)) not in same_tensors:
-            # If `offset_at_capture` has the pair in the other order, so has `offset_now`, and the distance gets the
-            # other sign.
-            is_reversed = (right, left) in offset_at_capture
-            offset_now[(right, left) if is_reversed else (left, right)] = -offset if is_reversed else offset
+    same_tensors = {frozenset(pair) for pair in same}  # `check_same_tensors` has compared these
+    for left, right, offset in overlapping_pairs(memory_spans(tensors), written_or_read):
+        if frozenset((left, right)) in same_tensors:
+            continue
+        if (right, left) in offset_at_capture:  # in the other order, so the offset gets the other sign
+            offset_now[right, left] = -offset
+        else:
+            offset_now[left, right] = offset
     for pair in dict.fromkeys((*offset_at_capture, *offset_now)):
         if offset_at_capture.get(pair) != offset_now.get(pair):
             left, right = pair
             raise GuardError(
                 f"{left!r} and {right!r} {_sharing_text(offset_at_capture.get(pair))} at capture and "
-                f"{_sharing_text(offset_now.get(pair))} now, and the "
-                f"program {_use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
+                f"{_sharing_text(offset_now.get(pair))} now, and the program "
+                f"{_use_of_memory(pair, written_or_read, read)}: pass copies (.clone()) or views as at capture, or "
                 f"{INPUT_ALONE}"
             )
 
@@ -245,9 +260,10 @@ def check_state(capture: Capture, state: State) -> None:
     recipe_names = set(capture.recipes.recipes)
     unknown_names = [name for name in state if name not in ports | pair_inputs | recipe_names]
     missing = [name for name in ports if name not in state]
-    # A whole model's state has more names than a part of it, and more than one of a tied weight.
+    # A whole model's state has more names than a part of it, and more than one of a tied weight: a name that is unknown
+    # is refused only if it looks like a misspelled one, or if no name is known.
     for name in unknown_names:
-        close = difflib.get_close_matches(name, missing, 1, 0.8)
+        close = difflib.get_close_matches(name, missing, n=1, cutoff=0.8)
         if close or len(unknown_names) == len(state):
             hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(ports))[:200]}"
             raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
@@ -265,7 +281,7 @@ def _refuse_given_twice(passed: Mapping[str, Tensor], state: State) -> None:
 
 def values_of_capture(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return a Capture's own inputs and state by name, and its tangents by output: from the captured call while that
-    lives, which has no tangents, else from the recipes."""
+    lives, which has no tangents, else from the recipes. Raise ReplayError if no recipe makes an input."""
     if capture.origin.alive and not capture.fake and state != "recipe":
         return _with_state(capture, capture.origin.values(), state), {}
     tensors = capture.recipes.make()
@@ -282,7 +298,8 @@ def values_of_capture(capture: Capture, state: State) -> tuple[dict[str, Tensor]
 
 
 def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
-    """Return the recipes' parameters, buffers, inputs and constants by name, without tangents."""
+    """Return the recipes' parameters, buffers, inputs and constants by name, without tangents; raise ReplayError if no
+    recipe makes one of them."""
     names = [port.name for port in free_ports(capture)]
     tensors = capture.recipes.make()
     tensors |= {
@@ -295,7 +312,8 @@ def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
 
 def _with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
     """Return the passed inputs with the parameters, buffers and constants that are missing: the caller's, else the live
-    module's, else those that exact recipes make. A tensor with two names has its value under both."""
+    module's, else those that exact recipes make. A tensor with two names has its value under both. Raise ReplayError
+    for an input that is missing: it is the caller's to pass."""
     values = {**passed, **(state if isinstance(state, Mapping) else {})}
     same = {right: left for left, right in capture.signature.same}
     missing: list[Port] = []
@@ -312,7 +330,9 @@ def _with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) ->
 
 
 def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
-    """Return the values of the parameters, buffers and constants of these ports, which the caller has not given."""
+    """Return the values of the parameters, buffers and constants of these ports, which the caller has not given: the
+    live module's, else those that recipes make, else constants of the program. Raise ReplayError if there is none, but
+    for the second name of a tensor, which gets the value of the first."""
     names = [port.name for port in ports]
     live = _live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
     values = {name: live[name] for name in names if name in live}
@@ -349,7 +369,7 @@ def _from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[
 def _is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
     """Whether a recipe draws its tensor at random, or a tensor that its tensor is a view of or consists of."""
     recipe = recipes[name]
-    # A view has the name of its base there, and a sparse tensor the names of its parts.
+    # The fact `of` is the name of a view's base, and a tuple with the names of a sparse tensor's parts.
     of = dict(recipe.facts).get("of", ()) if recipe.kind in ("view", "sparse") else ()
     bases = of if isinstance(of, tuple) else (of,)
     return recipe.kind in DRAWN_KINDS or any(base in recipes and _is_drawn(recipes, base) for base in bases)
@@ -372,7 +392,8 @@ def values_of(
     capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any], state: State
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the values of inputs, parameters, buffers and constants for a call, by the names of their ports; and, for
-    a call without arguments, the tangents that the recipes make."""
+    a call without arguments, which stands for the captured one, the tangents that the recipes make (else none). Raise
+    GuardError or ReplayError for a call that is not like the captured one."""
     check_state(capture, state)
     if not args and not kwargs:
         return values_of_capture(capture, state)
@@ -391,14 +412,15 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     signature = capture.signature
     if signature.call is None:
         return arguments_by_path(capture, args, kwargs)
-    rows = {row.name: row for row in signature.call}  # an Argument of the captured call for each parameter
+    rows = {row.name: row for row in signature.call}
     ports = {port.name for port in free_ports(capture)}
-    leaves_by_argument: dict[str, list[tuple[Any, Any]]] = {}
+    # For each parameter its argument with its place or keyword; for `*args` and `**kwargs`, several.
+    passed_by_parameter: dict[str, list[tuple[Any, Any]]] = {}
     values: dict[str, Tensor] = {}
     for name, key, value in bind_arguments(capture, rows, args, kwargs):
         # A tensor that is no parameter's argument may be given by the name of its port.
         if name in rows:
-            leaves_by_argument.setdefault(name, []).append((key, value))
+            passed_by_parameter.setdefault(name, []).append((key, value))
         elif isinstance(value, Tensor) and name in ports:
             values[name] = value
         elif isinstance(value, Tensor):
@@ -407,21 +429,23 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             )
         elif value is not None:
             raise GuardError(f"argument {name!r} = {value!r:.80} was not given at capture: capture again with it")
-    live = capture.origin.objects_by_parameter()
+    live = capture.origin.objects_by_parameter()  # the captured objects that are compared by identity
     for row in signature.call:
         # `*args` without a value is an empty tuple, which is compared like any other.
-        if row.name not in leaves_by_argument and row.name[:1] != "*":
-            _check_missing(row, values)
+        if row.name not in passed_by_parameter and row.name[:1] != "*":
+            _check_missing(row)
         else:
-            values |= match_leaves(row, leaves_by_argument.get(row.name, []), live.get(row.name, ()))
+            values |= match_leaves(row, passed_by_parameter.get(row.name, []), live.get(row.name, ()))
     return values
 
 
 def bind_arguments(
     capture: Capture, rows: Mapping[str, Argument], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield, for each value of a call, the parameter that it is bound to, its place or its keyword, and the value.
-    `rows` has the arguments of the captured call by parameter; a keyword that is none stands for itself."""
+    """Yield, for each value of a call, the parameter that it is bound to, its place or its keyword, and the value, as
+    `inspect.Signature.bind` binds it. `rows` has the arguments of the captured call by parameter. A keyword that is no
+    parameter is yielded in the parameter's place, if there is no `**kwargs` for it. Raise ReplayError for too many
+    positional arguments, and for an argument that is given twice."""
     # The parameters that can be passed by place, and the names of `*args` and `**kwargs`, with their stars.
     ahead = [name for name, row in rows.items() if not name.startswith("*") and not row.keyword]
     star = next((name for name in rows if name.startswith("*") and not name.startswith("**")), "")
@@ -437,12 +461,10 @@ def bind_arguments(
         yield (key, key, value) if key in rows or not double else (double, key, value)
 
 
-def _check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
-    """Raise for an argument that the captured call had and this one has not, unless its default is the captured value,
-    or its tensors may be given by the names of their ports."""
-    if row.optional or (isinstance(row.like, dict) and "tensor" in row.like):
-        return
-    if has_tensors(row.like):
+def _check_missing(row: Argument) -> None:
+    """Raise for an argument that the captured call had and this one has not, unless its default is the captured value
+    (`optional`), or it has tensors, which may be given by the names of their ports."""
+    if row.optional or has_tensors(row.like):
         return
     raise GuardError(
         f"argument {row.name!r} was {fingerprint_text(row.like)} at capture and is missing now: pass it too"
@@ -457,35 +479,37 @@ def has_tensors(like: Like) -> bool:
 
 
 def match_leaves(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
-    """Return the tensors in a parameter's argument by the names of their ports; all else in it must be as at capture.
+    """Return the tensors in a parameter's argument by the names of their ports; raise GuardError unless all else in it
+    is as at capture.
 
-    `passed_leaves` has the argument with its key; for `*args` and `**kwargs`, each of them. `live` has the objects of
-    the captured argument that are compared by identity.
+    `passed_leaves` has the argument with its place or keyword; for `*args` and `**kwargs`, several. `live` has the
+    objects of the captured argument that are compared by identity.
     """
-    # Tensors are described by their number, and named below by the port at the same place of the captured fingerprint.
+    # In the fingerprint of the argument (`now`), each tensor stands as its number among `state.tensors`. The captured
+    # fingerprint has the name of its port at the same place.
     state = DescribeState(lambda index: index)
-    likes = [  # the fingerprints: JSON that describes a value
-        (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)
-        for key, value in passed_leaves
-    ]
+    # A default without tensors has no ports: a tensor in its place is described by its values.
+    are_ports = not row.optional or has_tensors(row.like)
+    likes = [(key, describe_value(value, state, argument=are_ports).like) for key, value in passed_leaves]
     if row.name.startswith("**"):
         now: Like = rest_by_name(likes)
     elif row.name.startswith("*"):
         now = rest_in_order(likes)
     else:
-        now = likes[0][1]
-    bare = row.name.lstrip("*")
-    for path, what in fingerprint_differences(row.like, now, bare):
-        name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
+        ((_, now),) = likes
+    parameter = row.name.lstrip("*")
+    for path, what in fingerprint_differences(row.like, now, parameter):
+        name = path.removeprefix(f"{parameter}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
     # Objects whose fingerprint does not determine them are compared by identity, while the captured ones live.
     if live or holds_live_value(row.like):
         _check_live(row, state.identities if live else state.live, live)
-    return dict(zip(_tensor_names(row.like), (state.tensors[index] for index in _tensor_names(now)), strict=True))
+    tensors_now = (state.tensors[number] for number in _tensor_names(now))
+    return dict(zip(_tensor_names(row.like), tensors_now, strict=True))
 
 
 def _tensor_names(like: Like) -> Iterator[Any]:
-    """Yield the names of the tensors in a fingerprint, in order."""
+    """Yield what stands for each tensor in a fingerprint, in order: the name of a port at capture, a number now."""
     if isinstance(like, dict):
         if "tensor" in like:
             yield like["tensor"]
@@ -508,7 +532,8 @@ def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
             f"argument {row.name!r} has {_identity_text(now[0])} in it, which can be compared only with the one that "
             f"the program was captured with, and that is gone: capture again with this one; {BY_VALUE}"
         )
-    # The two may differ in length: an object that is in an argument twice is listed once.
+    # The two may differ in length, because an object that is in an argument twice is listed once: then the argument has
+    # other objects, and None stands for the one that is missing.
     for value, captured in zip_longest(now, then):
         if value is not captured:
             raise GuardError(
@@ -527,7 +552,8 @@ def _identity_text(value: Any, article: str = "a") -> str:
 
 def arguments_by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the tensors among these arguments by port name, where the Capture has no fingerprints of its call
-    (`signature.call` is None): a port's name is the path of its tensor, and other leaves are compared by `repr`."""
+    (`signature.call` is None): a port's name is the path of its tensor, and other leaves are compared by `repr`. Raise
+    ReplayError for a tensor without a port, and GuardError for a leaf that is not as at capture."""
     signature = capture.signature
     names = positional(signature.arguments, len(args))
     if len(names) < len(args):
@@ -535,12 +561,13 @@ def arguments_by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str
             f"{capture.name} takes {', '.join(signature.arguments) or 'no arguments'}; {len(args)} were given"
         )
     paths, _ = flatten_with_path((tuple(args), dict(kwargs)))
-    constants = dict(signature.leaves)
+    constants = dict(signature.leaves)  # the `repr` of each leaf that is no tensor, by the leaf's name
     ports = {port.name for port in free_ports(capture)}
     values: dict[str, Tensor] = {}
     seen = set()
     for path, leaf in paths:
-        seen.add(name := leaf_name(path, names))
+        name = leaf_name(path, names)
+        seen.add(name)
         if isinstance(leaf, Tensor):
             if name not in ports:
                 raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(input_names(capture))}")

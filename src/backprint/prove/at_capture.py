@@ -2,7 +2,11 @@
 
 A Draw is a set of inputs with a seed. The captured values are those of the call; `redrawn` ones are others. An input is
 *pinned* if the Capture is to run on its captured values only. A program runs *anew* if its arguments are copies, so
-that no tensor is the one of the call.
+that no tensor is the one of the call. A *guard* is a condition on inputs that the Capture assumes; HELD are the kinds
+of guards that hold an input to its value. `verdicts` is a dict to which comparisons add: of each port the worst
+PortVerdict so far. A difference is a text, '' for none, which `difference_text` makes of verdicts. `attempt` runs a
+Capture and the program on a Draw and compares them. An *unsteady* port is one in which two runs of the program differ,
+so that nothing can be compared with it.
 """
 
 from __future__ import annotations
@@ -139,7 +143,8 @@ def _compare_on_other_values(
     for redraw in all_redraws:
         is_compared = False
         for new_values in redraw.tries:
-            draw = Draw(redraw.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
+            tangents = random_tangents(capture, seed=2)
+            draw = Draw(redraw.name, {**values, **new_values}, tangents, capture.seed + 1)
             # Only the verdicts of `redrawn` count for the ports: negated inputs may be none that a program takes.
             difference = _difference_if_comparable(capture, draw, verdicts if redraw.name == "redrawn" else {})
             is_compared |= difference is not None
@@ -158,13 +163,14 @@ def _compare_on_other_values(
 
 def _under_another_seed(difference: str) -> Proof:
     """Return the Proof of a Capture that differs with other random numbers."""
-    # As on the captured values: another seed is no other input, so no pin would help.
-    return Proof((), f"under another seed, {difference}: Backprint does not see all random numbers that are drawn")
+    # It counts as a difference on the captured values: another seed is no other input, so no pin would help.
+    reason = f"under another seed, {difference}: Backprint does not see all random numbers that are drawn"
+    return Proof(ports=(), captured=reason)
 
 
 def _difference_from_first_run(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returned differently in the first run that was watched, before its engine traced it; '' if
-    nothing, or if the engine traced that run itself."""
+    nothing, if the engine traced that run itself, or if the program raises now."""
     if not program.first_outputs:
         return ""
     results = _run_program(program, capture.seed, values, anew=False)
@@ -172,10 +178,11 @@ def _difference_from_first_run(capture: Capture, program: Any, values: Mapping[s
         return ""
     outputs = {key: tensor for key, tensor in results.items() if key.role == "output"}
     ports = compare_results(results_by_port(program.first_outputs, mutations={}, gradients={}), outputs)
-    if (
-        difference_text(ports)
-        and (results_again := _run_program(program, capture.seed, values, anew=False)) is not None
-    ):
+    if not difference_text(ports):
+        return ""
+    # A program that never repeats itself differs in every run, so its first run says nothing.
+    results_again = _run_program(program, capture.seed, values, anew=False)
+    if results_again is not None:
         ports = [unproven_if_unsteady(port, results, results_again) for port in ports]
     return difference_text(ports)
 
@@ -197,7 +204,8 @@ def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
 
 
 def difference_by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
-    """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
+    """Say what the program returns differently for other tensors with the captured values; '' if nothing, or if it
+    raises."""
     # Twice in its own tensors: where these two runs differ, the program does not repeat itself, whatever its tensors
     # are.
     results, results_of_copies, results_again = (
@@ -390,15 +398,17 @@ def _changed_in_shared_memory(
     inputs: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change
 ) -> dict[str, Tensor]:
     """Return the tensors of `free`, which are among `inputs`, changed: in copies that share memory as the tensors of
-    `inputs` do. Left out are tensors that cannot be changed, such as sparse ones."""
+    `inputs` do. Left out are tensors that cannot be changed: sparse ones, and those in whose memory an input lies that
+    is not in `free`. An expanded tensor is returned as it is."""
     copies = copy_values(inputs)
-    groups = {name: group for group in alias_groups(dict(inputs)) for name in group}
+    groups = {name: group for group in alias_groups(dict(inputs)) for name in group}  # of inputs that share memory
     done: set[str] = set()
     for seed, (name, tensor) in enumerate(free.items()):
         group = groups.get(name, (name,))
         # Memory stays as it is if a tensor that must not change lies in it too.
         if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
             continue
+        # The input of the group with the most elements is changed, and the others with it.
         widest = max(group, key=lambda member: copies[member].numel())
         fresh = change(inputs[widest].detach(), seed)
         done |= set(group)

@@ -1,5 +1,10 @@
 """What `save` keeps of a proof: digests of the original program's results on the recipe's inputs, the Verdict, the
-power."""
+power.
+
+A *witness* is what is kept of the program's results: a Row of digests and numbers for each, by the text of its port. A
+*draw* is a set of inputs with tangents and a seed. `details` is a list to which functions add reasons for the text of
+the Verdict, and `origin` is the program behind a Capture, alive or gone.
+"""
 
 from __future__ import annotations
 
@@ -63,17 +68,16 @@ POWER_SECONDS, POWER_TRIALS = 20.0, 12
 def attest(capture: Capture, power: str = "quick") -> Attested:
     """Prove a Capture on its recipe's inputs, and return what a sample keeps of it.
 
-    `power` is `inputs` of `power_of`, or `"none"` to skip the measurement.
+    `power` is `inputs` of `power_of`, or `"none"` to skip the measurement. The reference is the program while it lives;
+    else the witness of the sample that the Capture was read from; else autograd of the forward.
     """
     alive = capture.origin.alive
     draw = draw_from_recipes(capture, "recipe", seed=None)
-    details = left_out_of(capture.notes)
+    details = left_out_of(capture.notes)  # what the capture left out of the program, in words
     recorded = dict(capture.environment)
     # One snapshot around all runs of the program, instead of one for each.
     restoring = capture.origin.restoring()
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
-        # The graphs on the inputs of the recipes, and beside them the best reference that there is: the program, the
-        # digests that a sample kept of it, or autograd of the forward.
         checked = _run_first(capture, draw)
         expected = run_program(capture, draw) if alive else None
         other_results = compare_other_results(capture) if alive else []
@@ -103,12 +107,12 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
     # The sample keeps the verdict, and digests by which it can be compared when the program is gone.
     verdict = make_verdict(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
-    rows = (
-        {str(key): numbers_of(value) for key, value in expected.items()} | parts | second
-        if expected is not None
-        else dict(capture.witness or {}) or None
-    )
-    return Attested(rows, verdict, port_values(capture, replayed), measured, checked.notes)
+    witness: dict[str, Row] | None
+    if expected is not None:
+        witness = {str(key): numbers_of(value) for key, value in expected.items()} | parts | second
+    else:  # a sample that is saved again keeps its witness
+        witness = dict(capture.witness or {}) or None
+    return Attested(witness, verdict, port_values(capture, replayed), measured, checked.notes)
 
 
 def _second_witness(
@@ -118,12 +122,11 @@ def _second_witness(
     the inputs, and of the program's results. Add the verdicts on it to `verdict_of_port`. Empty if there is no such
     draw, or if the program does not run on it. `first` is the draw of the recipes."""
     draw = second_draw(capture, first)
+    if draw is None:
+        return {}
     # As a `fresh` draw, on which a program may raise or a guard break: then the sample keeps no rows.
-    if (
-        draw is None
-        or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None
-        or not attempted.verdicts
-    ):
+    attempted = attempt(capture, replace(draw, name="fresh"), details)
+    if attempted is None or not attempted.verdicts:
         return {}
     keep_worst(verdict_of_port, SECOND, attempted.verdicts)
     values = second_values(capture, with_tangents(first.values, first.tangents or {}))
@@ -192,10 +195,11 @@ def power_json(power: Power) -> dict[str, Any]:
 
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
-    """Return one redraw in a sample's form: how many ports moved, by how much at least and at most, and which least."""
+    """Return one redraw in a sample's form: how many ports it could move, by how much it moved them at least and at
+    most, and which port least; or why it was not tried."""
     if trial.untried:
         return {"untried": trial.untried[:300]}
-    if trial.weakest is None:
+    if trial.weakest is None:  # no port depends on the inputs
         return {"ports": 0}
     port, by = trial.weakest
     row = {

@@ -3,6 +3,15 @@
 Read it in this order: `capture_with_recipes` at the end is what the API calls. OTHER_ENGINE says which engine is asked
 next, by the cause why one was not enough. `_candidate` traces and proves once, and `choose` decides. The engines
 themselves, and the options that each supports, are in `trace/entry`.
+
+- A *Doubt* says why another engine may do better: its `cause`, a word of the list below, and its `reason`, a text for
+  the user. A *Candidate* is what one engine made of the program, with its doubts.
+- A *Proof* compares a Capture with the program. It has texts about differences, '' for none: `captured` on the captured
+  values, `redrawn` on others, `moved` from the first run, `identity` for other tensors of the same values. `drawn`
+  names generators of the program's own, and `pins` has the inputs that are to blame.
+- `live`, a LiveProgram: the program behind a Capture, which can run again. Its `target` is the callable, whose
+  `snapshot` is of the state that a run may change; its `unguarded` are reads of values that no guard checks.
+- An error with `every_engine` is one that each engine would raise, so no other is asked.
 """
 
 from __future__ import annotations
@@ -115,6 +124,7 @@ def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> s
     """
     asked = [candidate for candidate in candidates if candidate.cause != UNSUPPORTED]
     last = asked[-1]
+    # `eager` is preferred, so it is the second only for a fake program whose checkpoints `aot` would have lost.
     if len(asked) > 1 and last.engine != "eager":
         return ""
     # A control flow operator counts most, as its gradients may be wrong for the body that did not run; then a compiled
@@ -138,16 +148,17 @@ def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
             if candidate.capture is not None and candidate.cause in causes:
                 reasons = {other.engine: other.reason for other in candidates[:index]}
                 # An engine may have been asked twice: its first refusal is then no reason why another was used.
-                reasons.pop(candidate.engine, "")
+                reasons.pop(candidate.engine, None)
                 return replace(candidate.capture, why=tuple(f"{name}: {reason}" for name, reason in reasons.items()))
     asked = [candidate for candidate in candidates if candidate.cause not in (UNSUPPORTED, CHECKPOINTS)]
     if defect := next((candidate.error for candidate in asked if candidate.cause == DEFECT), None):
         raise defect
-    first = asked[0].error  # of the engine that is preferred
+    first = asked[0].error  # of the engine that is preferred; None if it has a capture, which is wrong
     if first is not None and not isinstance(first, CaptureError):
-        raise first
+        raise first  # the program's own
     kind = DataDependentError if isinstance(first, DataDependentError) else CaptureError
     reasons = {candidate.engine: candidate.reason for candidate in asked}
+    # One reason for all engines needs no list; nor does a program that every engine refuses for its values.
     if len(set(reasons.values())) == 1 or all(isinstance(candidate.error, DataDependentError) for candidate in asked):
         raise kind(f"no engine captures {title}: {next(iter(reasons.values()))}") from first
     lines = "".join(f"\n  {engine}: {reason}" for engine, reason in reasons.items())
@@ -170,8 +181,8 @@ class _Request:
 
 
 def _candidate(request: _Request, engine: str) -> Candidate:
-    """Return what an engine makes of a program, proved. Raise what the engine raises, and a refusal if the program's
-    own results change from run to run."""
+    """Return what an engine makes of a program, compared with the program if the request says so. Raise what the engine
+    raises, and a refusal if the program's own results change from run to run."""
     capture, doubts = _trace_by_engine(request, engine)
     candidate = _judge_candidate(capture, _proof_of(request, capture), doubts)
     if reason := _why_results_change(request, candidate):
@@ -194,8 +205,8 @@ def _proof_of(request: _Request, capture: Capture) -> Proof | None:
 
 def _judge_candidate(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = ()) -> Candidate:
     """Return the Candidate of a Capture: it is wrong, or pinned to the captured inputs because it is right on these
-    alone, or proved. Its doubts are those that follow from the proof, then the engine's own, `doubts`. Raise if no
-    engine's capture could be right."""
+    alone, or proved; as it is, if there is no proof. Its doubts are those that follow from the proof, then the engine's
+    own, `doubts`. Raise if no engine's capture could be right."""
     live = capture.origin
     if proof is None or not isinstance(live, LiveProgram):
         return Candidate(capture.engine, capture, proof, doubts)
@@ -227,8 +238,9 @@ def _refuse_program_without_right_capture(title: str, live: LiveProgram, proof: 
 def _doubts_about_wrong_capture(title: str, live: LiveProgram, difference: str) -> tuple[Doubt, ...]:
     """Return the doubt about a Capture that differs on the captured inputs, and that the program is compiled, if it
     is. A write that no operator shows is named as the cause, if there is one."""
-    write = silent_write(live.program)
+    write = silent_write(live.program)  # in words, '' for none
     wrong = Doubt(WRONG, f"{DIFFERS}{write} ({difference}). {ADVICE}" if write else f"{DIFFERS}{difference}")
+    # A function that torch.compile has returned has this attribute.
     if not hasattr(live.program.target(), INLINED):
         return (wrong,)
     return wrong, Doubt(COMPILED, f"{title} is compiled, and was recorded as it runs uncompiled")
@@ -251,7 +263,7 @@ def _proved_capture(capture: Capture, live: LiveProgram, proof: Proof) -> Captur
     bitwise. If the program does not repeat itself, what a run may have left behind is named in the notes."""
     snapshot = live.program.target.snapshot
     if snapshot is not None and any(UNSTEADY in port.detail for port in proof.ports):
-        snapshot.note_suspects_as_lost()
+        snapshot.note_suspects_as_lost()  # the notes name what is lost
     guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_not_bitwise_ports(proof.ports))
     return _with_pinned_generators(guarded, proof)
 
@@ -275,8 +287,9 @@ def _why_results_change(request: _Request, candidate: Candidate) -> str:
     if candidate.cause != WRONG:
         return ""
     try:
-        again = _proof_of(request, _trace_by_engine(request, candidate.engine)[0])
-    except CaptureError:
+        second_capture, _ = _trace_by_engine(request, candidate.engine)
+        again = _proof_of(request, second_capture)
+    except CaptureError:  # then the second trace tells nothing
         return ""
     is_right = again is not None and not (again.captured or again.identity or again.moved)
     return candidate.reason.removeprefix(DIFFERS) if is_right else ""
@@ -300,8 +313,8 @@ def _refusal_of_changing_results(program: CalledProgram, title: str, reason: str
 def _pinned_to_captured_inputs(capture: Capture, live: LiveProgram, proof: Proof) -> Capture:
     """Return a Capture that runs on the captured values only of the inputs that the program reads unseen."""
     # A difference on other inputs, which the pins exclude, is no doubt about the pinned Capture.
-    doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
-    capture = _with_pinned_generators(replace(capture, origin=live.with_not_bitwise_ports(doubts)), proof)
+    ports = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
+    capture = _with_pinned_generators(replace(capture, origin=live.with_not_bitwise_ports(ports)), proof)
     return _with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
 
 
@@ -327,7 +340,7 @@ def _with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, st
 
 def _capture_by_engine(request: _Request) -> Capture:
     """Return the Capture of the engine that the caller requests by name. It is pinned to the captured inputs if it is
-    right on these only."""
+    right on these only; CaptureError, with the reason, if it is wrong on them."""
     candidate = _candidate(request, request.options.engine)
     assert candidate.capture is not None
     if candidate.cause == WRONG:
@@ -347,7 +360,7 @@ def _capture_by_auto(request: _Request, requested: Mapping[str, str]) -> Capture
         specialize = request.options.specialize is not False
         request = replace(request, options=replace(request.options, specialize=specialize))
     lacking = {name: reason for name, engine in ENGINES.items() if (reason := engine.lacks(requested))}
-    # ENGINES has the engines in the order of preference.
+    # ENGINES has the engines in the order of preference. One takes all options: `check_engine` has refused others.
     engine = next(name for name in ENGINES if name not in lacking)
     before = list(ENGINES)[: list(ENGINES).index(engine)]
     candidates = [Candidate(name, doubts=(Doubt(UNSUPPORTED, lacking[name]),)) for name in before]
@@ -362,7 +375,7 @@ def _attempt(request: _Request, engine: str, before: Sequence[str]) -> Candidate
     has the engines that were asked before, or left out."""
     program, options = request.program, request.options
     # A fake program that checkpoints is refused by `aot` under `auto`, but only if `eager` may record it instead. An
-    # engine that is requested by name does not refuse it.
+    # engine that is requested by name does not refuse it, so the option `engine` names it here.
     if options.fake and (engine in before or not _eager_may_keep_checkpoints(program, options)):
         request = replace(request, options=replace(options, engine=engine))
     try:
@@ -414,7 +427,8 @@ def _warn_of_defect(title: str, engine: str, error: Exception) -> None:
 
 def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
     """Capture one rank of several by engine `aot`. It is traced without values, as collectives need no other ranks
-    then, and proved with values. `without_values` is the program of the request, read with fake tensors."""
+    then, and proved with values. `without_values` is the program of the request, read with fake tensors. A Capture with
+    any doubt is refused: no other engine is asked."""
     program, options = request.program, request.options
     assert program.peers is not None
     with program.peers.place():
@@ -435,6 +449,7 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
         peers=program.peers,
         world=None,
     )
+    # `outcome` is of a recorded run: there was none with values.
     capture = capture_of(replace(result, program=observed, outcome=None), "aot", options)
     candidate = _judge_candidate(capture, _proof_of(request, capture))
     if candidate.capture is None or candidate.doubts:
@@ -506,7 +521,7 @@ def _capture_once(
         )
 
     program = read(options.fake, peers)
-    requested = requests_of_call(program, options)
+    requested = requests_of_call(program, options)  # what the call asks of an engine, as the caller wrote it
     check_engine(options.engine, requested)
     with (
         preserving_random_states(),
@@ -519,7 +534,7 @@ def _capture_once(
             program = second_order(program)
         request = _Request(program, replace(options, engine=engine_of_ranks(program, options.engine)), proved)
         if request.options.engine == "aot" and program.peers is not None:
-            return _among_ranks(request, read(fake=True))
+            return _among_ranks(request, without_values=read(fake=True))
         return _capture_by_auto(request, requested) if request.options.engine == "auto" else _capture_by_engine(request)
 
 

@@ -1,4 +1,8 @@
-"""Draws: the sets of inputs that a Capture is proved on: captured, from recipes, fresh, at other sizes."""
+"""Draws: the sets of inputs that a Capture is proved on: captured, from recipes, fresh, at other sizes.
+
+A *recipe* makes an input again, by a seed or from kept bytes. A *witness* is what a sample keeps of the program's
+results. `capture.origin` is the program, alive or gone.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +54,8 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw
     first on which the program runs is taken, and the rest are not drawn."""
     alive = capture.origin.alive
     if "captured" in draws and alive:
-        yield (Draw("captured", capture.origin.values(), None, capture.seed),)
-    if not capture.recipes.complete:
+        yield (Draw("captured", capture.origin.values(), tangents=None, seed=capture.seed),)
+    if not capture.recipes.complete:  # an input has no recipe, so nothing can be drawn
         return
     first = None
     if "recipe" in draws:
@@ -106,11 +110,13 @@ def _draw_of_values(capture: Capture, name: str, values_and_tangents: Mapping[st
 
 
 def draws_at_other_sizes(capture: Capture) -> Iterator[Draw]:
-    """Yield a draw at larger sizes than captured and one at smaller sizes, if inputs have symbolic sizes."""
+    """Yield a draw at larger sizes than captured and one at smaller sizes, if inputs have symbolic sizes and the
+    conditions of the trace allow such sizes."""
     if capture.pairs[0].forward.symbols:
         draw = draw_from_recipes(capture, "fresh", FRESH)
         for changes in (CHANGES, SMALLER):
-            if (sizes := other_sizes(capture, changes)) is not None:
+            sizes = other_sizes(capture, changes)
+            if sizes is not None:
                 values, tangents = resized(capture, draw.values, draw.tangents, sizes)
                 yield replace(draw, name="resized", values=values, tangents=tangents)
 
@@ -130,5 +136,6 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
         # Drawn in float32 and cast, so that half precision has the same numbers, rounded.
         dtype_of_numbers = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
         numbers = torch.randn(shape, dtype=dtype_of_numbers, generator=generator)
-        tangents[name] = with_strides(numbers.to(dtype).to(spec.device), strides(spec, numbers, {}) or numbers.stride())
+        wanted = strides(spec, numbers, sizes={}) or numbers.stride()  # its own, if those of the spec are not known
+        tangents[name] = with_strides(numbers.to(dtype).to(spec.device), wanted)
     return tangents

@@ -6,6 +6,10 @@ begins, a step makes NaN or Inf of finite numbers, or an input has it from the s
 
 An Inf that the program writes on purpose is no fault: a number in the program (`masked_fill(x, mask, -inf)`), or in a
 buffer, a constant or an input, as a mask of attention has it. The step that makes NaN of it is where the way begins.
+
+A *Place* is where a value is: its Pair, its graph and its name there. A *Mark* says of a value whether it has NaN, Inf
+or both. A *link* between Pairs says which result of the one is which input of the other. `before` of a place are the
+values that it is computed from and that are not finite either.
 """
 
 from __future__ import annotations
@@ -85,8 +89,8 @@ MEANT_ROLES = ("buffer", "constant", "input")
 class _Trail:
     """The values of a Capture's run that are not finite: `marks` has the Mark of each, in the order of the run.
 
-    `graphs` has the Pair and the direction of each graph by its id, `steps` the steps of each Pair's forward and
-    backward by name, and `ports` the inputs of the graphs.
+    `graphs` has the Pair of each graph by the graph's id, and whether it is the backward; `steps` the steps of each
+    Pair's forward and backward by name, and `ports` the port of each input of the graphs.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -103,8 +107,9 @@ class _Trail:
                     self.ports |= {Place(index, bool(backward), port.local): port for port in graph.inputs}
 
     def watch(self, graph: Graph, name: str, value: Any) -> None:
-        """Note the Mark of a value of the run, if it is not finite. It is `watch` of RunOptions. Memory that no step
-        has written yet, as `empty` makes it, is not looked at."""
+        """Note the Mark of a value of the run, if it is not finite. A run calls it (`watch` of RunOptions) with each
+        input and each result of a step, in order. Memory that no step has written yet, as `empty` makes it, is not
+        looked at."""
         if id(graph) not in self.graphs:  # the body of a higher-order operator
             return
         place = Place(*self.graphs[id(graph)], name)
@@ -119,13 +124,12 @@ class _Trail:
         return self.steps[place.pair][place.backward].get(place.name)
 
     def is_meant(self, place: Place, step: Step | None) -> bool:
-        """Whether the Inf of a value is written on purpose: as a number, or in values that it is computed from."""
-        if step is None:
-            before = self.before(place)
-            role = self.ports[place].role
-            return all(self.marks[other].meant for other in before) if before else role in MEANT_ROLES
+        """Whether the Inf of a value is written on purpose: as a number of the step that makes it, in an input of one
+        of MEANT_ROLES, or in all values with Inf that it is computed from. `step` is None for an input."""
         before = self.before(place)
-        return all(self.marks[other].meant for other in before) if before else _writes_inf(step)
+        if before:
+            return all(self.marks[other].meant for other in before)
+        return self.ports[place].role in MEANT_ROLES if step is None else _writes_inf(step)
 
     def before(self, place: Place) -> list[Place]:
         """Return the values that are not finite among those that a value is computed from."""
@@ -169,6 +173,7 @@ def sources(capture: Capture, place: Place, port: Port) -> Iterator[Place]:
     if place.backward and port.role == "saved":
         yield from _made_at(capture, place.pair, PortKey("saved", port.name))
     elif place.backward and port.role == "tangent":
+        # From the gradients that later Pairs return for this output.
         for link in consumers(capture, place.pair, PortKey("output", port.name)):
             yield from _made_at(capture, link.target, PortKey("gradient", link.name))
     elif not place.backward:
@@ -216,7 +221,9 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
         seed_torch(draw.seed)
         again = replay_values(capture, draw.values, draw.tangents, RunOptions(watch=trail.watch))
     text = "; ".join(sentences(trail, _nonfinite_results(trail, again.results)))
-    return f"{text}{DRAWN if draw.name == 'recipe' and _has_drawn_inputs(capture) else ''}" if text else ""
+    if not text:  # only Infs that are meant
+        return ""
+    return text + (DRAWN if draw.name == "recipe" and _has_drawn_inputs(capture) else "")
 
 
 DRAWN = " (on inputs drawn from the recipes, which are not the captured ones)"
@@ -274,28 +281,34 @@ MOST_PLACES = 3
 
 def sentences(trail: _Trail, rows: Iterator[_Nonfinite]) -> Iterator[str]:
     """Yield a sentence for each place that NaN or Inf comes from, the first place first. Steps of one line that call
-    the same operator, as in several layers, are one place."""
+    the same operator, as in several layers, are one place; so are results of one role (ROLES) from there."""
     by_origin: dict[Place, list[_Nonfinite]] = {}
     for row in rows:
         by_origin.setdefault(row.origin, []).append(row)
-    keys_of_text: dict[tuple[str, str, str], list[PortKey]] = {}
+    # The results of each sentence, by what else is in it: the word, their role, and where NaN or Inf comes from.
+    results_of_sentence: dict[tuple[str, str, str], list[PortKey]] = {}
     for place in (place for place in trail.marks if place in by_origin):
-        named = next(same for role in ROLES if (same := [row for row in by_origin[place] if row.key.role == role]))
-        text = named[0].word, named[0].key.role, _origin_text(trail, named[0], place)
-        keys_of_text.setdefault(text, []).extend(row.key for row in named)
-    for (word, _, origin), keys in list(keys_of_text.items())[:MOST_PLACES]:
+        rows_by_role = ([row for row in by_origin[place] if row.key.role == role] for role in ROLES)
+        named = next(rows_of_role for rows_of_role in rows_by_role if rows_of_role)
+        first = named[0]
+        sentence = first.word, first.key.role, _origin_text(trail, first, place)
+        results_of_sentence.setdefault(sentence, []).extend(row.key for row in named)
+    for (word, _, origin), keys in list(results_of_sentence.items())[:MOST_PLACES]:
         yield f"{word} in {_results_text(keys)}, {origin}"
-    if len(keys_of_text) > MOST_PLACES:
-        yield f"NaN or Inf in other results, from {len(keys_of_text) - MOST_PLACES} other places"
+    if len(results_of_sentence) > MOST_PLACES:
+        yield f"NaN or Inf in other results, from {len(results_of_sentence) - MOST_PLACES} other places"
 
 
 def _results_text(keys: Sequence[PortKey]) -> str:
-    """Return the first of several results of one role, and how many more there are."""
+    """Return in words the first of several results of one role, and how many more there are."""
     role, name = keys[0]
     texts = {"output": f"the output {name}", "gradient": f"the gradient of {name}", "mutation": f"what {name} becomes"}
+    # An output that has no name in the program is called `output`.
     text = "the output" if (role, name) == ("output", "output") else texts[role]
     more = len(keys) - 1
-    return text if not more else f"{text} and of {more} more" if role == "gradient" else f"{text} and {more} more"
+    if not more:
+        return text
+    return f"{text} and of {more} more" if role == "gradient" else f"{text} and {more} more"
 
 
 def _origin_text(trail: _Trail, row: _Nonfinite, place: Place) -> str:

@@ -40,8 +40,10 @@ def observed_values(capture: Capture) -> ValueStats:
     statistics: ValueStats = {}
 
     def watch(graph: Graph, name: str, value: Any) -> None:
-        known = id(graph) in places and (id(graph), name) not in empty
-        if known and isinstance(value, Tensor) and _has_stats(value):
+        """Note the statistics of a value of the run. A graph that is none of a Pair is the body of a higher-order
+        operator."""
+        is_observed = id(graph) in places and (id(graph), name) not in empty
+        if is_observed and isinstance(value, Tensor) and _has_stats(value):
             statistics[(*places[id(graph)], name)] = stats_of(value)
 
     replay(capture, options=RunOptions(watch=watch))

@@ -1,5 +1,11 @@
 """Other inputs than a sample's own: a second draw where values are constant, redraws for a stranger's code, and other
-sizes."""
+sizes.
+
+A *recipe* makes an input, by a seed or from kept bytes. A *unit* is an input with its views, which can be redrawn only
+together. A *guard* is a condition on inputs that the Capture assumes. A *witness* is what a sample keeps of the
+program's results: a row of numbers for each, by the text of its port. A *symbol* is a size that the trace has left
+open, and `sizes` has a number for each.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +54,14 @@ def _flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tu
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     held = held_by_guards(capture)
-    constant_inputs = {}  # candidates: their recipes make one value, or keep the data
+    flat = {}
     for name, names in units(recipes).items():
         is_free = all(is_tangent(member) or roles.get(member, "constant") != "constant" for member in names)
-        if is_free and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact"):
-            constant_inputs[name] = names
-    return {name: names for name, names in constant_inputs.items() if name in values and is_flat(values[name])}
+        # A recipe of another kind draws many values; only these make one value, or keep the data.
+        may_be_flat = is_free and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact")
+        if may_be_flat and name in values and is_flat(values[name]):
+            flat[name] = names
+    return flat
 
 
 def is_flat(value: Tensor) -> bool:
@@ -130,7 +138,8 @@ STEPS = (None, 2**-6, 2**-10)
 def redrawn(
     capture: Capture, recipes: Mapping[str, Any], values: Mapping[str, Tensor], seed: int, size: float | None
 ) -> dict[str, Tensor]:
-    """Return new values for inputs and tangents, but for constants and inputs that a guard holds."""
+    """Return new values for inputs and tangents, but for constants and inputs that a guard holds: drawn by the seed,
+    or, with a `size`, moved by this share of their size (STEPS)."""
     fixed = held_by_guards(capture) | {port.name for port in free_ports(capture) if port.role == "constant"}
     redraws: dict[str, Tensor] = {}
     for names in units(recipes).values():
@@ -174,8 +183,8 @@ def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[s
     changes; None if none can change."""
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
-    most = 0
-    # At least 8: more than CHANGES, so that one change for all symbols is always tried.
+    most = 0  # how many symbols `best` changes
+    # At least 8: more than CHANGES, so that each change for all symbols at once is always tried.
     tries = min(TRIES, 8 + LOOKS // (len(capture.guards) + len(forward.inputs) + len(forward.outputs) + 1))
     for values in itertools.islice(candidates(symbols, changes), tries):
         sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))
@@ -215,8 +224,8 @@ def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
 def resized(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, sizes: Mapping[str, int]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-    """Return inputs and tangents at other sizes: `values` and `tangents`, truncated or repeated along each dimension.
-    `sizes` has the values of the symbols."""
+    """Return inputs and tangents at other sizes: `values` and `tangents`, truncated or repeated along each dimension;
+    None for tangents that are None. `sizes` has the values of the symbols."""
     forward = capture.pairs[0].forward  # the only Pair: `aot` alone captures symbolic sizes, and it makes one
     new_values = {
         port.name: _stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
@@ -232,7 +241,8 @@ def resized(
 
 
 def _stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
-    """Return a tensor at other sizes, with its port's strides; without symbolic sizes, the tensor itself."""
+    """Return a tensor at other sizes, with its port's strides; without symbolic sizes, the tensor itself. Raise
+    ReplayError for sizes that ask for far more elements (GROWTH), or for another number of dimensions."""
     spec = spec_at(port.spec, sizes)
     if not isinstance(spec, TensorSpec) or spec == port.spec:
         return value
@@ -246,11 +256,11 @@ def _stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Ten
     for index, size in enumerate(shape):
         tensor = tensor.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
     stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else tensor.contiguous().stride()
-    over = [index for index, (size, step) in enumerate(zip(shape, stride, strict=True)) if step == 0 and size > 1]
-    for index in over:  # an expanded dimension has one value
+    expanded = [index for index, (size, step) in enumerate(zip(shape, stride, strict=True)) if step == 0 and size > 1]
+    for index in expanded:  # an expanded dimension has one value, and is expanded again below
         tensor = tensor.narrow(index, 0, 1)
     try:
-        larger = torch.empty_strided(tensor.shape, stride, dtype=value.dtype, device=value.device).copy_(tensor)
+        strided = torch.empty_strided(tensor.shape, stride, dtype=value.dtype, device=value.device).copy_(tensor)
     except RuntimeError:  # elements overlap in another way and cannot be written separately
         return tensor.expand(shape)
-    return larger.as_strided(shape, stride)
+    return strided.as_strided(shape, stride)

@@ -1,13 +1,22 @@
 """Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
 
 A check of a port that no input moves proves nothing about it. A port's power is its largest movement in the standard
-redraws (`PowerMeasurement.standard_redraws`). These are limited by number, never by time. The trials of `own` and `all`
-are about inputs: which of them a graph could ignore without a check noticing. A port of integers or bools has power if
-any element changes.
+redraws (`_PowerMeasurement.standard_redraws`). These are limited by number, never by time. The trials of `own` and
+`all` are about inputs: which of them a graph could ignore without a check noticing. A port of integers or bools has
+power if any element changes.
 
 Which ports depend on which inputs is read from the graphs. A path is not yet a dependence: a bias before a batch norm
 and a shift of scores before a softmax have a path to every output, and move none. So a port with a path that does not
-move is tried once more at a neutral point, in float64 (`PowerMeasurement.independent_ports`).
+move is tried once more at a neutral point, in float64 (`_PowerMeasurement.independent_ports`).
+
+- *Redraw*: to run the Capture with other values of some inputs. A redraw's result is a Trial: by how many tolerances of
+  the verdicts each port moved. From 1 on, a port has moved. Inputs may be tangents, named `tangent y`.
+- A port's key (PortKey) is its role and its name; its *side* is `forward` (outputs and mutations) or `backward`.
+- A *unit* is an input with its views, which share memory and can be redrawn only together.
+- A *guard* is a condition on inputs that the Capture assumes; a run on values that break it raises.
+- `depends`: of a Capture or a Pair, which inputs each result depends on. `sets` has for each result a set of inputs, as
+  an int with a bit for each; `set_of` makes such an int of names, `names_of` names of an int, and `&` and `|` are
+  intersection and union.
 """
 
 from __future__ import annotations
@@ -156,8 +165,8 @@ NUDGE, SMALL_NUDGE = 2**-6, 2**-10
 MOST_FURTHER, MOST_SINGLE = 10, 4
 """The most redraws for ports that do not move, and how many of these are of one input alone."""
 
-Sides = tuple[Results, ...]
-"""The results of a run by port: of the whole Capture, then of each Pair."""
+RunResults = tuple[Results, ...]
+"""The results of a run, each by port: of the whole Capture, then of each Pair."""
 
 
 class Way(NamedTuple):
@@ -182,7 +191,7 @@ class Base:
 
     values: Mapping[str, Tensor]
     ports: Results
-    parts: Sides = ()
+    parts: RunResults = ()
 
 
 def power_of(
@@ -203,7 +212,8 @@ def power_of(
     parameters, all buffers, and everything together; `"all"` each parameter and buffer alone too. `seconds` and `count`
     end these early; then `"all"` has tried a random part, the program's inputs first. `recipes` (with their data, as
     `sample.inputs` has them) replace the Capture's own, and `fresh` their next draw; `only` names the inputs to redraw
-    alone. `base` is a run that exists already.
+    alone. `base` is a run that exists already. UsageError says that `inputs` is no such word, ReplayError that an input
+    has no values.
     """
     if inputs not in CHOICES:
         raise UsageError(f"power={inputs!r} is not one of {', '.join(CHOICES)}")
@@ -229,7 +239,7 @@ def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
 
 def why_without_power(power: Power) -> list[str]:
     """Return why ports have no power, and what to do: a sentence for each reason."""
-    # Of the redraws that do not run, only the first is named: of the program's inputs, or of everything.
+    # Of the redraws that do not run, only the first is named: it is of the program's inputs, or of everything.
     failed = [trial for trial in power.trials[:1] if trial.untried.startswith(DOES_NOT_RUN)] if power.vacuous else []
     ports: dict[str, list[str]] = {}
     for port, reason in power.why:
@@ -256,15 +266,14 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
     """Return other values than `values` for all inputs and tangents except constants and inputs that a guard depends
     on. `values` has the tangents as `tangent y`."""
     recipes = capture.recipes.recipes
-    roles = {port.name: port.role for port in free_ports(capture)}
+    roles = {port.name: port.role for port in free_ports(capture)}  # the inputs that a caller passes
     guarded = held_by_guards(capture)
-    # A unit is an input with its views, which can be redrawn only together.
-    free = [
+    free_units = [
         names
         for names in units(recipes).values()
         if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names)
     ]
-    return other_values_of_units(free, recipes, values, seed)
+    return other_values_of_units(free_units, recipes, values, seed)
 
 
 class _PowerMeasurement:
@@ -280,8 +289,7 @@ class _PowerMeasurement:
         self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
         self.roles = {port.name: port.role for port in free_ports(capture)}
         self.depends = (dependence(capture), *dependence_of_parts(capture))
-        """For the whole Capture, then for each of several Pairs: the inputs that each result depends on (`sets`). A set
-        of inputs is a number with one bit for each; `set_of` returns the set of some names, `names_of` the names."""
+        """For the whole Capture, then for each of several Pairs: the inputs that each result depends on."""
         self.read = [functools.reduce(operator.or_, depends.sets.values(), 0) for depends in self.depends]
         """For each entry of `depends`, the set of inputs that any result depends on."""
         # An input that no result depends on need not be redrawn.
@@ -293,13 +301,14 @@ class _PowerMeasurement:
         self.pinned = pinned | {name for name in self.guarded if self.is_fixed(name)}
         """Inputs that cannot have other values in any call that the guards let through."""
         self.unchecked = unchecked_inputs(capture, base.values)
-        """Inputs with one value everywhere, for which a sample has results on this value alone."""
+        """Inputs whose elements all have one value, for which a sample keeps results on this value alone."""
         self.compared_alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
         """Inputs for which the proof at capture found no other values that the program runs on."""
         self.neutral_point: Base | str | None = None
         """The run at the neutral point, or why there is none; None before it was tried."""
         self.drawn_values: dict[tuple[tuple[str, ...], float | None], dict[str, Tensor]] = {}
         """The other values so far, by unit (an input and its views) and step: each redraw draws the same."""
+        # With one Pair, `depends` has no entry for it: it would be that of the whole Capture.
         self.largest_movements = [
             {key: 0.0 for key, value in ports.items() if has_movement(value) and depends.sets.get(key)}
             for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
@@ -338,6 +347,7 @@ class _PowerMeasurement:
         if only is not None:
             return [name for name in names if name in only]
         names = [name for name in names if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
+        # So that tries that are cut short are a fair sample of parameters and buffers.
         if inputs == "all" and is_part:
             # Shuffled, and then sorted by a stable sort: the inputs first, and the rest still in random order.
             random.Random(self.seed).shuffle(names)
@@ -354,35 +364,37 @@ class _PowerMeasurement:
     def run(
         self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
     ) -> Power:
-        """Run the standard redraws; then redraw each of `groups` and `single`, until this time has passed or this
-        number of trials is reached. Return the powers, with the trials of the latter, or the standard ones if there are
-        none."""
+        """Run the standard redraws; then redraw each of `groups` and each input of `single` alone, until `seconds` have
+        passed or `count` trials are done (None: no limit), but at least one. Return the Power of the ports by the
+        standard redraws, with the trials of `groups` and `single`; if there are none, with the standard trials."""
         standard = self.standard_redraws()
         whole, *parts = (self.port_powers(index) for index in range(len(self.largest_movements)))
         why = self.reasons([key for key in self.largest_movements[0] if str(key) in unmoved_ports(whole)])
         if not groups and not single:
             return Power(tuple(standard), most=whole, parts=tuple(parts), why=why)
         started = time.monotonic()
-        trials: list[Trial] = []  # the groups come first
+        trials: list[Trial] = []  # of the groups, then of single inputs
         for title, names in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
             spent = time.monotonic() - started
             if trials and ((seconds is not None and spent > seconds) or (count is not None and len(trials) >= count)):
                 break
             trials.append(self.redraw(title, names))
         tried = sum(not trial.untried for trial in trials[len(groups) :])  # of single inputs
-        return Power(tuple(trials), tried, len(single), whole, tuple(parts), why)
+        return Power(tuple(trials), tried, of=len(single), most=whole, parts=tuple(parts), why=why)
 
     def reasons(self, ports: Collection[PortKey]) -> tuple[tuple[str, str], ...]:
         """Return why each of these ports of the Capture does not move: the port's key as text, and a sentence."""
-        depends = self.depends[0]  # of the whole Capture; each set of inputs is a number with one bit for each input
+        depends = self.depends[0]  # of the whole Capture
         # No check sees these change: the sample has results for one value of them alone (`unchecked`), or the proof at
         # capture found no other value that the program runs on (`compared_alone`).
         unseen_inputs = depends.set_of(self.unchecked | self.compared_alone)
         held_inputs = depends.set_of(self.guarded)  # the inputs whose values a guard compares
 
         def reason(key: PortKey) -> str:
+            """Return the first reason that holds for a port."""
             if depends.sets[key] & unseen_inputs:
                 return ONE_VALUE
+            # `strided_parts`: a tensor, or the dense tensors that a sparse one consists of.
             if not all(bool(part.isfinite().all()) for part in strided_parts(self.base.ports[key])):
                 return NOT_FINITE
             # HELD, if no input that the port depends on is free of guards.
@@ -391,12 +403,13 @@ class _PowerMeasurement:
         return tuple((str(key), reason(key)) for key in ports)
 
     def port_powers(self, index: int) -> tuple[tuple[str, float], ...]:
-        """Return the power of each port of the whole Capture (index 0) or of a Pair.
+        """Return the power of each port, with the port's key as text: of the whole Capture (index 0), or of a Pair (its
+        place in `self.depends`).
 
-        A port has none, 0.0, if it depends on an input that no check sees change (`unchecked`, `compared_alone`). A
+        A port has the power 0.0 if it depends on an input that no check sees change (`unchecked`, `compared_alone`). A
         port that depends only on pinned inputs is left out: no call can move it, so no check can miss that.
         """
-        caps = {} if index else self.caps  # they are of the whole Capture
+        caps = {} if index else self.caps  # the caps are of the whole Capture's ports
         depends = self.depends[index]
         unseen_inputs = depends.set_of(self.unchecked | self.compared_alone)
         powers = {
@@ -413,7 +426,8 @@ class _PowerMeasurement:
     # ---- The standard redraws
 
     def standard_redraws(self) -> list[Trial]:
-        """Run the redraws that determine each port's power, until every port that can move has moved.
+        """Run the redraws that determine each port's power, until every port that can move has moved, or MOST_FURTHER
+        are done. Return a Trial of each.
 
         The choice depends on the Capture and its values alone, never on time or on the caller: `save`, `verify` and
         `power` report one number for a sample.
@@ -443,7 +457,7 @@ class _PowerMeasurement:
         """
         along = self.update_only_buffers()
         trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, not_shown_names=frozenset(along))
-        for side in trial.silent:  # `forward` or `backward`, if no port of it moved
+        for side in trial.silent:  # the sides, `forward` or `backward`, of which no port moved
             movement = ((PortKey.from_text(port), by) for port, by in trial.moved)
             self.caps |= {key: by for key, by in movement if side_of(key) == side}
         return trial
@@ -483,9 +497,12 @@ class _PowerMeasurement:
     def inputs_of_unmoved_ports(self) -> frozenset[str]:
         """Return the inputs of ports that have not moved yet; a capped port has none, as movement would not count."""
         names: set[str] = set()
+        # A base that was passed without results of Pairs (`Base.parts`) has only the whole Capture's movements.
         for index, (depends, largest) in enumerate(zip(self.depends, self.largest_movements, strict=False)):
+            # Caps are of the whole Capture's ports (index 0).
             unmoved = (key for key, movement in largest.items() if movement < 1 and (index or key not in self.caps))
-            names |= depends.names_of(functools.reduce(operator.or_, map(depends.sets.__getitem__, unmoved), 0))
+            inputs_of_unmoved = functools.reduce(operator.or_, (depends.sets[key] for key in unmoved), 0)
+            names |= depends.names_of(inputs_of_unmoved)
         return frozenset(names) - self.pinned
 
     # ---- One redraw
@@ -500,7 +517,8 @@ class _PowerMeasurement:
         not_shown_names: frozenset[str] = frozenset(),
     ) -> Trial:
         """Redraw these inputs together, in the first of `ways` on which the Capture runs. Return how far each port
-        moved that depends on them, but not on `not_shown_names`, the inputs that the Trial is not about.
+        moved that depends on them, but not on `not_shown_names`, the inputs that the Trial is not about; or why the
+        redraw was not tried.
 
         With `is_standard`, the movement counts for the power of the ports.
         """
@@ -513,21 +531,15 @@ class _PowerMeasurement:
             return Trial(title, tuple(names), untried=run)
         values, results = run
         redrawn, shown = frozenset(values), tuple(name for name in redrawable if name not in not_shown_names)
-        depends = self.depends[0]
-        redrawn_set, not_shown = depends.set_of(redrawn), depends.set_of(not_shown_names)  # sets as bits
-        dependent = [key for key in results[0] if depends.sets[key] & redrawn_set and not depends.sets[key] & not_shown]
-        movement = {
-            key: distance
-            for key in dependent
-            if (distance := movement_in_tolerances(self.base.ports.get(key), results[0].get(key))) is not None
-        }
+        movement = self.movement_of_whole(results[0], redrawn, not_shown_names)
         if is_standard:
             self.add_movement(redrawn, results, movement)
         del run, results  # the results may be gigabytes, and the neutral point runs the Capture twice more
         unmoved = [key for key, distance in movement.items() if distance < 1]
+        # A Trial is `hidden` if a check would miss a graph that ignores the redrawn inputs.
         if is_standard and unmoved and not Trial(title, shown, _port_texts(movement)).hidden:
-            # A check sees this redraw by other ports (it is not `hidden`), so why these ports do not move is left open:
-            # the answer takes two runs in float64.
+            # A check sees this redraw by other ports, so why these ports do not move is left open: the answer takes two
+            # runs in float64.
             rows = _port_texts({key: distance for key, distance in movement.items() if distance >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
         # The Trial is about the inputs, so the buffers that were redrawn along keep their values at the neutral point.
@@ -536,12 +548,23 @@ class _PowerMeasurement:
         rows = _port_texts({key: distance for key, distance in movement.items() if key not in independent})
         return Trial(title, shown, rows, null=tuple(str(key) for key in movement if key in independent))
 
+    def movement_of_whole(
+        self, ports: Results, redrawn: Collection[str], not_shown_names: Collection[str]
+    ) -> dict[PortKey, float]:
+        """Return by how many tolerances the results of the whole Capture moved, to `ports` from the base: of each port
+        that has a tolerance, depends on a redrawn input, and depends on none of `not_shown_names`."""
+        depends = self.depends[0]
+        redrawn_set, not_shown = depends.set_of(redrawn), depends.set_of(not_shown_names)
+        dependent = [key for key in ports if depends.sets[key] & redrawn_set and not depends.sets[key] & not_shown]
+        movement = {key: movement_in_tolerances(self.base.ports.get(key), ports.get(key)) for key in dependent}
+        return {key: distance for key, distance in movement.items() if distance is not None}
+
     def run_on_other_values(
         self, names: Collection[str], ways: tuple[Way, ...]
-    ) -> tuple[dict[str, Tensor], Sides] | str:
+    ) -> tuple[dict[str, Tensor], RunResults] | str:
         """Return other values of these inputs, redrawn in the first way on which the Capture runs, and the results on
         them; or why there are none."""
-        reason, is_guarded = "", False
+        reason, is_guarded = "", False  # why the first way failed, and whether a guard refused the last
         values_tried: tuple[set[str], float | None] = (set(), 0.0)  # what the way before changed, and by which step
         for floats_only, step in ways:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
@@ -562,25 +585,26 @@ class _PowerMeasurement:
 
     def other_values(self, chosen: Sequence[tuple[str, ...]], step: float | None) -> dict[str, Tensor]:
         """Return other values of these units (inputs with their views), moved by `step` or, if that is None, drawn
-        anew. Each is drawn at the first call."""
+        anew. Each is drawn once, and all redraws get the same values."""
         not_drawn = [unit for unit in chosen if (unit, step) not in self.drawn_values]
         values = other_values_of_units(not_drawn, self.recipes, self.base.values, self.seed, self.fresh, step)
         for unit in not_drawn:
             self.drawn_values[unit, step] = {name: values[name] for name in unit if name in values}
         return {name: value for unit in chosen for name, value in self.drawn_values[unit, step].items()}
 
-    def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
-        """Add a redraw of the inputs `redrawn`, whose results are `sides`, to the largest movement of the ports that
-        depend on these. `movement` has the movement of the ports of the whole Capture."""
-        rows = zip(self.largest_movements, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
-        for index, (largest, depends, ports, others) in enumerate(rows):
+    def add_movement(self, redrawn: frozenset[str], results: RunResults, movement: Mapping[PortKey, float]) -> None:
+        """Add a redraw of the inputs `redrawn`, whose run has these results, to the largest movement of the ports that
+        depend on these. `movement` has the movement of ports of the whole Capture, as far as it was computed."""
+        # `results` has an entry for a single Pair too, `largest_movements` and `depends` do not.
+        rows = zip(self.largest_movements, self.depends, (self.base.ports, *self.base.parts), results, strict=False)
+        for index, (largest, depends, ports_before, ports_now) in enumerate(rows):
             # `movement` has no ports of integers or bools: `movement_or_change` compares these, and all ports of Pairs.
             known: Mapping[PortKey, float] = {} if index else movement
             redrawn_set = depends.set_of(redrawn)
-            for key, movement_before in largest.items():
+            for key, largest_before in largest.items():
                 if depends.sets[key] & redrawn_set:
-                    movement_now = known[key] if key in known else movement_or_change(ports[key], others.get(key))
-                    largest[key] = max(movement_before, movement_now)
+                    distance = known[key] if key in known else movement_or_change(ports_before[key], ports_now.get(key))
+                    largest[key] = max(largest_before, distance)
 
     # ---- The neutral point
 
@@ -592,11 +616,12 @@ class _PowerMeasurement:
         the port need not move. If it does not move because a ReLU is dead or a softmax is saturated, a wrong graph
         would pass at this sample's values. A redraw alone cannot distinguish the two. So it is repeated in float64,
         where rounding is no movement, at a neutral point: weights keep the scale of their inputs, and nothing is dead
-        or saturated. A port that does not move there either, to NULL of its size, is independent; one that moves there
-        is weak here.
+        or saturated. A port that does not move there either, to `results.NULL` of its size, is independent; one that
+        moves there is weak at this sample's values. Where the neutral point cannot be run, no port counts as
+        independent.
         """
         point = self.neutral_run()
-        if isinstance(point, str):
+        if isinstance(point, str):  # why there is none
             return frozenset()
         # Another neutral value by the next seed; what is not floating-point is redrawn as in the redraw itself.
         others = {
@@ -604,7 +629,7 @@ class _PowerMeasurement:
             for name, value in values.items()
         }
         try:
-            ports = _results_on(self.in_float64, {**point.values, **others})[0]
+            ports, *_ = _results_on(self.in_float64, {**point.values, **others})
         except BackprintError:
             return frozenset()
         return frozenset(key for key in unmoved if stays_equal(point.ports.get(key), ports.get(key)))
@@ -621,8 +646,9 @@ class _PowerMeasurement:
         return self.neutral_point
 
     def run_at_neutral_point(self) -> Base | str:
-        """Run the Capture in float64 on neutral values: well-conditioned ones, as `sample.redraws.neutral` makes them.
-        An input that a guard depends on keeps its values."""
+        """Run the Capture in float64 on neutral values: well-conditioned ones, as `sample.redraws.neutral_values` makes
+        them. An input that a guard depends on keeps its values. Return the run; or why there is none: the tensors are
+        large, or the Capture raises."""
         saved = [port.spec for pair in self.capture.pairs for port in at_example_sizes(pair.forward).by_role("saved")]
         saved_bytes = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
         input_bytes = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
@@ -635,7 +661,8 @@ class _PowerMeasurement:
             for name, value in self.base.values.items()
         }
         try:
-            return Base(values, _results_on(self.in_float64, values)[0])
+            ports, *_ = _results_on(self.in_float64, values)  # the Capture's results; those of its Pairs are not needed
+            return Base(values, ports)
         except BackprintError as error:
             return f"does not run: {error}"
 
@@ -645,10 +672,11 @@ def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
     return tuple((str(key), by) for key, by in moved.items())
 
 
-def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
+def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> RunResults:
     """Return every result of a Capture, and of its Pairs, on these inputs and tangents, under its own seed."""
     seed_torch(capture.seed)
     inputs, tangents = without_tangents(values)
+    # A tensor that was passed under two names has one value: `same` has these names in pairs.
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}
     replayed = replay_values(capture, {**inputs, **same}, tangents)
     return (replayed.results, *(run.results for run in replayed.parts))

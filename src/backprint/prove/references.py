@@ -5,7 +5,11 @@ results are compared (`compare_with_kept`). If a sample has none, autograd of th
 the gradients (`compare_with_autograd`), used only if there is no opaque edge: a place where autograd of the forward
 would not give the program's gradient.
 
-`details` is a list to which functions here add reasons for the text of a Verdict.
+`details` is a list to which functions here add reasons for the text of a Verdict. A *draw* is a set of inputs with
+tangents and a seed; its name is `captured`, `recipe`, `redrawn`, `fresh`, or SECOND for the second inputs of which a
+sample keeps results. `results` are those of the Capture's graphs, by port, and `expected` those of the program. A
+program that is `partial` is a recorded step, which has results for its own inputs alone; `parts` are the programs of
+the Pairs, if there are several.
 """
 
 from __future__ import annotations
@@ -74,9 +78,9 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
     """Whether the error of a port is tiny relative to the largest value among the ports of its role."""
     if port.verdict != "wrong" or not port.error or port.key not in largest:
         return False
-    whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
+    largest_of_role = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
     # An error is relative to its port's largest value: times that, it is absolute and can be compared across ports.
-    return port.error * nonzero_size(largest[port.key]) <= PROVES * whole
+    return port.error * nonzero_size(largest[port.key]) <= PROVES * largest_of_role
 
 
 def forgive_port(port: PortVerdict, size: float, movement: float) -> PortVerdict:
@@ -109,7 +113,7 @@ def _movements(
     keys: set[PortKey], results: Results, draw: Draw, step: Callable[[Draw], Results]
 ) -> dict[PortKey, float]:
     """Return how far the results of these ports move, absolutely, if the inputs move by one unit in the last place: the
-    most in some runs of `step`. `results` are those on `draw`, without a move."""
+    most in some runs of `step`; nothing, if one of these raises. `results` are those on `draw`, without a move."""
     movement_by_port: dict[PortKey, float] = {}
     for seed in range(NUDGES):
         try:
@@ -154,7 +158,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 
 
 def run_program(capture: Capture, draw: Draw) -> Results:
-    """Return the original program's results, run now on a draw."""
+    """Return the original program's results, run now on a draw. What the program raises comes through."""
     seed_torch(draw.seed)
     outcome = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
     # If the graph writes to a tensor and the program does not, the program leaves it as it was passed. Without this
@@ -185,7 +189,9 @@ def compare_with_program(capture: Capture, draw: Draw, results: Results, details
             f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
         )
         return []
+    # Before further runs of the program, because it compares the last run's result.
     other_results = compare_other_results(capture)
+    # `kept_results`: of a recorded step, only the results that it kept.
     return [
         *compare_with_results(capture, draw, kept_results(capture.origin, results, expected), expected),
         *other_results,
@@ -223,15 +229,16 @@ def compare_with_kept(capture: Capture, draw: Draw, results: Results) -> list[Po
 
     The program is gone, so the graph itself runs on the nudged inputs that show whether a difference is rounding.
     """
-    kept = capture.witness or {}
-    rows_of_draw = second_rows(kept) if draw.name == SECOND else kept.items()
+    # A row has a result's digest and facts about it, such as its largest value, `max`.
+    witness = capture.witness or {}
+    rows_of_draw = second_rows(witness) if draw.name == SECOND else witness.items()
+    rows_by_key = {PortKey.from_text(text): row for text, row in rows_of_draw}
     # A witness also has rows of each Pair's results and of the second draw's inputs, whose texts have other beginnings.
-    rows = {
-        key: row for key, row in ((PortKey.from_text(text), row) for text, row in rows_of_draw) if key.role in OUT_ROLES
-    }
+    rows = {key: row for key, row in rows_by_key.items() if key.role in OUT_ROLES}
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
     def replay_on(other: Draw) -> Results:
+        """Return the results of the Capture's graphs on another draw, under its seed."""
         seed_torch(other.seed)
         return replay_values(capture, other.values, other.tangents).results
 
@@ -239,7 +246,8 @@ def compare_with_kept(capture: Capture, draw: Draw, results: Results) -> list[Po
 
 
 def compare_with_autograd(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
-    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no reference left.
+    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no reference left, so
+    they are `unproven`; so are gradients of several Pairs, or with an opaque edge, and `details` says why.
 
     Autograd sees only the forward's operators. With an opaque edge, such as a custom `autograd.Function` or a `no_grad`
     island, its gradient is not the program's, so nothing is compared: a backward that is right would be called wrong.
@@ -322,26 +330,23 @@ def gradients_by_autograd(
     outputs_by_name = of_role("output", {port.key: value for port, value in returned})
     outputs = {name: outputs_by_name[name] for name in differentiable}
     tangents_of_outputs = [ones_tangent(o) if tangents is None else tangents[n] for n, o in outputs.items()]
-    inputs_with_grad = [name for name in leaves if leaves[name].requires_grad]
-    with AS_WRITTEN():
-        gradients = (
-            torch.autograd.grad(
-                list(outputs.values()),
-                [leaves[name] for name in inputs_with_grad],
-                tangents_of_outputs,
-                allow_unused=True,
+    leaves_with_grad = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
+    gradients: Sequence[Tensor | None] = ()
+    if leaves_with_grad:  # autograd refuses to differentiate by nothing
+        with AS_WRITTEN():
+            gradients = torch.autograd.grad(
+                list(outputs.values()), list(leaves_with_grad.values()), tangents_of_outputs, allow_unused=True
             )
-            if inputs_with_grad
-            else ()
-        )
-    gradient_by_name = dict(zip(inputs_with_grad, gradients, strict=True))
+    gradient_by_name = dict(zip(leaves_with_grad, gradients, strict=True))
     gradient_by_name |= {right: gradient_by_name[left] for right, left in same.items() if left in gradient_by_name}
-    return results_by_port({name: value.detach() for name, value in outputs_by_name.items()}, {}, gradient_by_name)
+    detached_outputs = {name: value.detach() for name, value in outputs_by_name.items()}
+    return results_by_port(detached_outputs, mutations={}, gradients=gradient_by_name)
 
 
 def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, details: list[str]) -> list[PortVerdict]:
     """Return the verdicts of the results of Pair `index`, on the values that it had in a run of the Capture
-    (`pair_run`) on the draw of this name."""
+    (`pair_run`) on the draw of this name: compared with the part of the program while that lives, else with kept
+    digests (which are of the draw `recipe`), else with autograd. None where there is nothing to compare with."""
     if capture.origin.partial and draw != "captured":  # a recorded step has results for its own inputs alone
         return []
     if capture.origin.alive and capture.origin.parts:
@@ -349,7 +354,7 @@ def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, de
     results, rows = pair_run.results, part_rows(capture, index)
     if rows and draw == "recipe":
         return with_witness(compare_with_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
-    if rows:  # there are none of other draws
+    if rows:  # the sample has digests of this draw alone
         return []
     pair = capture.pairs[index]
     if capture.opaque or pair.backward is None:

@@ -1,4 +1,10 @@
-"""Results of a step by the keys of its ports, and their comparison: value with value, or value with digest."""
+"""Results of a step by the keys of its ports, and their comparison: value with value, or value with digest.
+
+`value` and `results` are those of the Capture's graphs, `expected` and `wanted` those of the program. A *witness* is
+what a sample keeps of the program's results: a *row* of numbers for each port. `strided_parts` of a sparse tensor are
+the dense tensors that it consists of, its indices and, last, its values; a dense tensor is its only part. `[6:]` drops
+`torch.` from the name of a dtype or a layout.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +31,15 @@ from backprint.values.tree import join_sparse, strided_parts
 def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None) -> PortVerdict:
     """Return the verdict of a port: its value compared with the one that is expected. None is a gradient that is not
     there."""
+    if value is None and expected is None:
+        return PortVerdict(name, role, "bitwise")
     if value is None or expected is None:
-        same = value is None and expected is None
         detail = (
             "None where the program returns a tensor" if value is None else "a tensor where the program returns None"
         )
-        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else detail)
+        return PortVerdict(name, role, "wrong", detail)
     if _kind(value) != _kind(expected):
         return PortVerdict(name, role, "wrong", f"{_kind(value)} where the program returns {_kind(expected)}")
-    # The last part of a sparse tensor is its values, those before are its indices. A dense tensor is its only part.
     (*indices, value), (*wanted_indices, expected) = strided_parts(value), strided_parts(expected)
     if not all(map(torch.equal, indices, wanted_indices)):
         return PortVerdict(name, role, "wrong", "its indices are not the program's")
@@ -42,7 +48,8 @@ def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None)
     if same_bits(value, expected):
         return PortVerdict(name, role, "bitwise")
     if not (expected.is_floating_point() or expected.is_complex()):
-        return PortVerdict(name, role, "wrong", "it has other values", math.inf)
+        return PortVerdict(name, role, "wrong", "it has other values", error=math.inf)
+    # In words whether they are close, and with which error and how much is allowed, as the one rule of closeness says.
     closeness = closeness_of(value, expected)
     if closeness.word == "unknown":  # alike wherever it is not finite
         return PortVerdict(name, role, "close", closeness.detail)
@@ -115,7 +122,7 @@ def stays_equal(first: Any, second: Any) -> bool:
 
 def share(first: Tensor, second: Tensor) -> float:
     """Return the largest difference of two tensors over the largest number of the first. Elements that are not finite
-    in one of them do not count; 0 if all are. Infinity if the shapes differ."""
+    in one of them do not count; 0 if no element is finite in both. Infinity if the shapes differ."""
     if first.shape != second.shape:
         return float("inf")
     first, second = strided_parts(first.detach())[-1], strided_parts(second.detach())[-1]
@@ -124,19 +131,20 @@ def share(first: Tensor, second: Tensor) -> float:
     if first.is_complex():
         first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
     most, largest = _biggest(first - second), _biggest(first)
-    if not most < float("inf"):  # NaN too
+    # Only where the difference is NaN or Inf the elements are looked at one by one, which takes longer.
+    if not most < float("inf"):
         good = torch.isfinite(first) & torch.isfinite(second)
         if not bool(good.any()):
             return 0.0
         first, second = first[good], second[good]
         most, largest = _biggest(first - second), _biggest(first)
-    return most / max(largest, 1e-30) if largest < float("inf") else 0.0
+    return most / max(largest, 1e-30) if largest < float("inf") else 0.0  # 1e-30: no division by 0
 
 
 def _biggest(tensor: Tensor) -> float:
     """Return the largest absolute value; NaN if there is one."""
     low, high = (float(bound) for bound in torch.aminmax(tensor))  # several times as fast as a norm
-    return max(-low, high) if low == low else low
+    return low if math.isnan(low) else max(-low, high)
 
 
 # ---- Digests of ports' values as a sample keeps them, and comparisons with them
@@ -198,9 +206,11 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
     """Return the verdict of one port: its value compared with the row that a witness keeps of it. Without equal
     digests, the error is the largest difference of a norm or number that was kept."""
     role, name = key
+    # A row with `none` is of a gradient that was None.
+    if value is None and kept is not None and kept.get("none"):
+        return PortVerdict(name, role, "bitwise")
     if kept is None or value is None or kept.get("none"):
-        same = value is None and kept is not None and bool(kept.get("none"))
-        return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else "only one side has it")
+        return PortVerdict(name, role, "wrong", "only one side has it")
     now = numbers_of(value)
     if now["digest"] == kept["digest"]:
         return PortVerdict(name, role, "bitwise")
@@ -225,7 +235,8 @@ def kind_of(row: Row) -> str:
 
 
 def _scaled_distance(left: float | str, right: float | str, scale: float | str) -> float:
-    """Return the difference of two kept numbers relative to a scale; infinity if only one is NaN or infinite."""
+    """Return the difference of two kept numbers relative to a scale; 0 if they are equal or both NaN, infinity if else
+    one of them is NaN or infinite. A row keeps NaN and Inf as text."""
     a, b, size = float(left), float(right), abs(float(scale))
     if a == b or (math.isnan(a) and math.isnan(b)):
         return 0.0

@@ -2,6 +2,11 @@
 dropped after their last use.
 
 The steps run as they are written: autocast around them has no effect, because the program's own casts are steps.
+
+`graph.inputs` and `graph.outputs` are Ports: a role, a name, and a spec (dtype, sizes, layout and device, as at
+capture). Sizes may be symbols, and `sizes` has the number of each symbol in this run. `passed` has ports, each with the
+value that is passed for it. A *guard* is a step that checks a value. A *collective* is an operator that needs what
+other ranks send; `answer` is a function that returns its result.
 """
 
 from __future__ import annotations
@@ -61,15 +66,17 @@ PLAIN = RunOptions()
 
 
 def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOptions = PLAIN) -> tuple[Any, ...]:
-    """Return the results of a Graph on these inputs. No input requires grad.
+    """Return the results of a Graph on these inputs, which are detached. Raise ReplayError if the graph does not run,
+    and GuardError if one of its conditions does not hold.
 
-    `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on nevertheless, because some kernels
-    compute what their backward needs only then (oneDNN's LSTM its workspace).
+    `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on, though nothing requires grad,
+    because some kernels compute what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
     # Listed before the run, which drops inputs from `env`: the results are checked against their sizes.
     arguments = [env[port.local] for port in graph.inputs]
-    sheet, watch = _open_annotation_check(options.annotations, graph, env), options.watch
+    # Compares each value with the annotation of its step; None if that is not asked for.
+    annotation_check, watch = _open_annotation_check(options.annotations, graph, env), options.watch
     last = last_uses(graph)
     if watch is not None:
         for port in graph.inputs:
@@ -77,8 +84,8 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOpti
 
     def settle(index: int, step: Step) -> None:
         """Compare, show and drop values after a step has run."""
-        if sheet is not None:
-            sheet.check_step(step, env.get(step.name))
+        if annotation_check is not None:
+            annotation_check.check_step(step, env.get(step.name))
         if watch is not None and not step.is_guard:
             watch(graph, step.name, env[step.name])
         for name in last.get(index, ()):
@@ -88,15 +95,17 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOpti
         instead = _collectives(options.answer or _by_process_groups)
         value_of = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=instead)
         results = tuple(value_of(result) for result in graph.results)
-    if sheet is not None:
-        sheet.check_ports(graph.outputs, results)
+    # An AnnotationCheck makes of a difference a verdict, `hold_results` an error.
+    if annotation_check is not None:
+        annotation_check.check_ports(graph.outputs, results)
     else:
         hold_results(graph, arguments, results)
     return results
 
 
 def _collectives(answer: Answer) -> Mapping[str, Callable[..., Any]]:
-    """Return, by the target of each collective operator, a function that returns what `answer` does."""
+    """Return, by the target of each collective operator, a function to run in its place: it returns what `answer`
+    does."""
     return {
         f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(_answer_collective, answer, name)
         for name in GROUP_POSITIONS
@@ -110,7 +119,8 @@ def _answer_collective(answer: Answer, name: str, *args: Any) -> Any:
 
 
 def _by_process_groups(call: Call, sent: Tensor) -> Tensor:
-    """Run a collective in the process group of this process that has its label."""
+    """Run a collective, which sends the tensor `sent`, in the process group of this process that has its label; raise
+    ReplayError if there is none."""
     groups = groups_by_label()
     if call.group not in groups:
         known = f"its groups are {', '.join(groups)}" if groups else "this process has no process group"
@@ -130,12 +140,12 @@ def hold_results(graph: Graph, arguments: Sequence[Any], results: Sequence[Any])
     not compared.
     """
     sizes = sizes_of(list(zip(graph.inputs, arguments, strict=True)))
-    here = all(on_device(port, value) for port, value in zip(graph.inputs, arguments, strict=True))
+    inputs_on_device = all(on_device(port, value) for port, value in zip(graph.inputs, arguments, strict=True))
     for port, value in zip(graph.outputs, results, strict=True):
         spec = port.spec
         if port.role == "saved" or not isinstance(spec, TensorSpec) or not isinstance(value, Tensor):
             continue
-        if not fits(spec, value, sizes) or (here and not on_device(port, value)):
+        if not fits(spec, value, sizes) or (inputs_on_device and not on_device(port, value)):
             raise ReplayError(
                 f"{port.role} {port.name!r} was {show_spec(spec)} at capture and is {show_value(value)} now: something "
                 "outside the graph differs (the default dtype, a setting, an operator of another torch)"
@@ -143,7 +153,7 @@ def hold_results(graph: Graph, arguments: Sequence[Any], results: Sequence[Any])
 
 
 def on_device(port: Port, value: Any) -> bool:
-    """Whether a tensor is on the kind of device that its port names."""
+    """Whether a tensor is on the kind of device that its port names, `cuda` of `cuda:0`; true for other values."""
     if not isinstance(port.spec, TensorSpec) or not isinstance(value, Tensor):
         return True
     return value.device.type == port.spec.device.partition(":")[0]
@@ -198,7 +208,11 @@ def perform_steps(
 def updated_scale(
     scale: Tensor, growth_tracker: Tensor, found_inf: Tensor, growth: float, backoff: float, interval: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the next scale and growth tracker of a GradScaler: `_amp_update_scale` takes no float64."""
+    """Return the next scale and growth tracker of a GradScaler, as `_amp_update_scale` does, which takes no float64.
+
+    Where a gradient has NaN or Inf, the scale is multiplied by `backoff`, and the tracker begins again at 0. After
+    `interval` steps without one it is multiplied by `growth`, unless it would be Inf, and the tracker begins again.
+    """
     found = found_inf != 0
     grows = ~found & (growth_tracker + 1 == interval) & (scale * growth).isfinite()
     counts = ~found & (growth_tracker + 1 != interval)
@@ -227,7 +241,9 @@ CHECKING = "aten._linalg_check_errors.default"
 def perform(
     step: Step, env: dict[str, Any], value_of: Callable[[Value], Any], instead: Mapping[str, Callable[..., Any]]
 ) -> None:
-    """Run one step: put its value into the environment, or check its guard. The arguments are as in `perform_steps`."""
+    """Run one step: put its value into the environment, or check its guard. `value_of` returns the value of an argument
+    as the graph writes it; the other arguments are as in `perform_steps`. Whatever an operator raises becomes a
+    ReplayError that shows the step and its source line."""
     try:
         if step.is_guard:
             check_guard_step(step, *map(value_of, step.args))
@@ -241,6 +257,7 @@ def perform(
             # A kernel may end the process: whoever started it then reads the operator's name from a file.
             at_work.note(step.target)
             try:
+                # Through `for_program`, an error of the operator counts as the program's, and not as a defect of ours.
                 env[step.name] = for_program(instead.get(step.target, function), *args, **kwargs)
             finally:
                 at_work.note("")
@@ -261,11 +278,12 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
     """Return a context with the default dtype that an operator took at capture, if that decides the result's dtype.
 
     It decides where an operator makes floats of no floats and names no dtype: `arange(0.5)`, integers times 0.1. The
-    annotation of the step says which default dtype it was.
+    annotation of the step, the dtype that its result had, says which default dtype it was.
     """
     wanted = TAKEN.get(step.spec.dtype) if isinstance(step.spec, TensorSpec) else None
     if wanted is None or wanted is torch.get_default_dtype():
         return AS_IT_IS
+    # `run_with_rng_state` calls an operator of aten, with a state of the generator.
     makes_floats = step.target.startswith(("aten.", "torch.ops.higher_order.run_with_rng_state"))
     decided = any(isinstance(leaf, torch.dtype) or is_inexact(leaf) for leaf in plain_leaves(*args, *kwargs.values()))
     return default_dtype(wanted) if makes_floats and not decided else AS_IT_IS
@@ -285,7 +303,8 @@ TAKEN: Mapping[str, torch.dtype] = {
 
 
 def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:
-    """Return the initial environment of a graph: the value of each input by the name of its port in the graph.
+    """Return the initial environment of a graph: the value of each input by the name of its port in the graph. Raise
+    ReplayError if one is missing.
 
     With `strict`, an input whose dtype or shape is not the port's is refused. With `graded`, inputs may require grad.
     """
@@ -348,7 +367,7 @@ def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
             layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
             where = f" (where {sizes_in_words(sizes)})" if sizes else ""
             now = f"{str(value.dtype)[6:]}[{shape}]{layout}"
-            # With symbolic sizes it is a condition of the trace that does not hold.
+            # With symbolic sizes it is a condition of the trace that does not hold, and a GuardError says so.
             raise (GuardError if sizes else ReplayError)(
                 f"input {port.name!r} was {show_spec(spec)} at capture{where} and is {now} now: pass one like it, or "
                 f"capture again{'' if sizes else '; dynamic=True keeps sizes open'}"
@@ -363,7 +382,8 @@ def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
 
 def check_saved(backward: Graph, passed: Mapping[PortKey, Any]) -> None:
     """Raise if a forward saved fewer elements than its backward was traced for, as kernels would read past the end.
-    `passed` has the values for the backward's ports."""
+    `passed` has the values for the backward's ports. With symbolic sizes, nothing is known of how many there must
+    be."""
     for port in () if backward.symbols else backward.by_role("saved"):
         value, spec = passed.get(port.key), port.spec
         if isinstance(spec, TensorSpec) and isinstance(value, Tensor) and value.numel() < spec.numel:
@@ -391,9 +411,10 @@ def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     ]
     for spec, value in tensors:
         if any(type(size) is not int for size in spec.shape):
+            # A value of another rank is not refused here but by `check`.
             seen += zip(spec.shape, value.shape, strict=False)
-    # `implied_sizes` keeps the first value of a symbol. Strides come last, because along a dimension of size 1 they may
-    # be any.
+    # `implied_sizes` solves these for the symbols, and keeps the first number of a symbol. Strides come last, because
+    # along a dimension of size 1 they may be any.
     seen += [(port.spec.expression, value) for port, value in passed if isinstance(port.spec, ScalarSpec)]
     for spec, value in tensors:
         if spec.stride and any(type(step) is not int for step in spec.stride) and value.layout is torch.strided:

@@ -20,8 +20,9 @@ def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
     if isinstance(trace, Capture):
         return _against_trace(stamped, trace)
     assert isinstance(stamped.origin, LiveProgram)  # its program is alive
-    call = stamped.origin.call()
-    return _against_trace(stamped, capture_call(*call, replace(stamped.origin.options, stamp=False), proved=False))
+    target, args, kwargs = stamped.origin.call()
+    options = replace(stamped.origin.options, stamp=False)
+    return _against_trace(stamped, capture_call(target, args, kwargs, options, proved=False))
 
 
 def _check_trace(stamped: Capture, trace: Capture | bool) -> None:
@@ -43,10 +44,10 @@ def _check_trace(stamped: Capture, trace: Capture | bool) -> None:
 def _against_trace(stamped: Capture, full: Capture) -> Verdict:
     """Return the Verdict of a stamped Capture: `wrong` if a trace in full has other graphs.
 
-    Nothing is computed, so it is `unproven` even if they are.
+    Nothing is computed, so it is `unproven` even if they are equal.
     """
     hashes = []
-    for left, right in zip_longest(stamped.pairs, full.pairs):
+    for left, right in zip_longest(stamped.pairs, full.pairs):  # None for a Pair that only the other one has
         for side in ("forward", "backward"):
             ours, theirs = getattr(left, side, None), getattr(right, side, None)
             if _hash_of(ours) != _hash_of(theirs):
@@ -55,8 +56,8 @@ def _against_trace(stamped: Capture, full: Capture) -> Verdict:
                 difference = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
                 return Verdict("wrong", stamped.name, difference)
             hashes.append(f"{side} {_hash_of(ours)[:16]}")
-    difference = f"a trace in full has the same graphs ({', '.join(hashes)})"
-    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {difference}")
+    equality = f"a trace in full has the same graphs ({', '.join(hashes)})"
+    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {equality}")
 
 
 def _hash_of(graph: Graph | None) -> str:

@@ -3,6 +3,11 @@
 The reference is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
 and leading values of its results on the recipe's inputs) replaces it. A fake Capture has nothing to be compared with; a
 stamped one can be compared with a trace of the whole program.
+
+A *draw* is a set of inputs with tangents and a seed, named by its kind: `captured`, `recipe`, `fresh`, `resized`, or
+SECOND. A PortVerdict is the outcome for one port on one draw, a Verdict that of a Pair or a Capture; `details` is a
+list to which functions add reasons for a Verdict's text. `capture.origin` is the program, `alive` or gone, and
+`traced_here` says that it was captured in this process and not read from a sample. A *guard* is a condition on inputs.
 """
 
 from __future__ import annotations
@@ -127,7 +132,8 @@ def _make_tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
-    """Return a Verdict for each of several linked Pairs, and at the end one for the whole Capture."""
+    """Return a Verdict for each of several linked Pairs, and at the end one for the whole Capture: `failed`, if the
+    Capture does not run (BackprintError)."""
     whole, parts = _make_tallies(capture)
     keep_worst(whole.verdicts, draw="", verdicts=capture.origin.not_bitwise)  # what differed in the proof at capture
     whole.details += left_out_of(capture.notes)
@@ -135,11 +141,11 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     try:
         for candidates in draws_of(capture, draws):
             draw, attempted = _first_attempt(capture, candidates, whole.details)
-            if attempted is None:
+            if attempted is None:  # the inputs prove nothing; the reasons are in `details`
                 continue
             if draw.name == "recipe":
                 base = base_of(draw, attempted.replayed)
-            # Once, on the inputs that every proof has.
+            # NaN and Inf are looked for once, on the inputs that every proof has.
             if draw.name == ("captured" if capture.origin.alive else "recipe"):
                 whole.nonfinite = nonfinite_text(capture, draw, attempted.replayed)
             whole.note(draw.name, attempted.verdicts)
@@ -155,6 +161,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             whole.details += [guard.text for guard in compared_alone(capture)]
             if _not_redrawn(capture, draws, whole):
                 return [replace(tally.verdict(), power=None) for tally in (*parts, whole)]
+            # One Pair alone has no power of its own: it would be the whole Capture's.
             for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
                 tally.powers = dict(most)
     except BackprintError as error:
@@ -192,8 +199,9 @@ def make_verdict(
     powers: Mapping[str, float],
     nonfinite: str = "",
 ) -> Verdict:
-    """Return one Verdict, called `name`, for the verdicts and powers of all ports. `backward` says whether there is a
-    backward: without one, what is proved is `undifferentiable`."""
+    """Return one Verdict, called `name`, for the verdicts of all ports and their powers, by the ports' keys as text.
+    `backward` says whether there is a backward: without one, what is proved is `undifferentiable`. `nonfinite` says
+    where NaN and Inf come from."""
     ports = tuple(with_power(port, powers) for port in verdicts.values())
     verdict = worst([port.verdict for port in ports])
     measured = [(str(port.key), port.power) for port in ports if port.power is not None]
@@ -216,7 +224,7 @@ def base_of(draw: Draw, replayed: Replayed) -> Base:
 
 def _first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, _Attempt | None]:
     """Return the first of several draws that the program runs on, with its Attempt; if none, the last draw and None.
-    Reasons of that draw are added to `details`."""
+    The reasons of the draw that is returned are added to `details`. There is at least one candidate."""
     for draw in candidates:
         reasons: list[str] = []
         if (attempted := attempt(capture, draw, reasons)) is not None:
@@ -237,8 +245,9 @@ def resize(capture: Capture, details: list[str]) -> list[PortVerdict]:
 
 
 def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None:
-    """Run a Capture on one draw, compare the results, and return the Attempt. None if the inputs prove nothing, as they
-    break a guard or the program raises too; then the reasons are in `details`."""
+    """Run a Capture on one draw, compare the results, and return the Attempt. None if the inputs prove nothing, because
+    they break a guard or the program raises too; then the reasons are in `details`. On inputs that the program is known
+    to take, an error comes through."""
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
@@ -286,7 +295,8 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
     other claims only on the draws that every proof has; a sample always."""
     seed_torch(draw.seed)
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
-        return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
+        return CheckedRun(replay_values(capture, draw.values, draw.tangents), contradictions=(), notes=None)
+    # At other sizes, constant sizes of annotations are not compared (`numbers`).
     notes = notes_in(dict(capture.environment), numbers=draw.name != "resized")
     replayed = replay_values(capture, draw.values, draw.tangents, RunOptions(annotations=notes))
     # Tracing infers annotations, and `save` corrects them. In a sample they are claims that must be true.

@@ -1,4 +1,10 @@
-"""Replay a whole Capture: arguments to ports, the linked Pairs, and results back in the model's own containers."""
+"""Replay a whole Capture: arguments to ports, the linked Pairs, and results back in the model's own containers.
+
+A *Pair* is a forward Graph with its backward Graph; `index` is its place in the Capture. A *Link* says which port of
+the Pair `source` is the input `name` of the Pair `target`: `feeds` yields the links to a Pair, `consumers` those from a
+port, and `result_links` those whose `target` is None, to results of the whole Capture. A link whose `source` is None
+starts at an input of the Capture. A port's key (PortKey) is its role and its name.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +76,9 @@ class PairRun:
 class CaptureRun:
     """One run of all Pairs of a Capture: `forward` runs every forward, and `gradients` the backwards.
 
-    `values` are the program's inputs, parameters, buffers and constants, and `tangents` the caller's, by output. `runs`
-    has a PairRun for each Pair whose forward has run. `answered` has, for each graph (by Pair and direction), how many
-    collectives of each group are answered before it runs.
+    `values` are the program's inputs, parameters, buffers and constants, and `tangents` the caller's, by output (None:
+    ones). `runs` has a PairRun for each Pair whose forward has run. `answered` has, for each graph (by Pair and
+    direction), how many collectives of each group are answered before it runs.
     """
 
     def __init__(
@@ -115,12 +121,12 @@ class CaptureRun:
         return replace(self.options, answer=others)
 
     def input_value(self, link: Link) -> Any:
-        """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
-        added, the gradient of the latest Pair first."""
+        """Return the value of the input of a Pair to which a link goes. A Pair may take a gradient that earlier Pairs
+        compute: gradients of several Pairs for one input are added, the gradient of the latest Pair first."""
         assert link.target is not None
         if link.port.role != "gradient":
             return self.source_value(link)
-        # All links to this input. A link of a gradient starts at a Pair, never at an input of the Capture.
+        # All links to this input. A link of a gradient starts at a Pair, so the `or` is for the type alone.
         same = [other for other in feeds(self.capture, link.target) if other.name == link.name]
         sources = [(other.source or 0, other.port.name) for other in same]
         terms = [self.backward(index)[name] for index, name in sorted(sources, reverse=True)]
@@ -137,8 +143,8 @@ class CaptureRun:
         return (run.outputs if link.port.role == "output" else run.mutations)[link.port.name]
 
     def backward(self, index: int) -> Gradients:
-        """Return one Pair's gradients. They are computed at the first call, after the gradients of the later Pairs
-        on which they depend."""
+        """Return one Pair's gradients, none if it has no backward. They are computed at the first call, after the
+        gradients of the later Pairs on which they depend."""
         run, pair = self.runs[index], self.capture.pairs[index]
         if run.gradients is not None:
             return run.gradients
@@ -153,6 +159,7 @@ class CaptureRun:
             tangent = tangent_with_traced_strides(self.tangent(index, port.name), output, port.spec, sizes)
             inputs[port.key] = run.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
+        # Not strict: `check_saved` has compared what the forward saved, and tangents have the forms of their outputs.
         results = run_graph(pair.backward, inputs, strict=False, options=self._begin_graph(index, "backward"))
         run.gradients = dict(zip(names, results, strict=True))
         return run.gradients
@@ -190,12 +197,10 @@ class CaptureRun:
 
     def gradients(self) -> Gradients:
         """Return the gradients of the program's own tensors, in input order."""
-        between_pairs = names_between_pairs(
-            self.capture
-        )  # the names of values that one Pair makes and another one takes
+        between_pairs = names_between_pairs(self.capture)  # values that one Pair makes and another one takes
         terms: dict[str, list[Tensor | None]] = {}
         for link in result_links(self.capture):
-            # An input that is returned as it is.
+            # An input that is returned as it is: its gradient has the caller's tangent of this result.
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
                 terms.setdefault(name, list(self.own_tangents(None, link.port, self.values[name])))
@@ -208,8 +213,8 @@ class CaptureRun:
         return {name: sum_in_order(terms[name]) for name in self.order() if name in terms}
 
     def order(self) -> list[str]:
-        """Return the names of the program's tensors: of one Pair in the order of its inputs; of several Pairs the
-        parameters first, then the buffers, the inputs and the rest."""
+        """Return the names of the program's tensors, in the order that `gradients` has: of one Pair in the order of its
+        inputs; of several Pairs the parameters first, then the buffers, the inputs and the rest."""
         ports = [port for pair in self.capture.pairs for port in pair.forward.inputs]
         if len(self.capture.pairs) == 1:
             return [port.name for port in ports]
@@ -282,7 +287,7 @@ def replay(
     with with_settings(dict(capture.environment)):
         named_tangents = name_tangents(capture, tangents)
         values, recipe_tangents = values_of(capture, args, kwargs or {}, state)
-        if named_tangents is None and recipe_tangents:
+        if named_tangents is None and recipe_tangents:  # those of the recipes, unless the caller passes some
             named_tangents = {**recipe_tangents}
         # Without arguments the numbers that were drawn at capture belong to these inputs, whatever state a generator
         # has now.
@@ -306,8 +311,8 @@ def replay_values(
     tangents: Mapping[str, Tensor | None] | None,
     options: RunOptions = PLAIN,
 ) -> Replayed:
-    """Run a Capture on values by name, after a check of the pins and of the guards on sizes. Outputs without a tangent
-    get ones."""
+    """Run a Capture on values by name, after a check of the pins (inputs that may have their captured values only) and
+    of the guards on sizes. Outputs without a tangent get ones."""
     _check_pins(capture, values)
     _check_tangents(capture, tangents or {})
     check_sizes(capture, values)
@@ -318,7 +323,7 @@ def replay_values(
     named = _without_memory_of(capture.origin.constants, named)
     loss = named.get(capture.signature.loss)
     return Replayed(
-        capture.origin.rebuild(capture.signature.output, named),
+        capture.origin.rebuild(capture.signature.output, named),  # in the containers that the program returns
         gradients,
         run.mutations(),
         named,
@@ -374,8 +379,10 @@ def _check_random_states(capture: Capture) -> None:
     now = {name: random_state_digest(state) for name, state in foreign_states().items()}
     now |= capture.origin.random_state_digests() if capture.origin.alive else {}
     for name, state in captured_states.items():
-        # A generator of the program's own cannot be looked up when the program is gone, and is then not checked.
-        if now.get(name, state if name.startswith(OWN) else "") != state:
+        # A generator of the program's own (OWN) cannot be looked up when the program is gone, and is then not checked.
+        if name not in now and name.startswith(OWN):
+            continue
+        if now.get(name) != state:
             raise GuardError(
                 f"the program draws from {name}, whose state is not as at capture, and the numbers that it "
                 "drew are constants of the graph: restore its state, or use torch's generator in the program. "
@@ -418,7 +425,8 @@ def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[
 
 def guard_holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
     """Whether a `size` guard holds, where symbols have these `sizes`. A guard about a tensor that is not among `values`
-    holds, and so does a condition without a tensor whose symbols are not all known."""
+    holds, and so does a condition without a tensor whose symbols are not all known: then nothing refutes it. GraphError
+    says that a condition cannot be evaluated."""
     match = SIZE.fullmatch(guard.text)
     if match is None:
         raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")

@@ -37,6 +37,7 @@ from backprint.derive.duals import WEIGHTS
 from backprint.derive.setting import (
     FLOOR,
     CannotTell,
+    InnerProduct,
     NotFinite,
     Setting,
     backward_product,
@@ -238,7 +239,7 @@ def _product_at(setting: Setting, step: float) -> float | None:
         results = results_at(setting, step)
     except (BackprintError, RuntimeError):
         return None
-    return sum(inner_product(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())
+    return sum(inner_product(tangent, output_of(results, name)).value for name, tangent in setting.tangents.items())
 
 
 def _rounding_of(setting: Setting) -> float:
@@ -284,16 +285,16 @@ def measure(setting: Setting, returned: Returned) -> Measured:
         forward = _forward_distance(setting, returned.results)
     gradients = gradients_of(setting, returned.gradients)
     try:
-        forward_side, size, run = forward_product(setting)
+        forward_side, run = forward_product(setting)
         limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
-        gap = _gap_with(setting, (forward_side, size), gradients)
+        gap = _gap_with(setting, forward_side, gradients)
         if limit <= gap < math.inf:
             _, setting = gap_by_accuracy(setting)
-            forward_side, size, _ = forward_product(setting)
+            forward_side, _ = forward_product(setting)
             # As in `gap_by_accuracy`: a direction has the size 1/‖its gradient‖ (`setting.FLOOR`), so the terms of a
             # gradient that is not 0 have the size 1 before they are weighted.
-            least_size = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
-            gap = _gap_with(setting, (forward_side, max(size, least_size)), gradients)
+            least = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
+            gap = _gap_with(setting, forward_side._replace(size=max(forward_side.size, least)), gradients)
     except (BackprintError, RuntimeError) as error:
         raise CannotTell(str(error)) from error
     differing = differing_gradients(gradients, setting.gradients)
@@ -311,9 +312,8 @@ def differing_gradients(gradients: Mapping[str, Tensor], expected: Mapping[str, 
     return tuple(name for name, gradient in gradients.items() if _distance(gradient, expected[name], least) > SAME)
 
 
-def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
-    """Return the gap of a Setting with these gradients; infinite if one is not finite. `left` is ⟨g, J·v⟩ and the sum
-    of the sizes of its terms."""
+def _gap_with(setting: Setting, left: InnerProduct, gradients: Mapping[str, Tensor]) -> float:
+    """Return the gap of a Setting with these gradients; infinite if one is not finite. `left` is ⟨g, J·v⟩."""
     gap = gap_of(left, backward_product(setting, gradients))
     return gap if math.isfinite(gap) else math.inf
 

@@ -344,8 +344,7 @@ def _locate_in_draws(
         places = locate(setting, functions).places
         if places:
             return _LocatedInDraw(setting, places, by_formula=False)
-        product, size, _ = forward_product(setting)
-        if gap_of((product, size), backward_product(setting)) > LIMIT_BY_DIFFERENCES:
+        if gap_of(forward_product(setting)[0], backward_product(setting)) > LIMIT_BY_DIFFERENCES:
             places = locate_formulas(setting).places
             if places:
                 return _LocatedInDraw(setting, places, by_formula=True)
@@ -422,7 +421,7 @@ def _gradients_of_results(
     steps behind them; without gradients of zeros."""
     results = [step.name for step in steps if step.name in right_gradients and search.is_used_elsewhere(step, steps)]
     gradients = {name: search.gradient_from_others(name, right_gradients, steps) for name in results}
-    return {name: gradient for name, gradient in gradients.items() if search.is_gradient_left(gradient)}
+    return {name: gradient for name, gradient in gradients.items() if search.is_nonzero(gradient)}
 
 
 def _values_of_backward(search: Search, backward: Graph) -> dict[str, Tensor]:
