@@ -388,8 +388,6 @@ def test_kernels_of_a_wrong_backward_are_named() -> None:
 def test_the_command_says_it_of_the_sample(tmp_path: Path) -> None:
     bp.save(bp.capture(Doubled.apply, numbers(4, 3).requires_grad_()), tmp_path / "samples" / "doubled")
     given = ["kernels", str(tmp_path / "samples"), "-o", str(tmp_path / "out"), "--check", "--jobs", "1"]
-    done = CliRunner().invoke(main, given)
+    done = CliRunner().invoke(main, [*given, "--json"])
     assert done.exit_code == 1, done.output
-    assert ", not the derivative: " in done.output
-    done = CliRunner().invoke(main, [*given[:3], str(tmp_path / "again"), *given[4:], "--json"])
     assert json.loads(done.stdout)["derivative"] == "not the derivative"
