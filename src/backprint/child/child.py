@@ -4,7 +4,8 @@ A child has one line to its parent, a socket, on which each sends JSON, one mess
 `Line`: `start_by_fork` passes it to the function that is called, and a module that `start_interpreter` runs takes it
 from its arguments with `line_of`.
 
-A Start is a function that starts a process: it takes the descriptors of the child (Ends), and returns the id of the
+A Start is a function that starts a process: it takes the descriptors of the child (Ends: its end of the `line`, its
+`output`, -1 if that is not kept, and those of its `parents`, which a forked child closes), and returns the id of the
 process and a function that waits for it. A ChildEnd says how a process ended. Of a Child, seen from its parent:
 
 - `process` is its id, `handle` a descriptor that is readable when it has ended (pidfd), `line` the parent's end of the
@@ -188,7 +189,7 @@ def _isolate(ends: Ends, inherited: Sequence[int]) -> int:
     return the new descriptor of its line."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, this process ends before its parents
-    line = fcntl.fcntl(ends.line, fcntl.F_DUPFD_CLOEXEC, 500)  # strangers use and close the low ones
+    line = fcntl.fcntl(ends.line, fcntl.F_DUPFD_CLOEXEC, 500)  # a stranger's code uses and closes the low ones
     nothing = os.open(os.devnull, os.O_RDONLY)
     for old, new in ((nothing, 0), (ends.output, 1), (ends.output, 2)):
         os.dup2(old, new)
@@ -212,7 +213,8 @@ class Child:
     """A process that was started here, under limits.
 
     With `captured`, the last of what it prints is kept. With `orphans`, this process adopts orphans and has no other
-    child: all below it is the child's. `folder` and `spent` are those of `Use`.
+    child: all below it is the child's. `folder` is the one that it writes to, and `spent` returns the seconds that
+    count of a process; without it, all do (`Use`).
     """
 
     told: Mapping[str, type[Exception]] = {}
@@ -290,7 +292,7 @@ class Child:
         """Send a request, the name of what to do and its values, and return the answer, within the limit of seconds. An
         error there is raised here as `told` says; RuntimeError is a defect there, and ChildDied says that it has
         ended."""
-        self.use.begin()
+        self.use.begin()  # of the seconds, those of this request count
         self.send({"do": do, **values})
         text = self.receive()
         if text is None:

@@ -1,6 +1,7 @@
 """How a process ended, in words that are the same wherever they are shown: `killed by SIGSEGV`, `exit 3`, `timeout`.
 
-An exit code is negative for the number of a signal, as `subprocess` has it.
+An exit code is negative for the number of a signal, as `subprocess` has it. `again` of a ChildEnd says that another
+process may be to blame, so that another try is fair.
 """
 
 from __future__ import annotations

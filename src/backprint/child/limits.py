@@ -73,11 +73,12 @@ def limits_of(
     """Return limits for each of `jobs` workers: `timeout` is in seconds, `memory` and `disk` in GiB. By default each
     worker gets an equal part of 90% of the free memory, and of half of the free disk of the folder `out`, at most 16
     GiB of disk."""
-    # The disk of `out`, which need not exist yet.
+    # The nearest folder that exists: `out` need not exist yet, and has the disk of that one.
     out = next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir())
     memory_limit = int(available_bytes() * 0.9 / jobs) if memory is None else int(memory * GIB)
-    free_disk = max(shutil.disk_usage(out).free - FREE, FREE)
+    free_disk = max(shutil.disk_usage(out).free - FREE, FREE)  # less what must be left; on a full disk FREE, not 0
     disk_limit = min(16 * GIB, int(free_disk / 2 / jobs)) if disk is None else int(disk * GIB)
+    # A sample that runs alone may have the shares of all workers, but not more than a limit that the caller gave.
     return Limits(timeout, memory_limit, disk_limit, shares=jobs if memory is None else 1)
 
 
@@ -89,7 +90,7 @@ def default_jobs() -> int:
 def cores() -> int:
     """Return the cores that this process may use, by its affinity and by the quota of its cgroup."""
     count = len(os.sched_getaffinity(0))
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # no such file, or `max` in the place of the quota
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         count = min(count, max(1, int(quota) // int(period)))
     return count
@@ -128,10 +129,11 @@ class Use:
         seconds = self.spent(pid) if self.spent else time.monotonic() - self.began
         if seconds > limits.timeout:
             return ChildEnd(cause=TIMEOUT, detail=f"still at work after {limits.timeout:g} s (--timeout)")
-        if min(limits.processes, limits.memory) < NO_LIMIT:
+        if min(limits.processes, limits.memory) < NO_LIMIT:  # one of them is limited
             alive = [pid, *filter(resident_bytes, descendants())]  # one that has ended has no memory
             if len(alive) > limits.processes:
                 return ChildEnd(cause=TOO_MANY, detail=f"{len(alive)} processes, {limits.processes} are allowed")
+            # Shared pages are divided, which is slow, only where the processes would exceed the limit without that.
             bytes_in_use = memory_in_use(alive, limits.memory + self.inherited) - self.inherited
             self.peak = max(self.peak, bytes_in_use)
             if bytes_in_use > limits.memory:

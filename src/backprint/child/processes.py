@@ -2,7 +2,8 @@
 
 `prctl` is called through ctypes (tried on Linux 6.18): a process can die with its parent, or adopt orphans, which are
 processes whose parents have ended. A process may be gone while its files in /proc are read: then the answer is that it
-has nothing. A *status* is what `waitpid` returns of a process that has ended.
+has nothing. A *status* is what `waitpid` returns of a process that has ended. A *run* works on many samples, in
+processes that have its mark in their environment (MARK).
 """
 
 from __future__ import annotations
@@ -201,12 +202,12 @@ def reap() -> dict[int, int]:
     statuses: dict[int, int] = {}
     while True:
         try:
-            pid, code = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
+            pid, ended_status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:  # there is no child
             return statuses
-        if not pid:
+        if not pid:  # no other has ended
             return statuses
-        statuses[pid] = code
+        statuses[pid] = ended_status
 
 
 def end_marked(value: str, seconds: float = 10.0) -> int:

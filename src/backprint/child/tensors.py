@@ -281,5 +281,5 @@ class HeldBudget:
         ones are held, however large."""
         if self.bytes and self.bytes + size > MOST_HELD:
             return False
-        self.bytes += max(size, 1)
+        self.bytes += max(size, 1)  # never 0 once results are held: the next ones are not the first
         return True

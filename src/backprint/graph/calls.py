@@ -268,7 +268,7 @@ def check_loss(loss: Any) -> None:
     if isinstance(loss, type) or not callable(loss):
         what = f"the class {loss.__name__}" if isinstance(loss, type) else kind(loss)
         raise UsageError(f"loss is {what}: {LOSS_TAKES}, {_example_of_loss(loss)}")
-    if not _binds(loss, None):
+    if not _binds(loss, None):  # None stands for the output
         needed = [
             name
             for name, parameter in (parameters_of(loss) or {}).items()

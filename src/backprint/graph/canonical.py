@@ -199,6 +199,7 @@ class _Walk:
         while stack:
             index, ready = stack.pop()
             step = self.graph.steps[index]
+            # A guard has no value, so its name may be that of one.
             if step.name in self.numbers and not step.is_guard:
                 continue
             if not ready:
@@ -225,7 +226,7 @@ class _Walk:
 
     def call(self, step: Step, index: int) -> str:
         """Return the call of the step of an index as text, with numbers for the values that it takes."""
-        # `view` of `aten.view.default`; a target such as `assert_shape` has no second part.
+        # Whether its integers are sizes: by `view` of `aten.view.default`; a target as `assert_shape` has no such part.
         sized = not self.sizes and not SIZED.isdisjoint(step.target.split(".")[1:2])
         args = [self.value(value, index, sized) for value in step.args]
         kwargs = [f"{key}={self.value(value, index, sized)}" for key, value in step.kwargs]

@@ -40,7 +40,8 @@ class CaptureOptions:
         return {option.name: getattr(self, option.name) for option in fields(self)}
 
     def requests(self) -> dict[str, str]:
-        """Return the options of this call that not every engine supports, each as a call writes it."""
+        """Return the options of this call that not every engine supports, each as a call writes it: those that ask for
+        something, which `dynamic=None` and `decompose={}` do not."""
         return {
             name: text
             for name, text in OF_SOME_ENGINES.items()

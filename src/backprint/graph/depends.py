@@ -217,8 +217,11 @@ def _results_depend_on(graph: Graph, inputs: Mapping[str, int]) -> Sets:
             if step.is_guard:
                 continue
             env[step.name] = taken(step, env, parts)
-            if (rows := TAKEN.get(bare_operator(step))) is not None:
-                parts[step.name] = {index: union(tuple(step.args[at] for at in rows[index]), env) for index in rows}
+            if (arguments_of := TAKEN.get(bare_operator(step))) is not None:
+                parts[step.name] = {
+                    index: union(tuple(step.args[place] for place in places), env)
+                    for index, places in arguments_of.items()
+                }
     return {port.key: union(value, env) for port, value in zip(graph.outputs, graph.results, strict=True)}
 
 
@@ -227,20 +230,21 @@ def _with_changes_in_place(graph: Graph, inputs: Mapping[str, int]) -> dict[str,
 
     Values that may share memory have one set: `y.add_(x)` changes each view of `y`, also those taken before.
     """
-    cell = {name: name for name in inputs}
+    group_of = {name: name for name in inputs}  # a group is called by the name of its first value
     for step in graph.steps:
         # The flags `m` and `v` of an operator: it changes an argument, or returns a view.
         shares = set("mv") & set(operators().get(step.target, ""))
         # A view, and the result of an in-place operator, join the group of the first tensor that they take.
-        group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name
-        cell[step.name] = group
+        taken_names = [name for name in refs(step.args) if name in group_of] if shares else []
+        group_of[step.name] = group_of[taken_names[0]] if taken_names else step.name
     env = dict(inputs)
     for step in graph.steps:
         if not step.is_guard:
-            seen = {name: env.get(cell.get(name, name), 0) for name in used(step)}
+            seen = {name: env.get(group_of.get(name, name), 0) for name in used(step)}
             # The old set stays: a write through a view overwrites only a part of the memory of its group.
-            env[cell[step.name]] = env.get(cell[step.name], 0) | taken(step, seen, {})
-    return {name: env.get(cell[name], 0) for name in cell}
+            # Without parts: of several results, each depends here on all that the step takes.
+            env[group_of[step.name]] = env.get(group_of[step.name], 0) | taken(step, seen, parts={})
+    return {name: env.get(group, 0) for name, group in group_of.items()}
 
 
 def bare_operator(step: Step) -> str:

@@ -55,7 +55,7 @@ def result_links(capture: Capture) -> tuple[Link, ...]:
     """Return the links to the Capture's own results, in their order."""
     if not capture.links and len(capture.pairs) == 1:
         outputs = capture.pairs[0].forward.by_role("output")
-        return tuple(Link(0, port.key, None, port.name) for port in outputs)
+        return tuple(Link(source=0, port=port.key, target=None, name=port.name) for port in outputs)
     return tuple(link for link in capture.links if link.target is None)
 
 
@@ -106,7 +106,8 @@ def specs(capture: Capture) -> dict[str, Spec]:
 
 
 def consumers(capture: Capture, pair: int, port: PortKey) -> tuple[Link, ...]:
-    """Return the links from a port of the Pair with this number to later Pairs, the latest first."""
+    """Return the links from a port of the Pair with this number to later Pairs, the latest first: in that order their
+    backwards run."""
     consuming = [
         link for link in capture.links if link.source == pair and link.port == port and link.target is not None
     ]
@@ -271,9 +272,9 @@ def _contradictions_of_pair(capture: Capture, index: int, pair: Pair) -> Iterato
     forward = at_example_sizes(pair.forward)
     backward = at_example_sizes(pair.backward) if pair.backward is not None else None
     yield from _contradictions_of_direction("forward", forward, FORWARD)
-    fed = {link.name for link in feeds(capture, index)}
     if backward is None:
         return
+    fed = {link.name for link in feeds(capture, index)}  # inputs of the forward that have their value from a link
     yield from _contradictions_of_direction("backward", backward, BACKWARD)
     saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
     outputs = {port.name: port for port in forward.outputs if port.role == "output"}
@@ -283,29 +284,30 @@ def _contradictions_of_pair(capture: Capture, index: int, pair: Pair) -> Iterato
     elsewhere = fed | {port.name for other_pair in capture.pairs if capture.links for port in other_pair.forward.inputs}
     elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
     for port in backward.by_role("saved"):
-        yield from alike(
+        yield from _contradictions_of_specs(
             port, saved_ports.get(port.name), "the backward takes it as {}, the forward saves {}", whole=True
         )
     for port in backward.by_role("constant"):
         if port.name in inputs and inputs[port.name].role != "constant":
             yield Contradiction("constant", port.name, f"is a {inputs[port.name].role} of the forward, which saves it")
     for port in backward.by_role("tangent"):
-        yield from alike(port, outputs.get(port.name), "its tangent is {}, the output {}")
+        yield from _contradictions_of_specs(port, outputs.get(port.name), "its tangent is {}, the output {}")
     for port in backward.by_role("gradient"):
         named = inputs.get(port.name)
-        if named is None and port.name not in elsewhere and not is_kept(capture, port):
+        if named is None and port.name not in elsewhere and not _is_of_recorded_step(capture, port):
             yield Contradiction("gradient", port.name, "is the gradient of no input of the forward")
         if not port.shard:  # a gradient may be sharded in another way than its parameter
-            yield from alike(port, named, "the gradient is {}, what it is of {}")
+            yield from _contradictions_of_specs(port, named, "the gradient is {}, what it is of {}")
     for port in forward.by_role("mutation"):
         named = inputs.get(port.name)
         if named is not None and dtype(port.spec) != dtype(named.spec):
             yield Contradiction("mutation", port.name, f"{show_spec(port.spec)} is written to {show_spec(named.spec)}")
 
 
-def is_kept(capture: Capture, port: Port) -> bool:
+def _is_of_recorded_step(capture: Capture, port: Port) -> bool:
     """Whether a gradient that belongs to no input of the forward was returned all the same by a recorded step: of a
-    value that its forward did not need, or that its backward changed."""
+    value that its forward did not need, or that its backward changed. Of a recorded step, the origin has results alone
+    (`partial`); from disk, the witness has a row for each port that the step returned or changed."""
     rows = capture.witness or {}
     keys = (PortKey("gradient", port.name), PortKey("mutation", port.name))
     return capture.origin.partial or any(str(key) in rows for key in keys)
@@ -319,7 +321,7 @@ def _contradictions_of_direction(side: str, graph: Graph, roles: _Roles) -> Iter
                 yield Contradiction(port.role, port.name, f"no port of a {side} on that side is a {port.role}")
 
 
-def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Contradiction]:
+def _contradictions_of_specs(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Contradiction]:
     """Yield a Contradiction with `text`, which has a place for each spec, if two ports do not have the same dtype,
     shape and device, or, with `whole`, the same spec up to the storage offset. Nothing is said of a port that is not
     there (None), or without a spec."""

@@ -1,4 +1,4 @@
-"""What a notebook shows of verdicts, of derivatives and of power: a table of each, by the room `table`.
+"""What a notebook shows of verdicts, of derivatives and of power: a table of each, by the package `table`.
 
 A Verdict has a row for each port, several have one for each Pair, and the worst come first to the eye by their color:
 
@@ -19,7 +19,8 @@ def html_of_verdict(verdict: Verdict) -> str:
     """Return what a notebook shows of a Verdict: its word, what it says of itself, and a row for each port."""
     columns = {"port": "name", "verdict": "word", "detail": "text", "power": "number", "compared_with": "text"}
     rows = [(str(port.key), port.verdict, port.detail, port.power, port.witness) for port in verdict.ports]
-    return html_of(Report(verdict.name, _word_of(verdict), (), Table("", columns, rows)), list(_said_of(verdict)))
+    report = Report(title=verdict.name, answer=_word_of(verdict), tables=(), rows=Table("", columns, rows))
+    return html_of(report, list(_said_of(verdict)))
 
 
 def html_of_verdicts(verdicts: Sequence[Verdict]) -> str:
@@ -28,7 +29,8 @@ def html_of_verdicts(verdicts: Sequence[Verdict]) -> str:
         return html_of_verdict(verdicts[0])
     columns = {"name": "name", "verdict": "word", "ports": "count", "power": "number", "detail": "text"}
     rows = [(row.name, _word_of(row), len(row.ports), row.power, "; ".join(_said_of(row))) for row in verdicts]
-    return html_of(Report("", "" if rows else "no verdicts", (), Table("", columns, rows)))
+    answer = "" if rows else "no verdicts"
+    return html_of(Report(title="", answer=answer, tables=(), rows=Table("", columns, rows)))
 
 
 def _word_of(verdict: Verdict) -> str:
@@ -50,7 +52,8 @@ def html_of_derivatives(derivatives: Sequence[Derivative]) -> str:
     columns = {"name": "name", "derivative": "word", "gap": "number", "draws": "count", "detail": "text"}
     rows = [(row.name, row.word, row.gap, row.draws, row.detail) for row in derivatives]
     lines = [line for row in derivatives for line in map(str, row.wrong)]
-    return html_of(Report("", "" if rows else "no derivatives", (), Table("", columns, rows)), lines)
+    answer = "" if rows else "no derivatives"
+    return html_of(Report(title="", answer=answer, tables=(), rows=Table("", columns, rows)), lines)
 
 
 def _said_of_derivative(derivative: Derivative) -> Iterator[str]:
@@ -63,10 +66,11 @@ def html_of_power(power: Power) -> str:
     least."""
     ports = Table("How far each port moves", {"port": "name", "tolerances": "number", "why": "text"}, _port_rows(power))
     columns = {"redraw": "name", "moved_least": "name", "tolerances": "number", "untried": "text"}
+    # `weakest` is a port and how far it moved: an empty name and an empty cell where none was measured.
     rows = [(trial.name, *(trial.weakest or ("", None)), trial.untried) for trial in power.trials]
     without = len(power.vacuous)
     answer = "no port was measured" if not power.most else f"{without} of {len(power.most)} ports without power"
-    return html_of(Report("Power", answer, (ports,), Table("Redraws", columns, rows)))
+    return html_of(Report("Power", answer, tables=(ports,), rows=Table("Redraws", columns, rows)))
 
 
 def _port_rows(power: Power) -> list[tuple[str, float, str]]:

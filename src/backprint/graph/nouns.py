@@ -643,13 +643,17 @@ class Deferred(Generic[T]):
         return self._value  # type: ignore[return-value]  # it is set here or before, and T may itself be optional
 
 
+LivedOn = tuple[str, str]
+"""The name of a value of a forward that lived on after its last use, and that of the last step before it was freed."""
+
+
 class Pair:
     """A forward Graph and its backward Graph (None where nothing is differentiable), tied by the saved ports.
 
     Each graph is one, or a Deferred that makes it when it is first asked for. `lives` has values of the forward that
-    lived on after their last use when the program ran, in its variables or in a checkpoint: pairs of the value's name
-    and the name of the last step, of both graphs, before it was freed. It does not count when Pairs are compared, as it
-    says nothing of what the graphs compute.
+    lived on after their last use when the program ran, in its variables or in a checkpoint: each as the value's name
+    and the name of the last step, of both graphs, before it was freed (LivedOn). It does not count when Pairs are
+    compared, as it says nothing of what the graphs compute.
     """
 
     __slots__ = ("_backward", "_forward", "lives", "name")
@@ -660,7 +664,7 @@ class Pair:
         forward: Graph | Deferred[Graph],
         backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None = None,
         *,
-        lives: tuple[tuple[str, str], ...] = (),
+        lives: tuple[LivedOn, ...] = (),
     ) -> None:
         # Past the `__setattr__` below, which refuses.
         object.__setattr__(self, "name", name)
@@ -675,7 +679,7 @@ class Pair:
         return self  # it is never edited
 
     name: str
-    lives: tuple[tuple[str, str], ...]
+    lives: tuple[LivedOn, ...]
     _forward: Graph | Deferred[Graph]
     _backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None
 

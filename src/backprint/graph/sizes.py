@@ -542,7 +542,7 @@ def in_general_form(graph: Graph) -> Graph:
 def _general_call(step: Step) -> Step:
     """Return a call of a kernel of attention as a call of the operator that chooses one, by the table GENERAL."""
     target, names = GENERAL[step.target]
-    # A call may leave out its last positional arguments, which have defaults.
+    # A call may leave out its last positional arguments, which have defaults. `-` in `names` is not passed on.
     arguments = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)
     args = tuple(arguments[name] if name in arguments else USUAL[name] for name in ORDER)
     scale = tuple((key, value) for key, value in arguments.items() if key == "scale")

@@ -143,7 +143,7 @@ def scan(text: str) -> _Scanned:
         if kind == "comment":
             return "#"
         prefix, string = match["prefix"], match[0][len(match["prefix"]) :]
-        if kind in ("open", "end"):
+        if kind in ("open", "end"):  # a quote without an end, or a backslash
             what = "a backslash outside a string" if string == "\\" else "a string that does not end on its line"
             raise GraphError(f"line {_line_number(text, match)}: {what}: not Python that a graph is written in")
         if prefix:
@@ -407,7 +407,7 @@ def emit(graph: Graph, title: str = "") -> str:
     class."""
     title = title or graph.title
     head = f'"""{title_text(title)}"""\n\n' if title else ""
-    return head + HEADER + "\n\n" + "\n".join(emit_class(graph, "GraphModule", "")) + "\n"
+    return head + HEADER + "\n\n" + "\n".join(emit_class(graph, "GraphModule", indent="")) + "\n"
 
 
 def title_text(title: str) -> str:
@@ -472,7 +472,9 @@ def _too_deep(error: BaseException) -> RefusedError:
 
 
 def python_tree(text: str) -> ast.Module:
-    """Return Python's tree of a text that was scanned; GraphError if the text is not Python."""
+    """Return Python's tree of a text; GraphError if the text is not Python. `scan` has let this text pass, or the one
+    that it was made of: so it is not huge, names no other encoding, and has no character that hides or is a NUL. Of a
+    text that nests too deeply, the parser's RecursionError or MemoryError is raised."""
     try:
         with warnings.catch_warnings():
             # Python warns of an odd escape, for example. With warnings as errors, that would be raised here.
@@ -717,7 +719,7 @@ class _Reader:
         comment: tuple[Source | None, Echo | None] = (None, None)
         end: ast.Return | None = None
         results: tuple[Value, ...] = ()
-        line_before = (function.returns or function).end_lineno or 0  # where the statement before ends, from 1
+        line_before = (function.returns or function).end_lineno or 0  # where the header ends, or the statement before
         for node in self.statements() if self.statements is not None else function.body:
             if end is not None:
                 raise self.refused(end, "return is a graph's last line")

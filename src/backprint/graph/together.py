@@ -24,7 +24,7 @@ def names_together(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     texts, _ = split_numbers_of_text(names[0])
-    rows = [split_numbers_of_text(name)[1] for name in names]
+    rows = [numbers for _, numbers in map(split_numbers_of_text, names)]
     if len({len(row) for row in rows}) > 1:  # names with more numbers than others
         return f"{names[0]}, … {names[-1]}"
     columns = [tuple(dict.fromkeys(column)) for column in zip(*rows, strict=True)]  # the numbers at each place
@@ -76,7 +76,7 @@ def _family_of(guard: Guard) -> tuple[Any, ...]:
 
 
 def _family_text(family: Sequence[Guard]) -> str:
-    """Return a guard as its text; several as their number, the inputs that they depend on, and the first."""
+    """Return a guard as its text; several as their number, the first input of each, and the text of the first guard."""
     first = family[0]
     if len(family) == 1 or first.source is None:
         return first.text

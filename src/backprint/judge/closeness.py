@@ -1,6 +1,6 @@
 """Whether a result is right: as near to the exact one as rounding explains.
 
-Of a result (`ours`), three results of its reference are known, or some of them:
+Of a result (`ours`), four kinds of results of its reference are known, or some of them:
 
 - `exact`: in float64, with which `ours` is compared;
 - `own`: in the dtype of `ours`;
@@ -19,8 +19,12 @@ are what LEAST and LEAST_OF_ALL have for the dtype, and `times` is TIMES, or wha
 a result is off is said by the three measures, `most`, `norm` and `factor` (Off): of `errors`, `result` is `ours`, and
 `own`, `moved` and `rounded` are as above.
 
+A Closeness begins with its word, how far the result is off, how far it may be, and why it is wrong or not known.
+`_alike` returns where two tensors are equal, NaN to NaN, `REAL` has the dtype of the parts of a complex number, and
+`_beside_fill` returns a mask of what is left without the huge values that a mask is filled with.
+
 The last three arguments of `_compare_finite` are `largest`, `times` and the least that the largest value is taken to
-be: 0, and 1 for what is left of a tensor without the huge values that a mask is filled with.
+be: 0, and 1 for what `_beside_fill` leaves.
 
 A change of the rule, or of one of its numbers, changes `judge.VERSION`. Exported files (`tools/export/export`) have the
 functions of it that they need, so it imports only torch and the standard library.

@@ -6,7 +6,8 @@
 The clocks are bound when this module is imported: import it before a stranger's code, which could replace them.
 
 A *round* is one call, or one block of calls, of each program, one after the other. `first` and `second` are the times
-of two programs, the same rounds of both.
+of two programs, the same rounds of both. A TimingChange says how long the second takes, as a multiple of the first:
+`faster` and 0.71 are for a second program that takes less time.
 """
 
 from __future__ import annotations

@@ -325,8 +325,8 @@ def _equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[i
 
 
 def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) -> Repeat:
-    """Return a loop of the iterations `rows`, with one more at each end, between the places `low` and `high`, where
-    there is an iteration with odd steps among its own."""
+    """Return a loop of the iterations `rows`, and of one more before them and one after them, where the places from
+    `low` to before `high` have one like them; odd steps may stand between the steps of these two."""
     odd: list[OddStep] = []
     before = _joined_iteration(steps, rows[0], range(rows[0][0] - 1, low - 1, -1))
     if before is not None:

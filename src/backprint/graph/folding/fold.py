@@ -43,7 +43,7 @@ def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops. The result is unfolded, and compared with the graph."""
     nodes = loops_of(steps_of(graph.steps))
     itself: dict[int, Where] = {place: {(): place} for place in range(len(graph.steps))}  # outside of all loops
-    items = _items_of(nodes, itself, (), graph.steps)
+    items = _items_of(nodes, itself, shape=(), steps=graph.steps)
     fold = FoldedGraph(items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
@@ -74,15 +74,17 @@ def steps_of(steps: Sequence[Step]) -> Steps:
 def token_of(step: Step) -> Any:
     """Return what a step has in common with the same step of another iteration.
 
-    That is everything but names and numbers; of the path of its module, everything but the numbers. So `layers.0.mlp`
-    and `layers.1.mlp` are one loop, and the projections `query`, `key` and `value` of one layer are none, although they
-    call the same operators: a reader knows them by their names.
+    That is everything but names and numbers; of the path of its module, everything but the numbers, and of its echo how
+    many names it has. So `layers.0.mlp` and `layers.1.mlp` are one loop, and the projections `query`, `key` and `value`
+    of one layer are none, although they call the same operators: a reader knows them by their names.
     """
     kinds = tuple(skeleton(value) for value in step.args)
     named = tuple((key, skeleton(value)) for key, value in step.kwargs)
-    module = split_numbers_of_text(step.source.module)[0] if step.source is not None else None
-    called = module, 0 if step.echo is None else len(step.echo.names)
-    return step.target, kinds, named, without_offsets(step.spec), called
+    module_texts = None
+    if step.source is not None:
+        module_texts, _ = split_numbers_of_text(step.source.module)
+    echoes = 0 if step.echo is None else len(step.echo.names)
+    return step.target, kinds, named, without_offsets(step.spec), (module_texts, echoes)
 
 
 def block_of(step: Step) -> str:

@@ -77,10 +77,10 @@ def listing_of(fold: FoldedGraph) -> str:
     lines = [LISTING, *([f"# {title_text(fold.title)}"] if fold.title else []), ""]
     lines += [f'{symbol.name}: "{symbol.hint} in [{symbol.low}, {symbol.high}]"' for symbol in fold.symbols]
     for attribute, subgraph in fold.subgraphs:
-        lines += [*emit_class(subgraph, attribute, ""), ""]
+        lines += [*emit_class(subgraph, attribute, indent=""), ""]
     lines += ["forward(", *_indented(_port_lines(inputs, names)), ") -> ("]
     lines += [*_indented(_port_lines(outputs, names)), "):"]
-    return "\n".join([*lines, *_indented(_item_lines(fold.items, (), names)), ""])
+    return "\n".join([*lines, *_indented(_item_lines(fold.items, counts=(), names=names)), ""])
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collectio
     for item in items:
         match item:
             case FoldedStep():
-                comments = _source_lines(item, counts, names)
+                comments = _source_lines(item, counts)
                 if comments != above:
                     yield from comments
                     above = comments
@@ -147,15 +147,17 @@ def _modules_of(count: int, items: Sequence[Item]) -> str:
     return f"  # {ends[0]} … {ends[1]}" if all(ends) and len({*ends}) == 2 else ""
 
 
-def _source_lines(item: FoldedStep, counts: Sequence[int], names: Collection[str]) -> list[str]:
-    """Return the line of the program for a step, and below it the lines of iterations that have another."""
+def _source_lines(item: FoldedStep, counts: Sequence[int]) -> list[str]:
+    """Return the line of the program for a step, and below it the lines of iterations that have another. Its echo, for
+    which `show_comment` gets None, stands behind the step itself."""
     if item.step.source is None:
         return NO_LINE
     if not any(place.startswith("source") for place, _ in item.series):
-        return [show_comment(item.step.source, None)]
-    texts = {index: show_comment(item.source_at(index), None) for index in _indexes_of(counts)}
+        return [show_comment(item.step.source, echo=None)]
+    texts = {index: show_comment(item.source_at(index), echo=None) for index in _indexes_of(counts)}
     series = series_of(texts, counts)  # it has parts if there is a rule, which is the first line then
     odd = [f"# {numbers_of(index)}: {comment.removeprefix('# ')}" for index, comment in series.odd]
+    # `…` stands for the lines that `shortened` leaves out.
     return [*([str(series)] if series.parts else []), *(line if line != "…" else "# …" for line in shortened(odd))]
 
 
@@ -237,6 +239,7 @@ def _column_text(column: Sequence[str], names: Collection[str]) -> str:
     if it differs between iterations."""
     if len({*column}) == 1:
         return column[0]
+    # An Index of one number: there is one loop around a port.
     return in_braces(series_of({(place,): text for place, text in enumerate(column)}, (len(column),)), names)
 
 

@@ -96,8 +96,8 @@ class Series:
 
     def at(self, index: Index) -> Any:
         """Return the text or the number of an iteration."""
-        for place, value in self.odd:
-            if place == index:
+        for odd_index, value in self.odd:
+            if odd_index == index:
                 return value
         return self.regular(index)
 

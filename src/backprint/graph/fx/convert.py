@@ -73,7 +73,7 @@ class Names:
         """Return the wanted name, with a number appended if needed. Names in `avoid` count as used."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
         stem = f"_{stem}" if stem[0].isdigit() else stem
-        stem = name = stem[:200]
+        stem = name = stem[:200]  # a local has at most 256 characters: a number still fits behind it
         while (
             name in self.used or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
         ):
@@ -119,14 +119,15 @@ def spec_of(value: Any) -> Spec:
 
 
 def tensor_spec(tensor: Tensor) -> TensorSpec:
-    """Return a tensor's spec: dtype, shape, strides if not contiguous, device, and a layout that is not strided."""
+    """Return a tensor's spec: dtype, shape, strides if not contiguous, device, and a layout that is not strided. Where
+    it begins in its memory does not count: the offset is 0."""
     # [6:] cuts the `torch.` of `torch.float32`.
     dtype, device, layout = str(tensor.dtype)[6:], str(tensor.device), str(tensor.layout)[6:]
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
-        return TensorSpec(dtype, shape, None, 0, device, layout)
+        return TensorSpec(dtype, shape, stride=None, offset=0, device=device, layout=layout)
     stride = None if _has_contiguous_strides(tensor) else tuple(map(size_of, tensor.stride()))
-    return TensorSpec(dtype, shape, stride, 0, device)
+    return TensorSpec(dtype, shape, stride, offset=0, device=device)
 
 
 def _has_contiguous_strides(tensor: Tensor) -> bool:

@@ -77,12 +77,13 @@ def _argument_rows(function: Any) -> tuple[_ArgumentRow, ...]:
             kind = TYPES_BY_NAME.get(argument.name, kind)
         default = argument.default_value if argument.has_default_value() else None
         fits, count = _type_check(kind), argument.N or 0  # N: the length of a list that has a fixed one
+        # Autograd passes None here, though the schema of the backward wants a tensor.
         if kind == "Tensor" and argument.name in PASSED_AS_NONE and "attention" in schema_of(function).name:
             fits, kind = _type_check("Optional[Tensor]"), "a tensor or None"
         # `int[1]` takes a list of any length: only a longer fixed length, as of `int[2]`, is checked.
         if count > 1:
             fits, kind = _length_check(fits, argument.name, count, default), f"{kind} of {count}"
-        rows.append(_ArgumentRow(argument.name, kind, fits, default, kind in TENSORS))
+        rows.append(_ArgumentRow(argument.name, kind, fits, default, takes_any_tensor=kind in TENSORS))
     return tuple(rows)
 
 

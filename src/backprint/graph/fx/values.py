@@ -122,7 +122,7 @@ def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
             check_call(target, function, args, kwargs)
-        return for_program(function, *args, **kwargs)
+        return for_program(function, *args, **kwargs)  # what it raises is no defect of Backprint
 
     call.__name__ = target.replace(".", "_")
     return call

@@ -38,7 +38,7 @@ from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, keyed, tangent_name
-from backprint.graph.nouns import Guard, Pair, Port, Step, refs
+from backprint.graph.nouns import Guard, LivedOn, Pair, Port, Step, refs
 from backprint.graph.steps import is_in_own_backward, used
 from backprint.trace import frames
 from backprint.trace.assembly import Joint, Result, assemble
@@ -420,7 +420,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     )
 
 
-def _delayed_frees_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
+def _delayed_frees_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[LivedOn]:
     """Yield the names of the values that were freed later than right after their last use in the graphs, each with the
     name of the last step before its memory was freed.
 
