@@ -2,8 +2,8 @@
 
 A Joint has the steps of both directions in one namespace, the inputs, and the results of the program. `assemble`
 removes dead code, makes saved ports of the values that the backward reads, finds the guards, and gives each graph its
-ports. A guard is a step that compares a value with the value of the captured run (`assert v == 3`). A local is the
-name of a value inside a graph's text; a port's name is the program's own (`layer1.weight`).
+ports. A guard is a step that compares a value with the value of the captured run (`assert v == 3`): its arguments are
+these two. A local is the name of a value inside a graph's text; a port's name is the program's own (`layer1.weight`).
 
 `used(step)` are the names of the values that a step uses, and `refs(value)` those in an argument or a result.
 `names.free(wanted)` returns a name like `wanted` that nothing has yet.
@@ -202,6 +202,7 @@ class _Dependencies:
         # An item of a tuple: the operator that returned the tuple decides its size.
         if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
             maker = self.steps_by_name.get(maker.args[0].name)
+        # The index of the one argument that determines the size; None if several arguments do.
         index = DECIDERS.get(maker.target) if maker is not None else None
         return value if maker is None or index is None else maker.args[index]
 
@@ -259,6 +260,7 @@ def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
     specs = {step.name: step.spec for step in joint.forward}
     ports = []
     for name in saved:
+        # An engine that records a run has the specs of its values; else the port or the step has the spec.
         spec = joint.specs.get(name) or (inputs[name].spec if name in inputs else specs.get(name))
         ports.append(Port(inputs[name].name if name in inputs else name, "saved", spec, name))
     return ports

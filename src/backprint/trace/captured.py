@@ -11,7 +11,7 @@ pinned: a capture holds only for the state that they had. A fingerprint is a des
 
 A CalledProgram is a callable with the named tensors of one call; an ObservedProgram has the findings of a first run
 too. An EngineResult has the Pairs of a program, and what a Capture needs besides. CaptureOptions are the user's options
-of a capture.
+of a capture. An error with `every_engine` says that no engine captures the program.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
 def leave_out_post_accumulate_hooks(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
     """Return the result of an engine that records no post-accumulate-grad hooks. If the program has some, proofs run it
     without them, and a note says so. A program whose gradients are only in `.grad` (`accumulates_gradients`) is left as
-    it is."""
+    it is: hooks that reduce gradients among ranks are a part of its step."""
     program = result.program
     hooks = hooks_of_leaves(_tensors_requiring_grad(program))
     if not hooks or program.accumulates_gradients:
@@ -178,8 +178,8 @@ def _rank_of(result: EngineResult) -> Rank | None:
 
 
 def _check_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
-    """Return `names`, the value of the option `meant=`: the custom autograd.Functions whose backward is meant not to be
-    the derivative of their forward. Raise if the program calls no Function of a name."""
+    """Return `names`, the value of the option `meant=`: the custom autograd.Functions, or places of another kind
+    (NO_FUNCTIONS), whose backward is meant not to be the derivative of their forward. Raise for any other name."""
     known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), *NO_FUNCTIONS])
     for name in names:
         if name not in known:
@@ -222,7 +222,7 @@ def _aliases_of(program: ObservedProgram, same: Sequence[tuple[str, str]]) -> tu
 
 
 def _constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
-    """Return the non-tensor leaves of the call by name: they are constants of the capture."""
+    """Return the name and the text of each non-tensor leaf of the call: they are constants of the capture."""
     return tuple(
         (name, repr(leaf)[:200])
         for name, leaf in zip(program.leaf_names, program.leaves, strict=True)
@@ -273,6 +273,7 @@ def _tree_as_json(value: Any) -> Any:
     if isinstance(value, _Leaf):
         return value.value
     if isinstance(value, Mapping):
+        # These keys can be read back as names from a sample's JSON (`Field.rows`).
         if all(type(key) is str and key.isprintable() and len(key) <= 4096 for key in value):
             return {"dict": {key: _tree_as_json(item) for key, item in value.items()}}
         return {"items": [[_key_text(key), _tree_as_json(item)] for key, item in value.items()]}
@@ -385,7 +386,8 @@ class LiveProgram(Origin):
     describe the captured result: its ResultTree, its leaves with `A_TENSOR` in the place of each tensor, and its output
     ports. `captured_leaves` and `last_leaves` are fingerprints of the leaves that are no tensors, of the captured run
     and of the last one. `unguarded` are reads of values that no guard checks. `first_outputs` are the outputs of the
-    run that the engine recorded, if it recorded one with values.
+    run that the engine recorded, if it recorded one with values. `parts` has the program of each Pair, if there are
+    several.
     """
 
     def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
@@ -417,7 +419,7 @@ class LiveProgram(Origin):
         bitwise."""
         copy_of_self = copy.copy(self)
         copy_of_self.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
-        copy_of_self.first_outputs = {}
+        copy_of_self.first_outputs = {}  # only the proof at the capture compares them, and it is done
         return copy_of_self
 
     def release(self) -> None:
@@ -551,6 +553,7 @@ class LiveProgram(Origin):
         `tree` are the objects that were opened, without their tensors."""
         state = DescribeState(name=lambda _: "")  # tensors among the leaves have no name here
         try:
+            # Tensors are described by their values (`argument=False`): a result's have no place in the call.
             return tuple(describe_value(value, state, argument=False).like for value in (*leaves, *tree.templates))
         except RecursionError:
             raise refusal_of_depth() from None

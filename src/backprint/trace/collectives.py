@@ -6,7 +6,7 @@ function of ours answers a program's collectives: it returns what this rank rece
 
 `PLAIN` are the classes of tensors that wrap no other. A mode returns NotImplemented for a call on wrappers (DTensors),
 which then call operators on the tensors inside. `frames.place(frames.here({}))` is the user's line that runs now, as
-text for a message.
+text for a message. An error with `every_engine` says that no engine captures the program.
 """
 
 from __future__ import annotations
@@ -185,5 +185,6 @@ def answering(peers: Others | None) -> Iterator[None]:
         yield
         return
     peers.begin()
+    # `in_a_run` notes the process groups that the program makes: they belong to this run.
     with peers.place(), in_a_run(), Answered(peers, peers.label, objects=False):
         yield

@@ -132,6 +132,7 @@ class _BodyCapture:
                     # `watch.py` appends the program's inputs that a value depends on; they say nothing about the body
                     reason = (str(error).splitlines() or [""])[0].partition(" (it depends on")[0][:300]
                     self.not_recordable[name] = f"its body does not run without values: {reason}"
+                # Bodies may be nested: the operator whose body raises adds its name, and those around it do not.
                 elif isinstance(error, DataDependentError) and ALLOW not in str(error):
                     raise DataDependentError(f"{error}, or {ALLOW}({name!r},) to keep that operator whole") from error
                 else:
@@ -258,7 +259,7 @@ class _BodyMode(TorchFunctionMode):
         if func in MEMORY_ACCESS:
             raise _LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
-            return tolist_by_items(*args)
+            return tolist_by_items(*args)  # by operators, which the modes of the capture see
         return call_for_mode(self, func, args, kwargs or {})
 
 
@@ -341,7 +342,7 @@ def without_operator_bodies() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def marking_thread(on: bool) -> Iterator[None]:
-    """Set or clear this thread's mark, and restore it afterwards.
+    """Set or clear this thread's mark (_ThreadMark: it captures a program), and restore it afterwards.
 
     A recording may be closed in another thread than the one that opened it. The context variable of the opening thread
     cannot be reset from there, but its mark is turned off, which both threads see.
@@ -357,8 +358,8 @@ def marking_thread(on: bool) -> Iterator[None]:
 
 
 def is_marked() -> bool:
-    """Whether this thread is marked. A device thread of autograd counts as marked if the thread that called the
-    backward is."""
+    """Whether this thread is marked (_ThreadMark). A device thread of autograd counts as marked if the thread that
+    called the backward is."""
     mark = _MARK.get()
     if mark is None and (context := callers_context()) is not None:
         mark = context.get(_MARK)

@@ -72,10 +72,10 @@ def _missing_derivative_error(program: CalledProgram, operator: str) -> CaptureE
     place = frames.place(_find_line_of(program, operator))
     hint = next((hint_ for pattern, hint_ in HINTS if pattern.search(operator)), REWRITE_HINT)
     # Only a program of order=2, which returns its own gradients, has tangents as inputs.
-    order, less = ("order=2 goes", SECOND_ORDER_HINT) if program.tangents else ("autograd goes", FIRST_ORDER_HINT)
+    order, other_hint = ("order=2 goes", SECOND_ORDER_HINT) if program.tangents else ("autograd goes", FIRST_ORDER_HINT)
     return CaptureError(
         f"{program.title}: {order} backward through {operator}, which has no derivative in torch "
-        f"{torch.__version__}{place}: {hint}, or {less}"
+        f"{torch.__version__}{place}: {hint}, or {other_hint}"
     )
 
 

@@ -67,11 +67,12 @@ class ExternalTensors:
     def add_own(self, named: Mapping[str, Tensor], callers: Collection[str]) -> None:
         """Add the program's own tensors by name; those whose names are in `callers` use the caller's own memory."""
         self._seen.names_by_id = {id(tensor): name for name, tensor in named.items()}
-        memory = self._seen.memory
+        memory = self._seen.memory  # the names of the program's own tensors in each storage, by its id
         for name, tensor in named.items():
             for storage in storages(tensor):
                 memory[storage_id(storage)] = (*memory.get(storage_id(storage), ()), name)
-            if not tensor.is_inference():  # such a tensor has no version
+            # FLAGS has the function that reads each flag. An inference tensor has no version, which is one of them.
+            if not tensor.is_inference():
                 self._seen.flags_before |= {(name, key): FLAGS[key](tensor) for key in FLAGS_CHANGED_BY_PROGRAMS}
             if name in callers:
                 self.callers |= {storage_id(storage): storage for storage in storages(tensor)}

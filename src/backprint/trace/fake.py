@@ -258,6 +258,7 @@ class FakeWorld:
         tensors. The copy of a meta tensor has the device of the other tensors.
         """
         device = _device_for_meta_tensors(values.values())
+        # Without constant propagation, which would take the content of the empty copies for known values.
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
             # Most tensors are alone in their storage. Their copies are made by one call of torch instead of three.
@@ -302,7 +303,7 @@ def dispatch_with_rules(mode: FakeTensorMode) -> Callable[..., Any]:
 
 def _grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
     """Return the fake result of `_grouped_mm`: torch 2.13 has a rule for bfloat16 only, but kernels for the three
-    dtypes here."""
+    dtypes here. `bias` is a parameter of the operator, and does not change the result's shape."""
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
         raise RuntimeError(f"_grouped_mm takes two matrices of {kinds}, not {left.dtype} and {right.dtype}")

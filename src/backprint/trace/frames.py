@@ -148,7 +148,7 @@ def kind_of_code(code: CodeType) -> Kind:
     takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
     kind = Kind(
         code,
-        calls_program=False,
+        calls_program=False,  # the decorator of that name enters the Kind of functions that do
         is_users=is_users(file),
         rank=frame_rank(file),
         may_be_modules=takes_self and not file.startswith(MACHINERY),
@@ -215,7 +215,7 @@ def line_in_backward() -> Source | None:
     user = None
     while frame is not None:
         code = frame.f_code
-        if code is _APPLY:
+        if code is _APPLY:  # torch's code that calls such a backward
             return source(*user, "") if user is not None else None
         if user is None and is_users(code.co_filename):
             user = Place(code.co_filename, frame.f_lineno, code.co_name)

@@ -5,9 +5,9 @@ Function modes see the functions of torch that a program calls (`_FunctionWatch`
 of higher-order operators). Patches of Python and torch see the rest.
 
 `frames.here(paths)` returns the user's line that runs now, and `frames.called_by_user()` says whether the user's code,
-not torch's, called the function that a mode handles. `call_for_mode` calls a function from within a mode. A flag of a
-tensor is a fact such as `requires_grad` that a program may branch on; FLAGS has the functions that read them. A
-CalledProgram is a callable with the named tensors of one call.
+not torch's, called the function that a mode handles (`frames.handles_call` marks functions of ours that ask this).
+`call_for_mode` calls a function from within a mode. A flag of a tensor is a fact such as `requires_grad` that a program
+may branch on; FLAGS has the functions that read them. A CalledProgram is a callable with the named tensors of one call.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class BodyRecorder(_FunctionWatch):
             return body(*args, **(kwargs or {}))
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-        """Do the same, and record the values of the tensors that are returned."""
+        """Do the same as `_FunctionWatch`, and record the values of the tensors that are returned."""
         tensors = super().read_by_script(function, args, kwargs)
         for tensor in tensors:
             self.record_values(function, tensor)
@@ -278,7 +278,8 @@ def flag_guards(
     program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
 ) -> tuple[Guard, ...]:
     """Return guards on the flags that the user's code has read: on the flags of arguments, and on where any tensor of
-    the program is in memory. `flags` has the value and the line by tensor name and flag."""
+    the program is in memory. `flags` has the value and the line by tensor name and flag; the value of MEMORY is the
+    name of the function that read it."""
     return tuple(
         Guard("memory", f"{name}: {value} reads where it is in memory", (name,), source)
         if flag == MEMORY

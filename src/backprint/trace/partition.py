@@ -299,7 +299,7 @@ class _PartitionReader:
         """Return the Step of a node, with the line, the spec and the echo that it had before the partition."""
         original: Step | None = node.meta.get("step")
         if original is None:  # the partition function has inserted the node
-            return self.side.step_of_node(node, None, None)
+            return self.side.step_of_node(node, source=None, echo=None)
         is_recomputed = original.name in self.forward_steps
         local = self.side.names.free(original.name) if is_recomputed else original.name
         self.side.locals[node.name] = local

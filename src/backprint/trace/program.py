@@ -365,6 +365,7 @@ def _read_arguments(
         # A default may hold a tensor too, which has no name in the call.
         state = states.setdefault(name, DescribeState(name=lambda _: ""))
         rows.append(_argument_of_parameter(name, parameters.get(name), passed.get(name), state))
+    # The values among the arguments that can be compared only by identity.
     live_values = {name: state.identities for name, state in states.items() if state.identities}
     return _CallArguments(
         tuple(argument for argument in rows if argument is not None), live_values, memory_spans(tensors)

@@ -221,8 +221,8 @@ def classes_of_modules(target: Any, paths: Iterable[str]) -> tuple[tuple[str, st
 
 
 def classes_around(classes: Mapping[str, str], paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return those of `classes`, by path, that are at `paths`, and those of the modules around them: for the path
-    `a.b.c`, those at `a`, `a.b` and `a.b.c`. They are in the order of the paths."""
+    """Return the items of `classes` (a module's path, the name of its class) that are at `paths`, and those of the
+    modules around them: for the path `a.b.c`, those at `a`, `a.b` and `a.b.c`. They are in the order of the paths."""
     parts_of_paths = [path.split(".") for path in paths]
     wanted = {".".join(parts[: end + 1]) for parts in parts_of_paths for end in range(len(parts))}
     return tuple(sorted((path, kind) for path, kind in classes.items() if path in wanted))
@@ -243,7 +243,7 @@ def compiled_parts(target: Any, title: str) -> Iterator[str]:
     """Yield the names of functions and modules among a callable's roots, and in these, that the user has compiled with
     torch.compile. `title` is the name of the callable itself."""
     for root, value in roots(target):
-        if hasattr(value, INLINED):
+        if hasattr(value, INLINED):  # a function that torch.compile has made
             yield root
         for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
             if is_optimized(module) or compiled_call(module) is not None:

@@ -766,6 +766,7 @@ class Staged:
         # The Snapshot has the content of each storage once, at one of the tensors that use it.
         in_same_memory = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
         content = next((other.content for other in in_same_memory if other.content is not None), None)
+        # The version is None for an inference tensor only, which has no version counter.
         return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).has_changed(tensor)
 
     def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ Autograd does not see such a write, and neither does a capture: `_version` does 
 program differs from it, and `silent_write` runs the program once more to name the tensor and the line. Memory is known
 by the id of its storage. `frames.place(frames.here({}))` is the user's line that runs now, as text for a message. A
 CalledProgram is a callable with the named tensors of one call. A mode tells an Observer about each operator (`Call`)
-before and after it runs.
+before and after it runs; `call.kept` carries what an Observer knows before to after.
 """
 
 from __future__ import annotations

@@ -233,6 +233,7 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
     try:
         with preserving_random_states():
             seed_torch(SEED)
+            # DTensor's own computations of shapes are no operators of the program: the mode does not see them.
             with shapes_computed_apart(), staged(program, values) as stage:
                 forward = run_forward(stage, modes)
                 effects = forward.effects()

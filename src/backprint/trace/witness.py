@@ -185,7 +185,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
         values=program.values | values,
         tangents=tuple(roots),
         grad_by_default=False,
-        runs_post_accumulate_hooks=False,
+        runs_post_accumulate_hooks=False,  # the gradients are results, and not put into `.grad`, where such hooks run
     )
 
 
