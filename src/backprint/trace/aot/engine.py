@@ -4,10 +4,11 @@ A stamped capture is not traced layer by layer: captures with a few of a model's
 them (`trace/stamping`). A full trace traces every layer. The warm-up is one eager run that is observed before a trace;
 it makes the ObservedProgram, and Findings. `read_fx` reads the fx graphs of a trace as a Joint: the forward and the
 backward before they are the two graphs of a Pair. Python's garbage collector is paused (`collector_paused`) where many
-objects are made that all stay.
+objects are made that all stay; a warm-up run on values is the program's own run, and has the collector.
 
 A CalledProgram is a callable with the named tensors of one call. CaptureOptions are the user's options of a capture. An
-EngineResult has the Pairs of a program, and what a Capture needs besides.
+EngineResult has the Pairs of a program, and what a Capture needs besides. A tensor's flags are facts that the user's
+code may read of it, such as `requires_grad`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def _traced_in_full(
 ) -> EngineResult:
     """Return the capture of a program by a full trace; `observed` and `seen` are those of its warm-up run. With engine
     `auto`, raise HasCheckpoints for a program without values that uses checkpoints."""
-    # With engine `auto`, this error lets `eager` be asked first, which records a checkpoint's recomputation too.
+    # With engine `auto`, this error lets `eager` be asked first, which records a checkpoint's recomputation too. A
+    # reentrant checkpoint shows as `accumulates_gradients`: it runs a backward inside of the backward.
     if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates_gradients):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():

@@ -11,6 +11,8 @@ autograd node was made for; both have one `seq_nr`. A Source is a line of the us
 sharding of a DTensor, as text.
 
 A Reading is a read of a value by the program: what read it, where, and what it got. A Result is a port and its value.
+A draw is a call of a random operator. Where the backward repeats one, the partition writes the forward's as SAVING,
+which returns the generator's state too, and the backward's as REPEATING, which takes that state.
 """
 
 from __future__ import annotations
@@ -74,6 +76,8 @@ def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
     if traced.backward is not None:
         backward_side = Side(traced.backward, names, subgraphs=forward_side.subgraphs)
         tangents = backward_inputs(traced, forward_side, backward_side)
+        # Nodes that the partition has moved or copied from the forward have the forward's lines, unless
+        # `backward_lines` has their own.
         backward_steps = backward_side.steps(
             traced.backward.graph.nodes, {**lines, **backward_lines(traced, forward_side)}
         )
@@ -127,7 +131,8 @@ def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> I
 
 def _refuse_other_collectives(step: Step) -> None:
     """Refuse an operator of `torch.distributed` that a graph has no step for. The program's own calls of such operators
-    were replaced while it was traced (`form_of`), so autograd has called this one."""
+    were replaced while it was traced (`form_of`), so autograd has called this one. One that only returns the tensor
+    that it takes (`passes_on`) is no collective."""
     namespace = step.target.removeprefix("torch.ops.").partition(".")[0]
     if namespace in NAMESPACES and step.target not in (*COLLECTIVES, WAIT) and not passes_on(step.target):
         raise CaptureError(
@@ -196,8 +201,8 @@ def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
     effect."""
     notes = {}
     for node in nodes:
-        if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
-            draws = is_draw(node) or node.target is SAVING
+        draws = is_draw(node) or node.target is SAVING
+        if node.op == "call_function" and (draws or node.is_impure()):
             notes[side.locals[node.name]] = Note(draws=draws, stays=not draws)
     return notes
 
@@ -371,7 +376,7 @@ def gradients_of(program: ObservedProgram, traced: Traced, side: Side) -> tuple[
 # ---- Sources and echoes
 
 
-def _note_of(node: fx.Node) -> Source | None:
+def _noted_line(node: fx.Node) -> Source | None:
     """Return the user's line that tracing noted on a node (`trace._LineNotes`)."""
     note = (node.meta.get("custom") or {}).get(NOTE_KEY)
     return note if isinstance(note, Source) else None
@@ -387,13 +392,13 @@ def forward_lines(traced: Traced) -> Notes:
     # In reverse, because a size takes the line of a later node.
     for node in reversed(list(traced.joint.graph.nodes)):
         if node.op == "call_function":
-            note = _note_of(node)
+            line = _noted_line(node)
             head = heads.get(node.meta.get("seq_nr", -1))
-            if note is None and head is not None and is_backward(node) and not is_sum(node):
-                note = _note_of(head)
-            if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
-                note = next((lines[user.name][0] for user in node.users if user.name in lines), None)
-            lines[node.name] = (note, None)
+            if line is None and head is not None and is_backward(node) and not is_sum(node):
+                line = _noted_line(head)
+            if line is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
+                line = next((lines[user.name][0] for user in node.users if user.name in lines), None)
+            lines[node.name] = (line, None)  # a forward node has no echo
     return lines
 
 
@@ -412,13 +417,13 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
         if (original := _recomputed_node(node, order)) is not None:
             # The forward node that stands in for it, if the partition has left it out of the forward.
             stand_in = draws.get(node.name) or heads.get(original.meta.get("seq_nr", -1))
-            lines[node.name] = _note_of_recomputed(original, stand_in, ahead)
+            lines[node.name] = _line_and_echo_of_recomputed(original, stand_in, ahead)
             continue
         if is_sum(node):
             continue
         head = heads.get(node.meta.get("seq_nr", -1))
         own = _own_line(node, head)
-        if own is None and head is None and _note_of(node) is None:
+        if own is None and head is None and _noted_line(node) is None:
             own = _line_under_dynamo(node)
         if own is not None:
             lines[node.name] = (own, None)
@@ -426,7 +431,7 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
-            lines[node.name] = (own or _note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+            lines[node.name] = (own or _noted_line(head), Echo("gradient of", (ahead.locals[head.name],)))
     # Sums last: they are named by the echoes of their terms.
     return lines | _lines_of_sums(traced.backward, links, order, ahead)
 
@@ -454,8 +459,8 @@ def _own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
     note = (node.meta.get("custom") or {}).get(OWN_LINE_KEY)
     if not isinstance(note, Source):
         return None
-    ahead = _note_of(head) if head is not None else None
-    return replace(note, module=ahead.module) if ahead is not None else note
+    line_of_head = _noted_line(head) if head is not None else None
+    return replace(note, module=line_of_head.module) if line_of_head is not None else note
 
 
 def _line_under_dynamo(node: fx.Node) -> Source | None:
@@ -465,13 +470,15 @@ def _line_under_dynamo(node: fx.Node) -> Source | None:
     return frames.source(*place, "") if place is not None else None
 
 
-def _note_of_recomputed(original: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+def _line_and_echo_of_recomputed(
+    original: fx.Node, head: fx.Node | None, ahead: Side
+) -> tuple[Source | None, Echo | None]:
     """Return the line of a forward node that the backward recomputes, and the echo of its value. `head` stands in for
     the node if the partition has left it out of the forward."""
-    first = original if original.name in ahead.locals else head
-    local = ahead.locals.get(first.name) if first is not None else None
-    note = _note_of(first if first is not None else original) or _line_under_dynamo(original)
-    return note, Echo("recomputes", (local,)) if local else None
+    in_forward = original if original.name in ahead.locals else head
+    local = ahead.locals.get(in_forward.name) if in_forward is not None else None
+    line = _noted_line(in_forward if in_forward is not None else original) or _line_under_dynamo(original)
+    return line, Echo("recomputes", (local,)) if local else None
 
 
 def _saved_draws(traced: Traced) -> dict[str, fx.Node]:

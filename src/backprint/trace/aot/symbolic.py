@@ -2,7 +2,8 @@
 
 A place here is a dimension of an input: the input's name and the dimension's index. A symbol is torch's, of a ShapeEnv
 (`s77`); our name of it is the user's, or `s0`, `s1`, … `sizes.replace(expression)` puts into an expression what torch
-has found symbols to be equal to.
+has found symbols to be equal to; `free(sizes, place)` are the symbols that a dimension then depends on. A `sloc` is
+what torch notes of the line that derived a guard.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ class Sizes(ShapeEnv):
         requested = self.dims[name]
         # DUCK is a symbolic size; with `duck_shape=False`, above, equal sizes are two symbols all the same.
         kinds = [DimDynamic.DUCK if index in requested else DimDynamic.STATIC for index in range(value.dim())]
-        context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=[None] * value.dim())
+        without_constraints = [None] * value.dim()
+        context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=without_constraints)
         fake = mode.from_tensor(value, symbolic_context=context, source=LocalSource(name))
         for index in requested:
             if isinstance(fake.shape[index], torch.SymInt):  # torch makes a size of 0 or 1 a number

@@ -1,9 +1,9 @@
 """Trace a program with AOTAutograd to one joint graph, with the user's lines, and partition it.
 
 AOTAutograd needs a function of flat tensors without aliases among its results. So the traced function returns clones,
-which carry a mark and are removed from the joint graph. Values that the program reads are those of a run before the
-trace (the warm-up run), and become guards. A Reading is one such read: the operator, the line, the inputs that the
-value depends on, and the result. A number is read by `.item()`.
+which carry a mark (the note True on a node) and are removed from the joint graph. Values that the program reads are
+those of a run before the trace (the warm-up run), and become guards. A Reading is one such read: the operator, the
+line, the inputs that the value depends on, and the result. A number is read by `.item()`.
 
 An ObservedProgram is the callable (`program.target()`) with the named tensors of one call and the findings of the
 warm-up run. In a fake capture it has a `world`: a FakeTensorMode (`world.mode`) that knows the values of small
@@ -363,7 +363,9 @@ class _ReadingReplay(TorchDispatchMode):
                     return for_program(func, *args, **(kwargs or {}))
                 return real_result
             if not self.remaining:
-                raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
+                # Only for the message: which inputs the value depends on, and the value itself, are not known.
+                reading = Reading(str(func), source=frames.here(paths={}), inputs=(), result=None)
+                raise DataDependentError(describe_reading_without_values(reading))
         reading = self.next_reading(func)
         # A number is answered at once. A tensor's size is answered in `_RecordedFakes.dispatch`, below autograd.
         if not isinstance(_first_leaf(reading.result), Tensor):
@@ -488,6 +490,7 @@ class _TracedFunction:
     def fakes(self) -> tuple[Tensor, ...]:
         """Return a fake leaf for every named tensor. Tensors that share memory which the program writes to get separate
         memory here."""
+        # Without values: those that are known are put beside the fake tensors below, if values are computed.
         values = self.program.current_tensors(keep_values=False)
         # In a fake capture, the values that the world knows.
         known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
@@ -532,7 +535,7 @@ class _TracedFunction:
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
         }
         passed = self.let_program_have(ready)
-        reached = dict(tensors_of(program.target()))
+        attributes_before = dict(tensors_of(program.target()))
         # Where there are external tensors, `tracing` has entered a mode that replaces tensors in the backward too.
         lines = _LineNotes(self.paths, program.world is not None, {} if program.external_tensors else self.table)
         answers = replay if self.reads_values else contextlib.nullcontext()
@@ -552,7 +555,7 @@ class _TracedFunction:
         written = [name for name, version in versions.items() if version_of(ready[name]) != version]
         flat_results += [_FlatResult(name, "mutation", _marked_clone(ready[name].detach())) for name in written]
         name_by_id = {id(tensor): name for name, tensor in {**program.own_tensors(), **ready, **passed}.items()}
-        flat_results += _replaced_attributes(program, reached, name_by_id)
+        flat_results += _replaced_attributes(program, attributes_before, name_by_id)
         for tensor, _ in replay.guards:
             flat_results.append(_FlatResult("guard", "guard", _marked_clone(tensor.detach())))
         self.guards = [reading for _, reading in replay.guards]
@@ -570,7 +573,8 @@ class _TracedFunction:
         self.open.enter_context(
             restoring_everything_reachable(self.program.target(), nontensor_arguments(self.program))
         )
-        passed = wrap_values(self.program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
+        note_shard_of_gradient = self.shards_of_gradients.__setitem__  # called in the backward, by name
+        passed = wrap_values(self.program, ready, alias=_marked_alias, note=note_shard_of_gradient)
         self.open.enter_context(with_values(self.program, ready, self.table, passed))
         return passed
 

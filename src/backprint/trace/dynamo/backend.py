@@ -69,14 +69,15 @@ def capture_graph(
     `name` is the name of the Capture. Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made
     symbolic are symbolic here too.
     """
-    sizes = any(isinstance(value, torch.SymInt) for value in example_values(module))
-    options = CaptureOptions(**{"dynamic": sizes, "name": name, **engine_options})
+    has_symbolic_size = any(isinstance(value, torch.SymInt) for value in example_values(module))
+    options = CaptureOptions(**{"dynamic": has_symbolic_size, "name": name, **engine_options})
 
     def capture_once() -> Capture:
         program = _waiting_program(module, inputs)
         with outside_tracing():
             return capture_of(by_aot(program, options), "dynamo", options)
 
+    # Once, or again with some custom operators whole.
     return with_operator_bodies(capture_once, options)
 
 
@@ -86,7 +87,7 @@ def _waiting_program(module: fx.GraphModule, inputs: Sequence[Any]) -> CalledPro
     # Parameters are not copied: the program waits, so nothing writes to them.
     ran = collect(module, inputs, stays=lambda tensor: isinstance(tensor, nn.Parameter))
     tensors: list[NamedTensor] = []
-    names: list[str | None] = []
+    names: list[str | None] = []  # None for an input that is no tensor
     for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
         if not isinstance(value, Tensor):
             names.append(None)
@@ -97,6 +98,7 @@ def _waiting_program(module: fx.GraphModule, inputs: Sequence[Any]) -> CalledPro
         tensors.append(NamedTensor(str(names[-1]), role_of_source(source, value), requires_grad))
     function = GraphFunction(module, ran.modes)
     title = function_of(module.graph)
+    # Of the program itself only this graph is known: neither its modules nor its hooks.
     return program_of(ran, function, names, tensors, paths={}, title=title, more={}, hooks={})
 
 
@@ -112,6 +114,7 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
     operator, in the given module itself.
     """
     for node in _checkpoint_nodes(module):
+        # A program that requests one graph cannot leave the frame uncompiled.
         if node.kwargs.get("use_reentrant") is not False and not _requests_full_graph():
             raise LeaveUncompiled(
                 f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"

@@ -9,11 +9,14 @@ ran. A number is read by `.item()`.
 
 A Link says that a port of one Pair (None: of the program) feeds an input of a later one, or is a result of the program
 (target None). A PortKey is the role and the name of a port. A GraphRun is one run of a graph: its inputs, outputs, and
-which of them require grad. An EngineResult has the Pairs of a program, and what a Capture needs besides.
+which of them require grad. An EngineResult has the Pairs of a program, and what a Capture needs besides. A Holder is
+the port that has a tensor's current value.
 
 A CalledProgram is a callable with the named tensors of one call; an ObservedProgram has the findings of a first run
 too. CaptureOptions are the user's options of a capture. A NamedTensor is the name, role and `requires_grad` of a
-tensor, and a NumberRead a number that the program read between graphs.
+tensor, and a NumberRead a number that the program read between graphs. An opaque edge is a part of a program whose
+gradient its forward does not show, such as a hook. A tensor's flags are facts that the user's code may read of it, such
+as `requires_grad`. Foreign random generators are those that are not torch's.
 """
 
 from __future__ import annotations
@@ -85,9 +88,10 @@ class _Run:
     `record` has the events and the result of the run, and `paths` the path of each module by its identity. `own` are
     the program's own tensors by name, and `named` their names, roles and flags. `read_before` are those whose numbers
     the program reads before a graph has changed them, each with the line; they are inputs of the first Pair. `holders`
-    has the Holder of each tensor by identity. `entries` are the graphs, and `links` the Links so far. `results` has the
-    leaves of the program's result with their names, and `result_names` the name of each tensor among them by identity.
-    `unused` are own tensors that no graph takes.
+    has the Holder of each tensor by identity, and `known` these tensors. `names_taken` has the names that ports have
+    so far. `entries` are the graphs, and `links` the Links so far. `results` has the leaves of the program's result
+    with their names, and `result_names` the name of each tensor among them by identity. `unused` are own tensors that
+    no graph takes.
     """
 
     def __init__(
@@ -177,7 +181,7 @@ class _Run:
             )
             name = str(entry.names[place])
             tracked = entry.ran.requires_grad_after[place]
-            self.holders[key] = _Holder(index, PortKey("mutation", name), name, reason if tracked else "")
+            self.holders[key] = _Holder(index, PortKey("mutation", name), name, refused=reason if tracked else "")
 
     def enter_outputs(self, index: int, entry: _GraphEntry) -> None:
         """Name the outputs of a graph, and enter a Holder for each output that is a new tensor."""

@@ -226,13 +226,14 @@ SETTINGS: Mapping[str, Any] = {
 def _quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     """Run a block under SETTINGS; restore Dynamo's configuration, counters, logs and caches afterwards, without the
     entries that it made for `backend`."""
-    compiled_code: list[tuple[Any, Any]] = []
+    compiled_code: list[tuple[Any, Any]] = []  # a function's code, and the code that Dynamo made of it
     known_before = known_codes()
+    # Every name that Dynamo makes from here on has a higher number than this one.
     first_number, aliases = serial(unique_id("backprint")), _import_aliases()
     with without_logs(), counts_restored():
         try:
             with (
-                bytecode_noted(lambda code, out: compiled_code.append((code, out))),
+                bytecode_noted(lambda code, compiled: compiled_code.append((code, compiled))),
                 config.patch({key: value for key, value in SETTINGS.items() if _has_setting(key)}),
             ):
                 yield

@@ -52,7 +52,7 @@ def name_of_source(source: str) -> str:
     if parts[:1] == ["self"] and len(parts) > 1:
         parts = parts[1:]
     first, *rest = parts or [""]
-    name = ".".join([first.strip("_") or first, *rest])
+    name = ".".join([first.strip("_") or first, *rest])  # `x` for an argument `_x`, but `_` stays
     return name or root or "input"
 
 
@@ -312,7 +312,8 @@ def program_of(
     for name, value in values.items():
         check_tensor(name, value)
     set_node_sources(ran.module, paths)
-    # The leaves of the call: a slot for each tensor, the number of a symbolic size, and any other value itself.
+    # The leaves of the call: a slot for each tensor, the number of a symbolic size (its hint), and any other value
+    # itself.
     leaves = tuple(
         TensorSlot(name) if name is not None else value.node.hint if isinstance(value, torch.SymInt) else value
         for name, value in zip((*names, *more), (*ran.inputs, *more.values()), strict=True)
@@ -320,7 +321,7 @@ def program_of(
     return CalledProgram(
         target=HeldTarget(function),
         arguments=tuple(named.name for named in tensors if named.role == "input"),
-        structure=pytree.tree_flatten((leaves, {}))[1],
+        structure=pytree.tree_flatten((leaves, {}))[1],  # the tree of all arguments, without keyword arguments
         leaves=leaves,
         leaf_names=tuple(name or "" for name in (*names, *more)),
         tensors=tuple(tensors),

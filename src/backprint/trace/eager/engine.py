@@ -160,11 +160,12 @@ def record_step(program: CalledProgram) -> _RecordedStep:
         try:
             run = record_once(program)
         except Exception as error:
-            changed_program = _program_to_retry(_Attempt(program, not was_loaded and is_loaded(), error=error))
+            loaded_dynamo = is_loaded() and not was_loaded
+            changed_program = _program_to_retry(_Attempt(program, loaded_dynamo, error=error))
             if changed_program is None:
                 raise
         else:
-            changed_program = _program_to_retry(_Attempt(program, not was_loaded and is_loaded(), run))
+            changed_program = _program_to_retry(_Attempt(program, is_loaded() and not was_loaded, run))
             if changed_program is None:
                 break
             if program.runs_post_accumulate_hooks and not changed_program.runs_post_accumulate_hooks:
@@ -182,13 +183,14 @@ def _program_to_retry(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _with_dynamo_loaded(attempt: _Attempt) -> CalledProgram | None:
-    """Record the same program again if it imported Dynamo during the run: `eager_stance`, which runs compiled parts as
-    eager code, could not be set before."""
+    """Return the same program if it imported Dynamo during the run, else None: `eager_stance`, which runs compiled
+    parts as eager code, could not be set before."""
     return attempt.program if attempt.loaded_dynamo else None
 
 
 def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
-    """Run the program on clones of its leaves if it writes to leaves that require grad, which autograd forbids."""
+    """Return the program on clones of its leaves if it writes to leaves that require grad, which autograd forbids; else
+    None."""
     program = attempt.program
     requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
     # Autograd's text for an update in place of a leaf that requires grad.
@@ -203,8 +205,8 @@ def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
-    """Record the program without the gradients of tensors that share memory to which it writes, if these require grad
-    only because no tensor of the call did: clones of them as leaves would not share memory."""
+    """Return the program without the gradients of tensors that share memory to which it writes, if these require grad
+    only because no tensor of the call did; else None. Clones of them as leaves would not share memory."""
     if attempt.run is None or not attempt.program.grad_by_default:
         return None
     shared = names_sharing_written_memory(attempt.run.program, attempt.run.changed_names)
@@ -212,8 +214,8 @@ def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
-    """Record without the gradients that inputs have by default if a tensor from outside the call requires grad: then
-    the default does not hold."""
+    """Return the program without the gradients that inputs have by default if a tensor from outside the call requires
+    grad, else None: then the default does not hold."""
     program, run = attempt.program, attempt.run
     # The tensors of the call come first in the observed program; `add_external_tensors` has cleared their
     # `requires_grad` if a tensor from outside requires grad.
@@ -223,7 +225,8 @@ def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_post_accumulate_hooks(attempt: _Attempt) -> CalledProgram | None:
-    """Record without running post-accumulate-grad hooks if there are some that cannot be a part of the capture."""
+    """Return the program without post-accumulate-grad hooks if it has some that cannot be a part of the capture, else
+    None."""
     hooks = None if attempt.run is None else attempt.run.hooks
     if hooks is None or not attempt.program.runs_post_accumulate_hooks or hooks.are_captured or not hooks.exist:
         return None
@@ -264,6 +267,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
         @contextlib.contextmanager
         def recording_forward(ready: dict[str, Tensor]) -> Iterator[None]:
             recorder.begin(ready)
+            # TorchScript's `tolist` reads values by no operator that the mode sees.
             with scripts_seen(opener.read_by_script), recording():
                 yield
 
@@ -272,13 +276,13 @@ def record_once(program: CalledProgram) -> _RecordedStep:
                 eager_stance(),  # compiled parts run as eager code, whose operators the mode sees
                 noting_threads(recorder.seen, paths),
                 noting_overlap_checks(recorder.seen, paths),
-                frames.noting_prints(),
-                storages_filled(recorder.note_filled),
+                frames.noting_prints(),  # a number that is only printed needs no guard
+                storages_filled(recorder.note_filled),  # storages that the program resizes from 0 bytes
                 staged(program, values) as stage,
             ):
                 return record_backward(run_forward(stage, recording_forward), recorder, recording)
         finally:
-            recorder.restore()
+            recorder.restore()  # the caller's tensors that the run has changed
 
 
 Recording = Callable[[], contextlib.AbstractContextManager[None]]
@@ -302,6 +306,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recordin
     # External tensors come after the tensors of the call.
     external_names = [named.name for named in observed.tensors[len(program.tensors) :]]
     external_tensors = dict(zip(external_names, recorder.seen.external_tensors, strict=True))
+    # The program's name of each port, by the port's key on the tape.
     keys = {name: name for name in forward.stage.unwrapped}
     keys |= {f"outside {index}": name for index, name in enumerate(external_names)}
     # The tensors that the forward wrote to (`changed`), and those that it made or left behind (`new`).
@@ -412,8 +417,10 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
         leaves=run.leaves,
         constants=assembled.constants,
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
+        # Of a sparse tangent the spec does not say where its values are: an example does.
         tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
         opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program), *run.hooks.edges()),
+        # No other engine has these hooks in its backward, so none may express the capture better.
         doubts=() if run.hooks.are_captured else tuple(_doubts(pair, seen)),
         notes=run.hooks.notes(),
         groups=dict(run.recorder.tape.groups),
@@ -526,7 +533,7 @@ def _write_forward(
     tensor's port."""
     tape = run.recorder.tape
     steps: list[Step] = []
-    writer.write_into(steps)
+    writer.write_into(steps)  # from here on, first without calls
     if in_place:
         writer.copy_ports(tape)  # so that the caller's tensors stay as they are
     writer.write_into(steps, tape.calls[: tape.boundary])  # the calls from the boundary on are the backward's

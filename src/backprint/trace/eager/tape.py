@@ -360,10 +360,18 @@ class Recorder(Observer):
         dtype_and_shape = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
             places = tuple([self.place(part) for part in strided_parts(tensor)])
-            memory = -1 - places[-1].memory  # below 0 also for memory 0
+            memory = -1 - places[-1].memory  # a number of no storage: below 0, also for memory 0
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
             return StorageView(
-                memory, *dtype_and_shape, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced
+                memory,
+                *dtype_and_shape,
+                stride=None,
+                offset=0,
+                device=tensor.device,
+                layout=tensor.layout,
+                lazy=EAGER,
+                parts=places,
+                coalesced=coalesced,
             )
         key = storage_id(tensor.untyped_storage())
         if key not in self.memories:
@@ -463,7 +471,7 @@ class Recorder(Observer):
             result=None,
             source=frames.here(self.paths),
             # Autograd made the node of this call above the mode, so the node has the number before this one
-            # (`Echoes.note`).
+            # (`Echoes.note_call`).
             seq=next_sequence_number(),
             node=None if node is None else sequence_number(node),
             state=state,
@@ -584,7 +592,15 @@ class Recorder(Observer):
         empty = torch.ops.aten.empty_strided.default
         source = frames.here(self.paths)
         self.tape.calls.append(
-            TapedCall(empty, ((elements,), (1,)), kwargs, place, source, next_sequence_number(), None)
+            TapedCall(
+                empty,
+                args=((elements,), (1,)),  # size and strides
+                kwargs=kwargs,
+                result=place,
+                source=source,
+                seq=next_sequence_number(),
+                node=None,
+            )
         )
 
     def begin_backward(self) -> None:

@@ -6,7 +6,9 @@ the new base. So views, updates through views and tensors that share memory need
 
 A tensor is known by its StorageView, here a `place`: the number of its storage (`memory`) and its geometry there
 (`geometry` returns it: dtype, shape, strides and lazy bits). A value is a named result in the graph; `Ref(name)` stands
-for it. A flat value is a one-dimensional one with all elements of a storage.
+for it. A flat value is a one-dimensional one with all elements of a storage. A ViewOrigin says how a view was made from
+its parent; for a write, its operator needs a row in SCATTER (it writes a part of the parent) or in INVERSE. A root is a
+tensor that began as no known view. A _DatedName is current if no write came after its `write_count`.
 
 Steps are written on a Page: `page.append_call` appends a call and returns the name of its value, whose StorageView is
 `place`; without `place`, it is computed on meta tensors. `page.places` has the StorageView of every value by name. A
@@ -196,7 +198,7 @@ class Storages:
         """Enter a port into its storage, in which other ports may lie too."""
         storage = self.by_number.setdefault(place.memory, _Storage(place))
         if place not in storage.names:
-            storage.names[place] = _DatedName(name, 0)
+            storage.names[place] = _DatedName(name, write_count=0)
             storage.roots.append(place)
 
     def enter_value(
@@ -459,7 +461,7 @@ class Storages:
         """Start a storage that `resize_` has made larger: it keeps its elements, those of its base `old`, and the new
         ones are undefined. `place` is the tensor after that. Raise a CaptureError unless both tensors are the beginning
         of the storage, element by element: only then is the new one the old one with more elements behind it."""
-        if old.dtype is not place.dtype or not all(map(_is_whole, (old, place))):
+        if old.dtype is not place.dtype or not all(map(_is_contiguous_from_start, (old, place))):
             raise CaptureError(
                 "resize_ makes a tensor larger that is a view, or is not contiguous from the beginning of its memory "
                 "on: make a new tensor of the whole size instead, and copy into it"
@@ -480,7 +482,7 @@ class Storages:
         self.begin(self.page.append_call(aten.empty_strided.default, args, options, place), place, write_count)
 
 
-def _is_whole(place: StorageView) -> bool:
+def _is_contiguous_from_start(place: StorageView) -> bool:
     """Whether a tensor is contiguous from the beginning of its storage on."""
     return not place.offset and place.stride == contiguous_strides(place.shape)
 
@@ -531,7 +533,7 @@ class _SparseValues:
         options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
         func = aten._sparse_compressed_tensor_unsafe.default
         name = self.page.append_call(func, (*parts, list(place.shape)), options, place)
-        self.enter_value(name, place, arguments=[place])
+        self.enter_value(name, place, arguments=())  # made of strided tensors
 
     def begin(self, name: str, place: StorageView) -> None:
         """Enter a port that is a sparse tensor."""
@@ -582,7 +584,7 @@ class _SparseValues:
         does (`positions_vary` and `count_varies` of a _SparseValue). `arguments` are the tensors of the call that
         returned it."""
         func = None if self.page.call is None else self.page.call.func
-        known = [self.values[value] for value in arguments if value in self.values]
+        known = [self.values[argument] for argument in arguments if argument in self.values]  # the sparse ones
         # The result of `sparse_mask` has the structure of the mask, which is the last argument.
         known = known[-1:] if func is aten.sparse_mask.default else known
         if not known:

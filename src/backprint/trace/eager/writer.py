@@ -274,7 +274,7 @@ class Updates:
                 continue  # it was not resized, and other tensors in its memory keep their values
             storage = self.storages.of(place)
             if place != storage.base and place not in storage.origins and place not in storage.names:
-                self.storages.begin_uninitialized(place, 0)
+                self.storages.begin_uninitialized(place, write_count=0)
         return results
 
     def write_as_ran(self, call: TapedCall, written: Sequence[StorageView]) -> None:
@@ -383,7 +383,7 @@ class Updates:
                 copies[place] = (
                     self.storages.with_geometry_of(name, place, old) if is_dense(place.shape, place.stride) else name
                 )
-        name = self.put_on_copies(call, copies)
+        name = self.write_with_copies(call, copies)
         self.page.set_note(self.page.steps[-1].name, writes=tuple(copies.values()))  # the last step is the call's
         if any(place not in copies for place in placements(call.result)):
             self.values.enter_results(call, name, copies)
@@ -401,12 +401,12 @@ class Updates:
             clones[flat] = self.page.append_call(aten.clone.default, (self.values.value_at(flat),), place=flat)
             args = (Ref(clones[flat]), place.shape, place.stride, place.offset)
             views[place] = self.page.append_call(aten.as_strided.default, args, place=place)
-        self.put_on_copies(call, views)
+        self.write_with_copies(call, views)
         self.page.set_note(self.page.steps[-1].name, writes=(*clones.values(), *views.values()))
         for flat, clone in clones.items():
             self.storages.assign(flat, clone)
 
-    def put_on_copies(self, call: TapedCall, copies: Mapping[StorageView, str]) -> str:
+    def write_with_copies(self, call: TapedCall, copies: Mapping[StorageView, str]) -> str:
         """Write the call in place, with the copies in the place of the arguments that it changes; return the name of
         its result."""
         args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
@@ -665,7 +665,7 @@ class Writer:
 def _returns_views(func: Any) -> bool:
     """Whether an operator returns views of its arguments, or the arguments themselves, and reads no element."""
     schema = schema_of(func)
-    if str(func) in PASSING:
+    if str(func) in PASSING:  # of a collective's result
         return True
     return not schema.is_mutable and any(part.alias_info is not None for part in schema.returns)
 

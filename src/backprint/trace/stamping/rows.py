@@ -16,7 +16,8 @@ layers. `continue_rows` takes the rows of the first two:
    for a rule; and `stamp` compares the result with a run of the whole model.
 
 In all functions here, `left` is of the shallow model and `right` of the deeper one, `more` is how many layers the whole
-model has more than the shallow one, and `what` names the rows in errors ("steps of the forward").
+model has more than the shallow one, and `what` names the rows in errors ("steps of the forward"). A grown row is a row
+of the whole model: `like` is the index of the deeper model's row whose head it has, and its items are its own.
 
 `split_numbers(item)` returns the texts around the numbers of an item, and the numbers: `("blocks.", ".weight"), (3,)`
 of `blocks.3.weight`, and `("", ""), (3,)` of the number 3. A place of a step is where a name, number or text stands in
@@ -236,13 +237,14 @@ def _rows_of_repetition(
     shallow: Sequence[Row], deeper: Sequence[Row], repetition: _Repetition, more: int, what: str
 ) -> Iterator[_GrownRow]:
     """Yield the whole model's rows of a part that repeats. `shallow` and `deeper` are all rows of the two models."""
-    period, start, first = repetition.period, repetition.deeper_start, repetition.start
+    period, shallow_start, deeper_start = repetition.period, repetition.start, repetition.deeper_start
     # For each place in the period, the items of the row there in every layer of the whole model.
     items_by_place: list[list[tuple[Item, ...]]] = []
     for place in range(period):
         # The items of that row in each layer of the two models, then each item in all layers (a column).
-        left = [row.items for row in shallow[first + place : first + repetition.length : period]]
-        right = [row.items for row in deeper[start + place : start + repetition.length + period : period]]
+        left = [row.items for row in shallow[shallow_start + place : shallow_start + repetition.length : period]]
+        deeper_end = deeper_start + repetition.length + period
+        right = [row.items for row in deeper[deeper_start + place : deeper_end : period]]
         columns = [
             _continue_column(left_column, right_column, more, what)
             for left_column, right_column in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
@@ -251,7 +253,7 @@ def _rows_of_repetition(
         items_by_place.append(list(zip(*columns, strict=True)) if columns else [()] * (len(left) + more))
     for count in range(repetition.length + more * period):
         layer, place = divmod(count, period)
-        yield _GrownRow(start + place, items_by_place[place][layer])
+        yield _GrownRow(deeper_start + place, items_by_place[place][layer])
 
 
 IRREGULAR_ENDS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
@@ -394,7 +396,7 @@ class OperatorLog(Observer):
             head += (where.file, where.function, where.code, _text_without_numbers(where.module))
             items += (where.line, where.module)
         head_tuple = tuple(head)
-        self.rows.append(Row(self._heads.setdefault(head_tuple, head_tuple), tuple(items)))
+        self.rows.append(Row(self._heads.setdefault(head_tuple, head_tuple), tuple(items)))  # equal heads share one
 
     def _describe(self, value: Any, head: list[Any], items: list[Any]) -> None:
         """Add an argument of an operator to the head and the items of a row: to the items what may grow with the layer,
@@ -506,7 +508,7 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
         tangents=tangents,
         backward=backward,
         gradients=gradients,
-        same=right.same,
+        same=right.same,  # `stamp` replaces it by what the run of the whole finds
         constants=constants,
         notes=notes,
         groups=right.groups,
@@ -570,7 +572,8 @@ def _tags_of(read: ReadJoint) -> dict[str, str]:
 
 
 def _numbered_name(name: str) -> str:
-    """Return a name of torch.fx with a number at its end: `mm` is `mm_0`, because `mm_1` follows."""
+    """Return a name of torch.fx with a number at its end: `mm` is `mm_0`, because `mm_1` follows. Raise CannotStamp if
+    it ends in `_0` already: two names would be one."""
     # The first node of a name has no number in torch.fx, and the second has 1.
     if name.endswith("_0"):
         raise CannotStamp(f"the value {name} is numbered 0, which torch.fx never does")
@@ -587,7 +590,7 @@ def _port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
 
 def _result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
     """Return a result as a row: its name, and the tags and numbers in its value. Floats are in the head, as text: they
-    must be equal."""
+    must be equal. The Joint is not used: only `_step_row` needs it."""
     port, value = result
     names_and_numbers = [item for _, item in places_of_value(value, place="")]
     fractions = tuple(map(repr, (item for item in names_and_numbers if isinstance(item, float))))

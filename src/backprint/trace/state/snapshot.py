@@ -109,6 +109,7 @@ class Snapshot:
                     return
             case Generator(owner=source, name=name):
                 self.generators.append((name, source))
+            # By `type`: `isinstance` would ask an object for its `__class__`, which may run code of the user's.
             case Attributes(owner=module) if issubclass(type(module), nn.Module):
                 # Of a module of FSDP2, the function that shards its parameters again.
                 if (reshard := resharding(module)) is not None:
