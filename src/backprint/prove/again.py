@@ -1,7 +1,9 @@
 """Make a module of a sample's forward, to capture it again under its own names, roles and values.
 
-`feed` binds inputs to their names in a graph, and `perform_steps` runs the steps on these and returns a function that
-evaluates what the graph returns (`run`). An FQN is a dotted name, as `named_parameters` has it.
+`feed` binds inputs to their names in a graph (`strict`: it refuses other dtypes and shapes than captured), and
+`perform_steps` runs the steps on these, with the functions of `instead` in the place of some operators, and returns a
+function that evaluates what the graph returns (`run`). DIFFERENTIATED has such functions, for operators whose gradient
+in autograd is wrong. An FQN is a dotted name, as `named_parameters` has it.
 """
 
 from __future__ import annotations

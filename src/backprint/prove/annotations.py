@@ -47,7 +47,8 @@ class AnnotationCheck:
     """Compares the values of one run of a graph with their annotations.
 
     `sizes` has the values of the graph's symbols in this run, `strides` says whether strides are compared, and
-    `numbers` is as in Notes. `found` has the wrong annotations by role and name; the role of a step's value is `step`.
+    `numbers` whether constant sizes of a graph with symbols are, as in Notes. `found` has the wrong annotations by role
+    and name; the role of a step's value is `step`.
     """
 
     graph: Graph
@@ -260,7 +261,7 @@ def spec_of(value: Tensor) -> TensorSpec:
     """Return the annotation of a tensor."""
     dtype, device, layout = str(value.dtype)[6:], str(value.device), str(value.layout)[6:]
     if value.layout is not torch.strided:
-        return TensorSpec(dtype, tuple(value.shape), None, 0, device, layout)
+        return TensorSpec(dtype, tuple(value.shape), stride=None, offset=0, device=device, layout=layout)
     # A TensorSpec has None for the strides of a contiguous tensor.
     stride = None if value.stride() == contiguous_strides(value.shape) else value.stride()
-    return TensorSpec(dtype, tuple(value.shape), stride, 0, device)
+    return TensorSpec(dtype, tuple(value.shape), stride, offset=0, device=device)  # `agrees` compares no offsets

@@ -4,7 +4,9 @@ These must match: non-tensor arguments, by value; containers with their keys and
 which share memory if one of them is written to; the strides of inputs.
 
 - `passed`: the tensors among the caller's arguments, by the names of their ports. `values` has parameters, buffers and
-  constants (the *state*) too.
+  constants (the *state*) too. The caller's `state` (State) has tensors of these by name, or is `"recipe"` for those
+  that recipes make, or None for the live module's.
+- A *fake* Capture was traced without values: its program lives, but only recipes have values.
 - A *port* is an input of the Capture that its caller passes (`free_ports`); its `spec` is a dtype, a shape, and strides
   (None: contiguous), whose sizes may be symbols. `sizes` has the numbers of these symbols.
 - `capture.signature` says how the captured call maps to ports: `same` has pairs of names that were one tensor,
@@ -502,6 +504,7 @@ def match_leaves(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: 
         name = path.removeprefix(f"{parameter}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
     # Objects whose fingerprint does not determine them are compared by identity, while the captured ones live.
+    # `identities` are those of `state.live`, and classes of the user's, which a fingerprint has by name alone.
     if live or holds_live_value(row.like):
         _check_live(row, state.identities if live else state.live, live)
     tensors_now = (state.tensors[number] for number in _tensor_names(now))

@@ -7,6 +7,11 @@ of guards that hold an input to its value. `verdicts` is a dict to which compari
 PortVerdict so far. A difference is a text, '' for none, which `difference_text` makes of verdicts. `attempt` runs a
 Capture and the program on a Draw and compares them. An *unsteady* port is one in which two runs of the program differ,
 so that nothing can be compared with it.
+
+A Proof has such a difference for each comparison: `captured` and `redrawn` (on those values), `moved` (from the first
+run), `identity` (on other tensors of the same values). A Redraw has `tries`, each with other values for some inputs,
+and in `alone` the inputs that count as compared on their captured values only if no try can be compared. A *light*
+Capture has few elements (LIGHT), so that more is tried.
 """
 
 from __future__ import annotations
@@ -97,6 +102,8 @@ def held_against_program(capture: Capture, program: Any) -> Proof:
             return Proof(tuple(verdicts.values()), redrawn=program.unguarded[0], pins=pins)
         proof = proof or _compare_on_other_values(capture, values, verdicts)
         differs = proof.captured or proof.redrawn or proof.moved
+        # At capture it ran on other tensors in the memory of its arguments. If it tells these apart, the Capture agrees
+        # with it all the same.
         if differs or (program.ran_on_aliases and _is_light(values)):
             proof = replace(proof, identity=difference_by_identity(capture, program, values))
     if not differs and (generators := program.own_generators()):
@@ -220,7 +227,7 @@ def difference_by_identity(capture: Capture, program: Any, values: Mapping[str, 
 
 def _run_program(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
     """Return the program's results on these values, in the tensors that it was captured with or, with `anew`, in
-    copies; None if it raises."""
+    copies; None if it raises. Arguments that require grad only because a capture makes them do not require it here."""
     seed_torch(seed)
     try:
         outcome = program.run_step_without_default_grad(values, anew)
@@ -250,7 +257,8 @@ def inputs_to_blame(
     capture: Capture, values: Mapping[str, Tensor], draw: Draw, other_values: Mapping[str, Tensor]
 ) -> list[str]:
     """Return the inputs for which, redrawn alone, the Capture and the program differ; all redrawn inputs if there is
-    none. `other_values` has the other values, and `draw` is the Draw with them on which the two differ."""
+    none, or if they are more than MAX_BLAMED. `other_values` has the other values, and `draw` is the Draw with them on
+    which the two differ."""
     if len(other_values) > MAX_BLAMED:
         return list(other_values)
     # Inputs that share memory cannot have other values one without the other.
@@ -280,7 +288,7 @@ def _difference_if_comparable(capture: Capture, draw: Draw, verdicts: dict[PortK
     except ReplayError as error:
         if draw.name != "captured":
             return None
-        if error.__cause__ is not None and "the original program failed" in str(error):
+        if error.__cause__ is not None and "the original program failed" in str(error):  # of `compare_with_program`
             raise _RaisesAgain(error.__cause__) from error.__cause__
         return str(error)
     if attempted is None or not attempted.verdicts:
@@ -300,7 +308,8 @@ class Redraw:
 
 
 def redraws(capture: Capture, values: Mapping[str, Tensor], is_light: bool) -> Iterator[Redraw]:
-    """Yield other values for the inputs that no guard depends on: of the same kind, and for a light Capture negated."""
+    """Yield other values for the inputs that no guard depends on: of the same kind, and for a light Capture negated and
+    doubled."""
     held_names = names_held_exact(capture)
     inputs = _own_inputs(capture, values)
     free = {name: tensor for name, tensor in inputs.items() if name not in held_names}
@@ -334,7 +343,8 @@ KEEPING: tuple[Change, ...] = (
 
 
 def _guarded_redraws(capture: Capture, values: Mapping[str, Tensor], is_light: bool) -> Iterator[Redraw]:
-    """Yield other values for each input that a guard depends on, which may keep the guard.
+    """Yield other values for each input that a guard depends on, up to MAX_GUARDED of them, made by changes that may
+    keep the guard (KEEPING).
 
     A program may read more of an input than its guards hold. Where a guard holds all of it, nothing is left to compare.
     """
@@ -398,8 +408,8 @@ def _changed_in_shared_memory(
     inputs: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change
 ) -> dict[str, Tensor]:
     """Return the tensors of `free`, which are among `inputs`, changed: in copies that share memory as the tensors of
-    `inputs` do. Left out are tensors that cannot be changed: sparse ones, and those in whose memory an input lies that
-    is not in `free`. An expanded tensor is returned as it is."""
+    `inputs` do. Left out are tensors that cannot be changed: sparse and conjugated ones, and those in whose memory an
+    input lies that is not in `free`. An expanded tensor is returned as it is."""
     copies = copy_values(inputs)
     groups = {name: group for group in alias_groups(dict(inputs)) for name in group}  # of inputs that share memory
     done: set[str] = set()

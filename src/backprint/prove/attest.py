@@ -68,8 +68,9 @@ POWER_SECONDS, POWER_TRIALS = 20.0, 12
 def attest(capture: Capture, power: str = "quick") -> Attested:
     """Prove a Capture on its recipe's inputs, and return what a sample keeps of it.
 
-    `power` is `inputs` of `power_of`, or `"none"` to skip the measurement. The reference is the program while it lives;
-    else the witness of the sample that the Capture was read from; else autograd of the forward.
+    `power` says which inputs are redrawn to measure it (`inputs` of `power_of`); `"none"` skips that. The reference is
+    the program while it lives; else the witness of the sample that the Capture was read from; else autograd of the
+    forward.
     """
     alive = capture.origin.alive
     draw = draw_from_recipes(capture, "recipe", seed=None)
@@ -80,7 +81,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
         checked = _run_first(capture, draw)
         expected = run_program(capture, draw) if alive else None
-        other_results = compare_other_results(capture) if alive else []
+        other_results = compare_other_results(capture) if alive else []  # verdicts of results that are no tensors
         replayed, results = checked.replayed, checked.replayed.results
         if expected is not None:
             # Compared with the program on redrawn inputs, or with the digests of a sample: the witness of each verdict.
@@ -98,7 +99,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         second: dict[str, Row] = {}
         if alive and expected is not None:
             second = _second_witness(capture, draw, verdict_of_port, details)
-            keep_worst(verdict_of_port, "resized", resize(capture, details))
+            keep_worst(verdict_of_port, "resized", resize(capture, details))  # verdicts at other symbolic sizes
     backward = any(pair.backward is not None for pair in capture.pairs)
     measured = Power(trials=())  # not measured
     if power != "none":
@@ -173,7 +174,7 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
     """Return a Verdict in a sample's form, with its power if that was measured."""
     return {
         "verdict": verdict.verdict,
-        "judge": VERSION,
+        "judge": VERSION,  # of the rule of closeness
         "name": verdict.name,
         "detail": verdict.detail[:2000],
         "power": None if verdict.power is None else safe_number(verdict.power),
@@ -186,7 +187,8 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
 
 
 def power_json(power: Power) -> dict[str, Any]:
-    """Return a Power in a sample's form: for each redraw the port that moved least, or why it was not tried."""
+    """Return a Power in a sample's form: how many of how many inputs were redrawn one by one, and for each redraw the
+    port that moved least, or why it was not tried."""
     return {
         "tried": power.tried,
         "of": power.of,
@@ -196,7 +198,8 @@ def power_json(power: Power) -> dict[str, Any]:
 
 def _trial_json(trial: Trial) -> dict[str, Any]:
     """Return one redraw in a sample's form: how many ports it could move, by how much it moved them at least and at
-    most, and which port least; or why it was not tried."""
+    most, and which port least; the sides (`forward`, `backward`) on which it moved none (`silent`), and whether a check
+    would miss a graph that ignores the redrawn inputs (`hidden`); or why it was not tried."""
     if trial.untried:
         return {"untried": trial.untried[:300]}
     if trial.weakest is None:  # no port depends on the inputs

@@ -12,6 +12,7 @@ themselves, and the options that each supports, are in `trace/entry`.
 - `live`, a LiveProgram: the program behind a Capture, which can run again. Its `target` is the callable, whose
   `snapshot` is of the state that a run may change; its `unguarded` are reads of values that no guard checks.
 - An error with `every_engine` is one that each engine would raise, so no other is asked.
+- A *fake* program runs on FakeTensors, without values. A program's `peers` are the other ranks of its process groups.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
     The error is a defect of Backprint if there is one, else the program's own, else a refusal with the reason of each
     engine.
     """
-    for causes in USED:
+    for causes in USED:  # the causes of doubts with which a capture may be used, from the best capture to the worst
         for index, candidate in enumerate(candidates):
             if candidate.capture is not None and candidate.cause in causes:
                 reasons = {other.engine: other.reason for other in candidates[:index]}
@@ -447,7 +448,7 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
         values=program.values,
         wrappings=program.wrappings,
         peers=program.peers,
-        world=None,
+        world=None,  # no FakeTensorMode
     )
     # `outcome` is of a recorded run: there was none with values.
     capture = capture_of(replace(result, program=observed, outcome=None), "aot", options)

@@ -113,8 +113,8 @@ def draws_at_other_sizes(capture: Capture) -> Iterator[Draw]:
     """Yield a draw at larger sizes than captured and one at smaller sizes, if inputs have symbolic sizes and the
     conditions of the trace allow such sizes."""
     if capture.pairs[0].forward.symbols:
-        draw = draw_from_recipes(capture, "fresh", FRESH)
-        for changes in (CHANGES, SMALLER):
+        draw = draw_from_recipes(capture, "fresh", seed=FRESH)
+        for changes in (CHANGES, SMALLER):  # of sizes: to larger ones, then to smaller ones
             sizes = other_sizes(capture, changes)
             if sizes is not None:
                 values, tangents = resized(capture, draw.values, draw.tangents, sizes)

@@ -9,7 +9,8 @@ buffer, a constant or an input, as a mask of attention has it. The step that mak
 
 A *Place* is where a value is: its Pair, its graph and its name there. A *Mark* says of a value whether it has NaN, Inf
 or both. A *link* between Pairs says which result of the one is which input of the other. `before` of a place are the
-values that it is computed from and that are not finite either.
+values that it is computed from and that are not finite either. The `echo` of a backward's step names the forward's
+values whose gradient it computes.
 """
 
 from __future__ import annotations
@@ -223,6 +224,7 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
     text = "; ".join(sentences(trail, _nonfinite_results(trail, again.results)))
     if not text:  # only Infs that are meant
         return ""
+    # DRAWN adds that the inputs are not the captured ones.
     return text + (DRAWN if draw.name == "recipe" and _has_drawn_inputs(capture) else "")
 
 
@@ -281,7 +283,8 @@ MOST_PLACES = 3
 
 def sentences(trail: _Trail, rows: Iterator[_Nonfinite]) -> Iterator[str]:
     """Yield a sentence for each place that NaN or Inf comes from, the first place first. Steps of one line that call
-    the same operator, as in several layers, are one place; so are results of one role (ROLES) from there."""
+    the same operator, as in several layers, are one place. Of the results from one place, only those of the first role
+    in ROLES are named: the others follow from them."""
     by_origin: dict[Place, list[_Nonfinite]] = {}
     for row in rows:
         by_origin.setdefault(row.origin, []).append(row)

@@ -99,7 +99,7 @@ def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
 
 def unchecked_inputs(capture: Capture, values: Mapping[str, Tensor]) -> frozenset[str]:
     """Return the inputs that a proof does not see change: they have one value everywhere in `values`, and the sample
-    keeps no results on others. None while the program lives, or if the sample has no witness."""
+    keeps no results on others. There are none while the program lives, or if the sample has no witness."""
     if capture.origin.alive or capture.witness is None or not (flat := _flat_inputs(capture, values)):
         return frozenset()
     kept = kept_values(capture, values) or {}
@@ -184,7 +184,8 @@ def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[s
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
     most = 0  # how many symbols `best` changes
-    # At least 8: more than CHANGES, so that each change for all symbols at once is always tried.
+    # As many as evaluate about LOOKS guards and specs; at least 8, which is more than CHANGES, so that each change for
+    # all symbols at once is always tried.
     tries = min(TRIES, 8 + LOOKS // (len(capture.guards) + len(forward.inputs) + len(forward.outputs) + 1))
     for values in itertools.islice(candidates(symbols, changes), tries):
         sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))

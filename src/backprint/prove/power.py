@@ -13,6 +13,8 @@ move is tried once more at a neutral point, in float64 (`_PowerMeasurement.indep
   the verdicts each port moved. From 1 on, a port has moved. Inputs may be tangents, named `tangent y`.
 - A port's key (PortKey) is its role and its name; its *side* is `forward` (outputs and mutations) or `backward`.
 - A *unit* is an input with its views, which share memory and can be redrawn only together.
+- A Way says how inputs are redrawn: all or only the floats, and these anew or by a small step. GUARDED_WAYS are the
+  small steps for inputs that a guard holds, WAYS are for all others.
 - A *guard* is a condition on inputs that the Capture assumes; a run on values that break it raises.
 - `depends`: of a Capture or a Pair, which inputs each result depends on. `sets` has for each result a set of inputs, as
   an int with a bit for each; `set_of` makes such an int of names, `names_of` names of an int, and `&` and `|` are
@@ -416,6 +418,7 @@ class _PowerMeasurement:
             key: 0.0 if depends.sets[key] & unseen_inputs else min(movement, caps.get(key, movement))
             for key, movement in self.largest_movements[index].items()
         }
+        # A port of an input in `compared_alone` is not left out, as its power of 0.0 is to be seen.
         fixed_inputs = depends.set_of(self.pinned - self.compared_alone)
         return tuple(
             (str(key), movement)
@@ -439,7 +442,7 @@ class _PowerMeasurement:
             inputs_to_redraw = self.inputs_of_unmoved_ports()
             if not inputs_to_redraw or len(trials) > MOST_FURTHER:
                 break
-            if inputs_to_redraw & frozenset(names):
+            if inputs_to_redraw & frozenset(names):  # else this redraw cannot move a port that has not moved yet
                 trials.append(self.redraw(title, names, ways, is_standard=True))
         return trials
 

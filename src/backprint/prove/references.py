@@ -57,17 +57,17 @@ def forgive_rounding(
     results: Results,
     largest: Mapping[PortKey, float],
     draw: Draw,
-    step: Callable[[Draw], Results],
+    run_on: Callable[[Draw], Results],
 ) -> list[PortVerdict]:
     """Return the verdicts with `close` instead of `wrong` if the difference is rounding.
 
-    `largest` has the largest value of each of the program's ports; `step` runs one step on a draw, and `results` are
-    its results on `draw`.
+    `largest` has the largest value of each of the program's ports; `run_on` runs the program, or its graphs, forward
+    and backward on a draw, and `results` are its results on `draw`.
     """
     small = [port for port in ports if is_small(port, largest)]
     if not small:
         return list(ports)
-    movement_by_port = _movements({port.key for port in small}, results, draw, step)
+    movement_by_port = _movements({port.key for port in small}, results, draw, run_on)
     return [
         forgive_port(port, largest[port.key], movement_by_port.get(port.key, 0.0)) if port in small else port
         for port in ports
@@ -75,7 +75,7 @@ def forgive_rounding(
 
 
 def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
-    """Whether the error of a port is tiny relative to the largest value among the ports of its role."""
+    """Whether the error of a port is tiny (PROVES) relative to the largest value among the ports of its role."""
     if port.verdict != "wrong" or not port.error or port.key not in largest:
         return False
     largest_of_role = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
@@ -110,14 +110,14 @@ def nonzero_size(size: float) -> float:
 
 
 def _movements(
-    keys: set[PortKey], results: Results, draw: Draw, step: Callable[[Draw], Results]
+    keys: set[PortKey], results: Results, draw: Draw, run_on: Callable[[Draw], Results]
 ) -> dict[PortKey, float]:
     """Return how far the results of these ports move, absolutely, if the inputs move by one unit in the last place: the
-    most in some runs of `step`; nothing, if one of these raises. `results` are those on `draw`, without a move."""
+    most in some runs by `run_on`; nothing, if one of these raises. `results` are those on `draw`, without a move."""
     movement_by_port: dict[PortKey, float] = {}
     for seed in range(NUDGES):
         try:
-            outcome = step(replace(draw, values=nudge_inputs(draw.values, seed)))
+            outcome = run_on(replace(draw, values=nudge_inputs(draw.values, seed)))
         except Exception as error:  # the program may raise anything on other inputs: such a run shows nothing
             if is_defect(error):
                 raise
@@ -346,7 +346,7 @@ def gradients_by_autograd(
 def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, details: list[str]) -> list[PortVerdict]:
     """Return the verdicts of the results of Pair `index`, on the values that it had in a run of the Capture
     (`pair_run`) on the draw of this name: compared with the part of the program while that lives, else with kept
-    digests (which are of the draw `recipe`), else with autograd. None where there is nothing to compare with."""
+    digests (which are of the draw `recipe`), else with autograd. No verdicts where there is nothing to compare with."""
     if capture.origin.partial and draw != "captured":  # a recorded step has results for its own inputs alone
         return []
     if capture.origin.alive and capture.origin.parts:

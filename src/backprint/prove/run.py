@@ -104,8 +104,8 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOpti
 
 
 def _collectives(answer: Answer) -> Mapping[str, Callable[..., Any]]:
-    """Return, by the target of each collective operator, a function to run in its place: it returns what `answer`
-    does."""
+    """Return, by the target of each collective operator (a key of GROUP_POSITIONS), a function to run in its place: it
+    returns what `answer` does."""
     return {
         f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(_answer_collective, answer, name)
         for name in GROUP_POSITIONS
@@ -251,6 +251,7 @@ def perform(
         function = resolve(step.target)
         args, kwargs = [value_of(value) for value in step.args], {key: value_of(value) for key, value in step.kwargs}
         check_call(step.target, function, args, kwargs)
+        # The operator itself takes no float64.
         if step.target in IN_FLOAT64 and any(isinstance(arg, Tensor) and arg.dtype is torch.float64 for arg in args):
             function = IN_FLOAT64[step.target]
         with taken_dtype(step, args, kwargs):
@@ -278,7 +279,7 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
     """Return a context with the default dtype that an operator took at capture, if that decides the result's dtype.
 
     It decides where an operator makes floats of no floats and names no dtype: `arange(0.5)`, integers times 0.1. The
-    annotation of the step, the dtype that its result had, says which default dtype it was.
+    annotation of the step, the dtype that its result had, says which default dtype it was (TAKEN).
     """
     wanted = TAKEN.get(step.spec.dtype) if isinstance(step.spec, TensorSpec) else None
     if wanted is None or wanted is torch.get_default_dtype():
@@ -435,7 +436,8 @@ def last_uses(graph: Graph) -> dict[int, list[str]]:
 
 
 def _find_last_uses(graph: Graph) -> dict[int, list[str]]:
-    """Compute `last_uses`. A result of the graph has no last use, as it is needed at the end."""
+    """Return, by the index of a step, the names of the values whose last use it is. A result of the graph has no last
+    use, as it is needed at the end."""
     kept = {name for result in graph.results for name in refs(result)}
     last: dict[str, int] = {}
     for index, step in enumerate(graph.steps):

@@ -1,4 +1,7 @@
-"""Compare a stamped Capture, whose repeated layers were copied from one, with a trace of the whole program."""
+"""Compare a stamped Capture, whose repeated layers were copied from one, with a trace of the whole program.
+
+A stamped Capture is fake: it was captured without values, so only graphs can be compared.
+"""
 
 from __future__ import annotations
 

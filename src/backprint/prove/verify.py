@@ -84,7 +84,8 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
 
 
 def _named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
-    """Return a Verdict that, if it is not bitwise, names the settings that differ from those recorded at capture."""
+    """Return a Verdict that, unless it is bitwise or of a forward alone (`undifferentiable`), names the settings that
+    differ from those recorded at capture."""
     if verdict.verdict in ("bitwise", "undifferentiable") or not (
         differences := settings.settings_differences(recorded)
     ):
@@ -128,7 +129,9 @@ def _make_tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
     whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
     pairs = capture.pairs if len(capture.pairs) > 1 else ()
     named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]
-    return whole, [Tally(name, pair.backward is not None, not pair.forward.outputs) for name, pair in named]
+    return whole, [
+        Tally(name, pair.backward is not None, guards_alone=not pair.forward.outputs) for name, pair in named
+    ]
 
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
@@ -159,6 +162,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             power = power_of(capture, "quick", base=base)
             whole.details += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
             whole.details += [guard.text for guard in compared_alone(capture)]
+            # On no other inputs was anything compared, so no power is reported.
             if _not_redrawn(capture, draws, whole):
                 return [replace(tally.verdict(), power=None) for tally in (*parts, whole)]
             # One Pair alone has no power of its own: it would be the whole Capture's.
@@ -291,8 +295,9 @@ class CheckedRun(NamedTuple):
 
 
 def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
-    """Run a Capture on a draw, under the draw's seed. A Capture of this process is compared with its annotations and
-    other claims only on the draws that every proof has; a sample always."""
+    """Run a Capture on a draw, under the draw's seed; its contradictions are those between its parts (graphs, claims of
+    `capture.json`), and in a sample those of its annotations. A Capture of this process is checked for them only on the
+    draws that every proof has; a sample always."""
     seed_torch(draw.seed)
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), contradictions=(), notes=None)

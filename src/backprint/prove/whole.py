@@ -424,9 +424,9 @@ def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[
 
 
 def guard_holds(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
-    """Whether a `size` guard holds, where symbols have these `sizes`. A guard about a tensor that is not among `values`
-    holds, and so does a condition without a tensor whose symbols are not all known: then nothing refutes it. GraphError
-    says that a condition cannot be evaluated."""
+    """Whether a `size` guard (a condition on symbols, or `x.shape[0] == s0`) holds at these `sizes`. A guard about a
+    tensor that is not among `values` holds, and so does a condition without a tensor whose symbols are not all known:
+    then nothing refutes it. GraphError says that a condition cannot be evaluated."""
     match = SIZE.fullmatch(guard.text)
     if match is None:
         raise ReplayError(f"guard {guard.text!r:.80} is not a condition on sizes")

@@ -87,11 +87,12 @@ def _recipes_for_constants(capture: Capture, recipes: Mapping[str, Recipe]) -> d
         several = math.prod(recipe.shape) > 1  # elements
         # A buffer is redrawn only if it is a statistic: one that the program updates, or that is named like one. Others
         # may be tables or markers that the program relies on.
-        computed = several and (name in changed or STATISTICS.search(name) is not None)
+        is_statistic = several and (name in changed or STATISTICS.search(name) is not None)
         # One element is as good as drawn, unless it is 0 or ±1: a graph that lost it could return the same.
         if roles.get(name) == "parameter" and (several or value in (0, 1, -1)):
             drawn_recipes[name] = _normals_around(recipe, value)
-        elif roles.get(name) == "buffer" and computed:
+        elif roles.get(name) == "buffer" and is_statistic:
+            # A statistic of 0 may be a variance.
             drawn_recipes[name] = _normals_around(recipe, value) if value else _non_negative(recipe)
     return drawn_recipes
 
@@ -370,7 +371,8 @@ def _as_integers(seen: _SeenValues) -> Facts | None:
 
 
 def _as_uniform(seen: _SeenValues) -> Facts | None:
-    """Fit evenly spread floats, or non-negative ones whose mean is not far down their range."""
+    """Fit evenly spread floats, or non-negative ones whose mean is not far down their range: what is left is drawn as
+    normals."""
     if seen.moments is None:
         return None
     (mean, std), width = seen.moments, seen.high - seen.low
@@ -650,6 +652,7 @@ def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | 
     same = {right for _, right in capture.signature.same}  # the second names of tensors that have two
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
     small |= {right: small[left] for left, right in capture.signature.same if left in small}
+    # Of the only Pair: no fake capture has graph breaks.
     ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
     # First to see which recipes would draw, then again with the tables among them (rotary frequencies, say) kept exact.
     known = fit_inputs(capture, small)

@@ -60,6 +60,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
             )
         if (folder / WORLD).is_file():
             raise SampleError(f"{folder}: a World, of which each folder rank_… is a sample; bp.load_world reads all")
+        # A dump has the graphs of a region, a folder for each pass, and no program.
         why = DUMP_IS_NO_SAMPLE if has_dump(folder) else "no capture.json here, so this is not a sample"
         raise SampleError(f"{folder}: {why}")
     content = read_json(place)
@@ -121,6 +122,7 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
         _check_signature(here / "forward" / "model.py", index, graph, facts)
         return graph
 
+    # `lives`: values of the forward with the steps up to which they lived when the program ran.
     forward, lives = Deferred(read_forward), row.get("lives", []).pairs()
     if "backward" not in row.expect(dict):
         return Pair(row.get("name", here.name).text(), forward, lives=lives)

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 def describe(capture: Capture) -> dict[str, Any]:
     """Return a Capture as JSON, without its graphs and tensors. Fields that most Captures do not have are left out of
-    the JSON of those."""
+    the JSON of those. The classes in `graph/nouns.py` say what each field is."""
     signature = capture.signature
     return {
         "format": FORMAT,

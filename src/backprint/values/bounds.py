@@ -215,6 +215,7 @@ def _largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tup
     caller, because it is no call of the program."""
     visits = _VisitedBytes()
     try:
+        # `not_loading`: a meta kernel in Python would else import Dynamo at its first call.
         with not_loading(), torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             keywords = {key: _call_from_key(item) for key, item in kwargs}

@@ -15,8 +15,9 @@ are in the fingerprint only so that a change of them since the capture is seen: 
 
 The first key of such an object, with what stands beside it, is its *head*, which says of what kind the value is; the
 *parts* are under `of`, each with its key under `keys`: an item's, or `.name` for an attribute. To *describe* a value is
-to make its fingerprint, with the `state` that the values of one call have in common (DescribeState). An *argument*, and
-the items of its containers, are what a caller passed; attributes and keys of them are not.
+to make its fingerprint (`like` of a _Described), with the `state` that the values of one call have in common
+(DescribeState). It is `held` if a tensor of the call or a live value is in it: then no digest replaces it. An
+*argument*, and the items of its containers, are what a caller passed; attributes and keys of them are not.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Des
     kind = type(value)
     if len(state.above) > MAX_DEPTH or isinstance(value, (nn.Module, torch.optim.Optimizer)):
         return _describe_live(value, state, contents={})
-    if _is_heap_type(kind) and not _is_library_value(kind):
+    if _is_heap_type(kind) and not _is_library_value(kind):  # a class of the user's, whose name another may have too
         state.classes[id(kind)] = kind
     if isinstance(value, torch.Generator):
         return _Described(
@@ -349,7 +350,9 @@ def contents_of(value: Any) -> dict[str, Any]:
         return {"function": value.func, "arguments": (value.args, value.keywords)}
     if isinstance(value, (set, frozenset)):  # sorted: their own order may be that of addresses
         # Each item with a state of its own: only its fingerprint as text is needed.
-        items = sorted(value, key=lambda item: json.dumps(describe_value(item, DescribeState(name=str), False).like))
+        items = sorted(
+            value, key=lambda item: json.dumps(describe_value(item, DescribeState(name=str), argument=False).like)
+        )
         return (attributes_with_slots(value) or {}) | {"items": items}
     is_of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
     attributes = {} if is_of_python else attributes_with_slots(value) or {}
@@ -404,7 +407,7 @@ def fingerprint_differences(was: Like, now: Like, path: str = "") -> Iterator[tu
         if was != now:
             yield path, f"was {fingerprint_text(was)} at capture and is {fingerprint_text(now)} now"
         return
-    left, right = parts_of(was), parts_of(now)
+    left, right = parts_of(was), parts_of(now)  # by their keys as JSON
     for key in dict.fromkeys((*left, *right)):
         where = f"{path}.{_key_in_path(json.loads(key))}"
         if key not in right:

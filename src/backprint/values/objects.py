@@ -192,8 +192,8 @@ class ClassAttributes(Attributes):
         return same_names and all(map(operator.is_, self.table.values(), self.last.values()))
 
     def write(self, value: dict[str, Any]) -> None:
-        """Make the attributes of the class those of `value`, but for those that Python itself keeps in each class
-        (`_is_own_attribute`). By functions of `type`, because a metaclass may have others."""
+        """Make the class's own attributes (`_is_own_attribute`: not those that Python itself keeps in each class) those
+        of `value`. By functions of `type`, because a metaclass may have others."""
         now = self.read()
         for name, held in now.items():
             if name not in value and _is_own_attribute(name, held):

@@ -142,6 +142,7 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     # Two leaves may have one name, such as the items 1 and '1' of a dict.
     names = number_duplicates([name for name, _ in named_leaves])
     path_texts = ", ".join("".join(map(str, path)) for path, _ in paths[:MAX_PATHS_IN_SUMMARY])
+    # A value that is a leaf itself has an empty path.
     summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{_type_text(result)} of {path_texts}"
     tree = ResultTree(spec, tuple(opened), summary)
     return [(name, leaf) for name, (_, leaf) in zip(names, named_leaves, strict=True)], tree

@@ -113,7 +113,7 @@ class Around(torch.autograd.Function):
             gradient = sharded_like(gradient, ctx.like)
         wait_for_collectives(gradient)
         ctx.note(sharding_text(gradient))
-        return unwrap(gradient), None, None, None
+        return unwrap(gradient), None, None, None  # for `inner`, and none for the other arguments of `forward`
 
 
 class _Inside(torch.autograd.Function):

@@ -57,7 +57,7 @@ def keeping_saved() -> Iterator[list[Kept]]:
     def pack(tensor: Tensor) -> Tensor:
         if tensor.requires_grad and tensor.layout is torch.strided:
             saved.append(keep(tensor))
-        return tensor.detach()
+        return tensor.detach()  # an output that its own node saves would else hold that node
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield saved
