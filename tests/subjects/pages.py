@@ -152,15 +152,17 @@ def as_its_reader(text: str) -> bool:
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Put a `backprint` and a `python` command for this Python into a folder; return the environment to run in."""
+    """Put `backprint`, `python` and `torchrun` for this Python into a folder; return the environment to run in."""
     commands = folder / ".bin"
     commands.mkdir()
     python = f'"{sys.executable}"'
     if forked.SERVERS in os.environ:  # a test runs many pages: no command of theirs need load PyTorch
         python += f' -I -S "{forked.__file__}" call "{forked.server((), forked.COMMANDS)}"'
-    for name, call in {"backprint": "-m backprint", "python": ""}.items():
+    calls = {"backprint": f"{python} -m backprint", "python": python}
+    calls["torchrun"] = f'"{sys.executable}" -m torch.distributed.run'  # starts processes of its own, so is not served
+    for name, call in calls.items():
         command = commands / name
-        command.write_text(f'#!/bin/sh\nexec {python} {call} "$@"\n', encoding="utf-8")
+        command.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
         command.chmod(0o755)
     return {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "COLUMNS": "120"}
 
