@@ -6,8 +6,11 @@ behind a step the forward has no derivative, and what the surrogate returns is t
 itself on the arguments that it had in the program, with random tangents, beside differences of its forward.
 
 A *Function* is a custom autograd.Function; `meant` are the names of those whose backward is meant to differ from the
-derivative. A Try is what one kind of tangents or calls showed: a fault, nothing wrong, or why nothing was compared. In
-a block `with program.calls(values, seed) as call_program:`, each `call_program()` runs the program's forward (`live`).
+derivative. A Try is what one kind of tangents or calls showed: a fault, nothing wrong, or why nothing was compared. Its
+`word` goes before its name in a sentence: `with tangents times 2^16`, `for a second call`. In a block
+`with program.calls(values, seed) as call_program:`, each `call_program()` runs the program's forward (`live`).
+`capture.opaque` has an edge for each Function, hook, `detach` and `no_grad` of the program. A Derivative (`result`) is
+a verdict: a `word`, and in `wrong` the places where the backward is wrong, each with the name of the Function to blame.
 """
 
 from __future__ import annotations
@@ -81,7 +84,8 @@ class _FunctionCall:
 
 
 def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
-    """Run the program itself with unusual tangents, and several times in a row; return a Try for each kind.
+    """Run the program itself with unusual tangents, and several times in a row; return a Try for each kind, and none if
+    the program is gone, has no values, or runs only on recorded results (`partial`).
 
     Functions and hooks in `meant` need not be linear in their tangents. Where they may be why a gradient is not, that
     kind is not tried.
@@ -98,6 +102,7 @@ def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
         return [
             *tangent_tries(capture, program, values, meant),
             *call_tries(capture, program, values),
+            # One rank of several runs the captured step only: what the other ranks sent was for it.
             *(frozen_tries(capture, program, values) if capture.rank is None else ()),
             *_tries_of_functions(capture, program, values, meant),
         ]
@@ -452,6 +457,7 @@ def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
     products: list[Product] = []
     for own_dtype in (False, True):  # the second is tried only where nothing could be compared in float64
         products = []
+        # Several draws in its own dtype, which has few digits: one gap may be small by chance.
         for seed_offset in range(DRAWS if own_dtype else 1):
             program_with_seed = replace(program, seed=program.seed + seed_offset)
             products += products_by_differences(call, program_with_seed, own_dtype)
@@ -491,6 +497,7 @@ def _tangent_tries_of_call(call: Call, program: Program) -> Iterator[Try]:
     if any(not torch.equal(tangent, before[name]) for name, tangent in tangents.items()):
         raise NotTried("it writes into its tangent")
     if first_difference(backward(tangents), gradients) is None:
+        # What the gradients for all other tangents are compared with.
         base = measure_base(backward, tangents, gradients, forward.differentiable)
         yield from layout_tries(backward, base)
         yield from size_tries(backward, base)

@@ -38,9 +38,9 @@ def _derivatives_by_pair(
 ) -> list[Derivative | None]:
     """Return the Derivative of each Pair; None for a Pair without a backward, or if no Derivative is wanted.
 
-    `draws` are the inputs near which it is computed: the first that there are. With `wanted` None, Derivatives are
-    wanted of a Capture for which they cost less than its proof, and an error is a Derivative that says `cannot tell`: a
-    second word must not cost the first.
+    `draws` names kinds of inputs, `captured` and `recipe`: it is computed near the first kind that there is. With
+    `wanted` None, Derivatives are wanted of a Capture for which they cost less than its proof, and an error is a
+    Derivative that says `cannot tell`: a second word must not cost the first.
     """
     if wanted is False or (wanted is None and not is_small(capture)):
         return [None] * len(capture.pairs)

@@ -1,4 +1,8 @@
-"""A function with the tensors of one call by name, which can be run forward and backward on other values of these."""
+"""A function with the tensors of one call by name, which can be run forward and backward on other values of these.
+
+A Call has the leaves of its arguments, with a Place, which has the name, for each tensor; in `wanted` are the names of
+the tensors whose gradients are compared. A Program is the function with a seed, a Forward what a run of it returned.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +177,7 @@ def _names_requiring_grad(
         if key in parameters
     ]
     if requires_grad is None:
-        chosen = [*choose_requires_grad(tensors, values, None), *module_tensors]
+        chosen = [*choose_requires_grad(tensors, values, requires_grad=None), *module_tensors]
     else:
         chosen = choose_requires_grad([*tensors, *module_tensors], values, requires_grad)
     return tuple(named.name for named in chosen if named.requires_grad)

@@ -11,7 +11,9 @@ Words and parameters that mean the same in every function:
 - `meant`: the names of those of them that are meant to differ from the derivative;
 - a *place*: forward steps whose gradients are wrong, as steps and tensors (`WrongPlace`) or in words (`WrongGradient`);
 - a Try: what the running program returned for tangents or calls of one kind, with a fault or without (`live`);
-- `program_seed`: the seed of the program's own draws.
+- `program_seed`: the seed of the program's own draws;
+- the `echo` of a step of the backward names the values of the forward whose gradients it computes (`locate`); a port's
+  `name` is the program's, its `local` that in the graph.
 
 CannotTell says that nothing can be said, NotFinite that a gradient has NaN or Inf; BackprintError and RuntimeError mean
 that a graph does not run on the numbers that were tried.
@@ -291,8 +293,9 @@ def _verdict_for_inputs(
     result_with_gap = replace(result, word=DERIVATIVE, gap=fault.gap)
     reason = f"it is wrong for {fault.kind}"
     if fault.by_values:
-        if "embedding" in result.meant:
+        if "embedding" in result.meant:  # `with_padding` has named it
             return None  # differences of the values move the row of padding too
+        # Differences name no step. [], as no place is known: the only Function is blamed, if there is one.
         places = _with_only_function([], tuple(setting.gradients), capture.opaque)
         if fault.invented and not places:
             return None  # the caller did not pass such inputs, and no Function of the program is to blame
@@ -395,7 +398,7 @@ def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> 
     if len(capture.pairs) == 1:
         return [draw.values]
     values = {name: to_float64(value) for name, value in draw.values.items()}
-    run = CaptureRun(widened_capture(capture), values, None)
+    run = CaptureRun(widened_capture(capture), values, tangents=None)
     torch.manual_seed(capture.seed)
     try:
         run.forward()
@@ -504,6 +507,7 @@ def with_padding(verdict: Derivative, setting: Setting) -> Derivative:
     # they matter if the product with them is another one. Under `derivative but for …` the backward differs in another
     # place as well, so the forward's own product stands for it.
     product_without_padding = backward_product(setting) if verdict.word == DERIVATIVE else forward_product(setting)[0]
+    # `padding=False`: rows of padding have a tangent, as any other row.
     changes_by_port, _ = changes_along(setting, padding=False)
     product_with_padding = product_with(changes_by_port, setting.tangents)
     if not gap_of(product_with_padding, product_without_padding) > LIMIT_BY_DIFFERENCES:
@@ -848,7 +852,8 @@ def _with_only_function(
         return [replace(place, function=function) for place in wrong]
     assert edge.source is not None
     line = line_text(edge.source)
-    return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
+    gradients = tuple((port, 1.0) for port in ports)  # how wrong each is at this place is not known
+    return [WrongGradient((), line, edge.source.code, lines=(line,), gradients=gradients, function=function)]
 
 
 def _why_no_operator(gap: float, located: Located) -> str:
@@ -863,9 +868,9 @@ def _why_no_operator(gap: float, located: Located) -> str:
 
 def rounding_of_product(setting: Setting) -> float:
     """Return how far ⟨g, J·v⟩ moves, relative to its terms, if the inputs are rounded otherwise."""
-    source = own_source(1)
+    generator = own_source(1)
     rounded_inputs = {
-        name: move_by_rounding(value, source) if name in setting.gradients else value
+        name: move_by_rounding(value, generator) if name in setting.gradients else value
         for name, value in setting.inputs.items()
     }
     before, _ = forward_product(setting)
@@ -893,13 +898,13 @@ def _inputs_whose_rounding_explains(pair: Pair, values: Mapping[str, Any], progr
     coarsest = max(torch.finfo(value.dtype).eps for value in inputs_without_gradient.values())
     if gap > MOST_ROUNDINGS * coarsest:
         return ""
-    source = own_source(1)
+    generator = own_source(1)
     other_gaps = []
     for _ in range(ROUNDED_DRAWS):
         rounded_inputs = {}
         for name, value in inputs_without_gradient.items():
             # By up to two units in the last place of its dtype.
-            noise = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
+            noise = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.device) - 1
             rounded_inputs[name] = (to_float64(value) * (1 + 2 * torch.finfo(value.dtype).eps * noise)).to(value)
         try:
             setting = make_setting(pair, {**values, **rounded_inputs}, seed=0, program_seed=program_seed)
@@ -954,7 +959,7 @@ def _is_rest_right(setting: Setting, located: Located) -> bool:
     constant = {step.name for place in located.places for step in place.steps}
     forward_side, run = forward_product(setting, constant, watch)
     for port in setting.forward.inputs:  # the inputs, which no step computes: their tangents are the direction
-        watch(port.local, None, setting.direction.get(port.name))
+        watch(port.local, value=None, tangent=setting.direction.get(port.name))
     whole_side = InnerProduct(
         forward_side.value + sum(part.value for part in passed_on),
         forward_side.size + sum(part.size for part in passed_on),

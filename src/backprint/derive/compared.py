@@ -9,8 +9,9 @@ result of the function (`ours`), three results of the reference have the same na
 
 `check` is the name of a comparison in the table of `bp.check`, and a CheckRow is a row of this table: the check, the
 dtype, the name of a result, its error, the error that is allowed, a verdict, and a detail. `subject` says what is
-checked. A Call has the arguments of one call, its tensors by name; a Program is a function with a seed, and a Forward
-what a run of it returned (`called`).
+checked: `text` is its dtype in words, `times` how many times the reference's error is allowed, and `tiny` the least
+error that the reference is taken to have, relative to the largest value of a result. A Call has the arguments of one
+call, its tensors by name; a Program is a function with a seed, and a Forward what a run of it returned (`called`).
 """
 
 from __future__ import annotations
@@ -339,7 +340,8 @@ def gradient_rows(
     """Yield a row for each gradient, for these tangents of the outputs, and one for each tangent that the backward
     writes into. The reference gets copies of the tangents in new memory. If the function raises, yield one row.
 
-    With `hostile`, an error that the function raises is a refusal of unusual tangents or inputs, and no wrong row.
+    With `hostile`, an error that the function raises is a refusal of unusual tangents or inputs, and no wrong row, but
+    for the FIRST check, which has nothing unusual.
     `run` calls and differentiates the function, if not once and on `values`; `right` has the reference's gradients, if
     they are known already.
     """
@@ -469,9 +471,10 @@ def is_kink(
 ) -> bool:
     """Whether the reference has a kink here, and the gradients lie between its derivatives to both sides.
 
-    Along each of some directions, the product of gradients and direction must lie between the products of tangents and
-    derivatives to both sides. The sides are added up element by element, the lesser ones and the greater ones: each
-    output may have its own kink. `hostile._is_subgradient` asks the same of a captured Pair.
+    Along each of some directions, the last of which move one part of the elements up (PARTS), the product of gradients
+    and direction must lie between the products of tangents and derivatives to both sides. The sides are added up
+    element by element, the lesser ones and the greater ones: each output may have its own kink.
+    `hostile._is_subgradient` asks the same of a captured Pair.
 
     Of `x.abs()` at 0, along the direction 1, the derivative is 1 ahead and -1 behind: a gradient of 0.3 lies between.
     """

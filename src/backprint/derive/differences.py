@@ -2,7 +2,8 @@
 
 A Call has the arguments of a call and the values of its tensors by name, `wanted` of which have gradients; a Program is
 the function with its seed (`called`). Near a call's values, a random direction v of one input and random tangents of
-the outputs are drawn from `source`; then ⟨gradient, v⟩ must be ⟨tangent, change of the outputs along v⟩.
+the outputs are drawn from `source`; then ⟨gradient, v⟩ must be ⟨tangent, change of the outputs along v⟩. A Product says
+for one input how far these two are apart (`gap`) and how far they may be (`allowed`), or why they were `not_tried`.
 """
 
 from __future__ import annotations

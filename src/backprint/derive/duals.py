@@ -7,8 +7,11 @@ the derivative of its backward, confirmed by differences; and from differences a
 - `step`: a Step of the graph, one call, with its `target` as a text (`aten.sin.default`). `function`: the operator
   that the target names, and `args` and `kwargs` its arguments as values.
 - A *form* of an operator is a function that computes the same with other operators. A *rule* (RULES) runs an operator
-  in another way on dual numbers, where forward-mode AD does not say what is wanted.
+  in another way on dual numbers, where forward-mode AD does not say what is wanted. RECURRENT has forms of the LSTM of
+  a CPU (`forms`).
 - `active`: of a result, that autograd can differentiate it.
+- In a block `with AS_WRITTEN():`, autocast casts nothing. `for_program(function, …)` calls a function, and an error of
+  it is then the program's, and no defect of ours. `env` has the values of a run so far, by their names in the graph.
 - `plain_leaves` yields the leaves of containers; `tree_map` and the like are PyTorch's pytree functions.
 """
 
@@ -341,6 +344,7 @@ def _draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs:
     if not is_random(function) or not isinstance(step.spec, TensorSpec) or step.spec.dtype not in LOW:
         return False
     floats = any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in plain_leaves(args, kwargs))
+    # One that writes into its argument would write into a narrowed copy (`draw_in_captured_dtype`).
     return not schema_of(function).is_mutable and (step.target in CONSTANT_DRAWS or not floats)
 
 

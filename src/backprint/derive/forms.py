@@ -6,8 +6,9 @@ direction goes through them (`duals`), and so do formats that lack the operators
 
 A form takes the arguments of its operator, in the operator's order, and returns what the operator returns. `sides` is
 the number of dimensions of space, which are the last ones, and `side` is one dimension. `of_x` is the gradient of x.
-In a block `with without_tracing():`, a format's tracer of the form does not see the operators, so that their result is
-a constant. RefusedError says that a case of an operator has no form.
+`widened(x)` is x in float32 if it is in half precision. In a block `with without_tracing():`, a format's tracer of the
+form does not see the operators, so that their result is a constant. RefusedError says that a case of an operator has no
+form.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def convolution_backward(
     wants_value, wants_weight, wants_bias = output_mask
     if wants_value:
         gradient_of_input = forward_of if transposed else backward_of
-        if apart and not transposed:  # the gradient of a transposed convolution is none
+        if apart and not transposed:  # that of a transposed convolution is a plain one
             gradient_of_input = _group_by_group(gradient_of_input)
         of_value = gradient_of_input(gradient, weight, options, value.shape)
     if wants_weight:
@@ -633,6 +634,7 @@ def _resize_row_flat(operator: Any) -> Callable[..., Tensor]:
     """Return a function that resizes rows by an operator of two dimensions, of which one has the size 1."""
 
     def resize(rows: Tensor, size: int, corners: bool, scale: float | None) -> Tensor:
+        # None: the dimension of size 1 has no scale.
         return operator(rows.unsqueeze(1), [1, size], corners, None, scale)
 
     return resize

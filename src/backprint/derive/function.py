@@ -92,7 +92,8 @@ def check_function(
         results: list[Result] = []
         for dtype in dict.fromkeys(dtypes) or (None,):  # each once; None is the dtype that the inputs have
             subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
-            if not results:  # before other calls, which would leave the process as this one does
+            # Rows for settings of the process that the function changes: before other calls, which change them too.
+            if not results:
                 results += process_rows(subject)
             results += rows_of_dtype(
                 subject, order, partial(_indices_of_reference, call, reference, capture), linear=not meant, in_use=True

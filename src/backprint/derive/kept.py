@@ -1,5 +1,6 @@
 """The word of a backward whose program is gone, as for a sample: the word of the graphs, and the word that the sample
 keeps from when it was saved, in `capture.verdict["derivative"]`, in the form of `verdicts.derivative_json`.
+`capture.claims` is what a sample's file says of its graphs; None for a capture that was not read from disk.
 
 Some faults only the running program shows, as of a backward that reads the strides of its tangents. They were seen when
 the sample was saved, and the Derivative is kept in the sample. The worse word of both counts: a verdict does not get
@@ -48,7 +49,8 @@ def with_kept_verdict(
     digest_at_save = (capture.verdict or {}).get("graphs", "")
     is_of_other_graphs = bool(kept and digest_at_save) and digest_at_save != digest_of_graphs(capture)
     names = [result.name for result in results]
-    index_of_kept = names.index(kept["name"]) if kept.get("name") in names else 0  # the place of the result it is about
+    # The place of the result that the kept word is about; it counts for the first if no result has its name.
+    index_of_kept = names.index(kept["name"]) if kept.get("name") in names else 0
     changed = []
     for place, result in enumerate(results):
         if place == index_of_kept:

@@ -9,6 +9,7 @@ forward. Each kind of tangents or calls is a Try: it was compared, with a fault 
   `outputs()`, and `gradients(tangents)` runs the backward. What the calls change is restored after the block.
 - `values`: the program's inputs, parameters and buffers by name. `names`: the names of outputs that require grad.
 - `backward`: a function that runs the program's backward for tangents (`Backward`).
+- `word` of a Try goes before its name in a sentence: `with tangents times 2^16`, `for a second call`.
 - `base`: random tangents with their gradients, with which all others are compared (`Base`).
 - `meant`: the names of Functions, or `hook`, whose backward is meant to differ from the derivative.
 """
@@ -480,7 +481,7 @@ def _has_other_range(backward: Backward, base: Base, scale: float, sizes_before:
         if size_before.operator != size_after.operator or size_before.dtype != size_after.dtype:
             return False  # it took another branch
         limits = torch.finfo(size_before.dtype)
-        if _is_scaled_by(size_before, size_after, 1.0):
+        if _is_scaled_by(size_before, size_after, 1.0):  # it does not depend on the tangents
             continue
         # A result may grow with the tangents, shrink with them as a quotient does, or, if it is 0 or Inf now, have
         # grown with their square.
@@ -849,6 +850,7 @@ def other_values(
     if capture.rank is not None:  # what the other ranks send is that of the captured values
         yield {}, {}
         return
+    # `program.program` is the traced Program, which has the arguments in `values`, without parameters and buffers.
     roles = {named.name: named.role for named in program.program.tensors}
     arguments = {name: values[name].detach() for name in program.program.values if name in values}
     parameters = {name: values[name].detach() for name, role in roles.items() if role == "parameter" and name in values}

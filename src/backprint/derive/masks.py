@@ -3,7 +3,8 @@
 A Subject is a function (`ours`) with its reference and a call; `values` are the values of the call's tensors by name,
 and `wanted` names the tensors whose gradients are compared. `hidden` is a tensor of bools in the shape of the input
 `name`: True at the places that a mask hides. A Result is a row of the table of `bp.check`, with what a file needs that
-shows its fault; `check` is the row's name.
+shows its fault; `check` is the row's name. `subject.tiny` is the least error that the reference is taken to have,
+relative to the largest value of a result.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _moved_by_rounding(subject: Subject, fault: Fault, measure: str) -> float:
     # At most one unit in the last place for each operator, and more where it adds up.
     others = [reference_result(subject, fault, OtherRounding(seed, units=1.0)) for seed in range(NUDGES)]
     right = precise(own).flatten()
-    offs = [off_by(precise(other).flatten(), right, 1.0) for other in others if other is not None]
+    offs = [off_by(precise(other).flatten(), right, unit=1.0) for other in others if other is not None]
     apart = (off.most if not measure else off.norm for off in offs)
     return subject.times * max(filter(math.isfinite, apart), default=0.0)
 

@@ -128,7 +128,7 @@ def _graphs_agree_nearby(capture: Capture) -> bool:
         (pair.name, replace(pair.forward, steps=tuple(step for step in pair.forward.steps if not step.is_guard)))
         for pair in capture.pairs
     ]
-    graphs = replace(capture, pairs=tuple(Pair(name, forward, None) for name, forward in forwards))
+    graphs = replace(capture, pairs=tuple(Pair(name, forward, backward=None) for name, forward in forwards))
     names_with_gradient = {port.name for pair in capture.pairs if pair.backward for port in pair.backward.outputs}
     with preserving_random_states():
         source = own_source(1)

@@ -4,7 +4,8 @@ A Subject has the function and its reference, in one dtype; `expected` has the r
 `own` in the dtype of the function), and `shapes` the outputs that get a tangent, of which only shape and dtype count.
 `random` says whether the function or the reference draws random numbers. A Result is a row of the table, with what a
 file needs that shows its fault; `check` is the row's name. An *occasion* (`judge/occasions`) has a name and `make`,
-which returns a tensor with unusual values or in unusual memory, None where that is not possible.
+which returns a tensor with unusual values or in unusual memory, None where that is not possible. A Make takes an output
+and a generator, and returns a tangent of one kind for the output, None where that is not possible.
 """
 
 from __future__ import annotations
