@@ -1,4 +1,9 @@
-"""PTX and cubin of the kernels of a file that was lowered, for a GPU that need not be there."""
+"""PTX and cubin of the kernels of a file that was lowered, for a GPU that need not be there.
+
+`lowered.load()` is the file as a module. `lowered.parts` is what the file is made of: its `forward` and `backward` are
+KernelTexts, each with the name of a kernel and the tensors that it takes, and its `layout` has the facts of each tensor
+(`layout.facts`; `dims` is None but for a gradient that is summed over dimensions) and its name in the file.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,7 @@ def compile_kernels(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunctio
     module = lowered.load()
     kernels = [lowered.parts.forward, *([lowered.parts.backward] if lowered.parts.backward else [])]
     results = []
-    with use_separate_cache(), name_files_by_package():
+    with use_separate_cache(), name_files_by_package():  # the same text on every machine, without paths of this one
         for kernel in kernels:
             function = getattr(module, kernel.name)
             signature, constants = _signature_and_constants(lowered, kernel, function)
@@ -69,6 +74,7 @@ def _signature_and_constants(
         facts = layout.facts[name]
         wide = facts.dims is not None and facts.dtype in HALVES
         pointers[f"{layout.name(name)}_ptr"] = "*fp32" if wide else POINTERS[facts.dtype]
+    # SAVE: as a call whose inputs require grad passes it
     flags: dict[str, Any] = {"SAVE": True, "BLOCK": _module_block(lowered)}
     names = list(function.arg_names)
     # what is neither a pointer nor a flag is a size

@@ -64,7 +64,7 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
     state, by_row = _state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
     folds_constants = elements.folds_constants
-    results = GraphReader(elements, forward, state, timed, length, {}, by_row).read(tensors)
+    results = GraphReader(elements, forward, state, timed, known={}, by_row=by_row).read(tensors)
     saved_values = {port.name: value for port, value in results if port.role == "saved"}
     results = [(port, value) for port, value in results if value is not None]
     outputs = [(port, value) for port, value in results if port.role != "saved"]
@@ -72,7 +72,7 @@ def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str
     if backward is not None:
         elements.folds_constants = True  # so that what autograd computes of zeros and ones is one program for all steps
         try:
-            gradients = GraphReader(elements, backward, state, timed, length, saved_values, by_row).read(tensors)
+            gradients = GraphReader(elements, backward, state, timed, saved_values, by_row).read(tensors)
         finally:
             elements.folds_constants = folds_constants
         gradients = [(port, value) for port, value in gradients if value is not None]  # None: nothing depends on it
@@ -159,6 +159,7 @@ def writes_of(
     # without the first dimension, time
     shape = tuple(value.shape[isinstance(value, Slots) :])
     by_row = not isinstance(value, Summed) and value.by_row
+    # one value for each of several rows, with or without a last dimension of one
     is_row = shape == (state[:-1] if by_row else (*state[:-1], 1)) and torch.Size(shape).numel() > 1
     if not isinstance(value, Summed) and shape != state and not is_row:
         raise RefusedError(
@@ -177,7 +178,7 @@ def writes_of(
     if isinstance(value, Slots):
         zero = elements.constant(0, value.dtype)
         return [Write(name, slot, zero if part is None else part) for slot, part in enumerate(value.by_time)]
-    return [Write(name, None, value.element)]
+    return [Write(name, None, value.element)]  # None: it has no time
 
 
 def _check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mapping[str, TensorFacts]) -> None:
@@ -221,12 +222,11 @@ class GraphReader:
         graph: Graph,
         state: tuple[int, ...],
         timed: frozenset[str],
-        length: int,
         known: Mapping[str, Tensor],
         by_row: frozenset[str],
     ) -> None:
         self.elements, self.graph, self.state, self.timed = elements, graph, state, timed
-        self.length, self.known, self.by_row = length, known, by_row
+        self.known, self.by_row = known, by_row
 
     def read(self, tensors: dict[str, TensorFacts]) -> list[tuple[Port, Tensor]]:
         """Return each output of the graph with its tensor of elements, None for a gradient that is None, and add the
@@ -247,7 +247,9 @@ class GraphReader:
             name = _known_name(port, tensors)
             dtype = getattr(torch, port.spec.dtype)  # type: ignore[union-attr]
             by_row = port_key(port) in self.by_row
-            tensors[name] = TensorFacts(name, port.name, port.role, shape[timed:], dtype, timed, None, by_row)
+            tensors[name] = TensorFacts(
+                name, port.name, port.role, shape[timed:], dtype, timed, dims=None, by_row=by_row
+            )
             inputs[port.local] = Input(name, shape, dtype, timed, by_row)
         results = self.run(module, inputs)
         ports = list(zip(self.graph.outputs, results, strict=True))
@@ -278,7 +280,7 @@ class GraphReader:
                 self.elements.source, self.elements.name = line, node.name
                 try:
                     target: Any = node.target
-                    if target in REWRITTEN:
+                    if target in REWRITTEN:  # an operator that Inductor leaves to ATen, as a function of others
                         values[node] = self.call_decomposed(node, REWRITTEN[target], args, dict(kwargs))
                     # a decomposed graph has operators that Inductor lowers: it is not decomposed again
                     elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
@@ -301,6 +303,7 @@ class GraphReader:
         if not isinstance(meta, torch.Tensor):
             raise NotPointwise("it returns several tensors")
         tensors = [item for item in args if isinstance(item, TENSORS)]
+        # `device`, `layout` and the like say nothing of elements
         kwargs = {key: value for key, value in kwargs.items() if key not in MEMORY_ARGUMENTS}
         shape = tuple(meta.shape)
         if any(isinstance(item, Summed) for item in tensors):
@@ -410,6 +413,7 @@ class GraphReader:
         shape = tuple(meta.shape)
         sums = [item for item in args if isinstance(item, Summed)]
         others = [item for item in args if isinstance(item, TENSORS) and not isinstance(item, Summed)]
+        # other tensors must be the same for all terms of a sum: they fit the shape that is left when it is summed
         is_linear = (
             len({item.dims for item in sums}) == 1
             and _is_linear(target, args)

@@ -10,9 +10,10 @@ Words of this file; those of the package are in `nouns`:
 - tangent: the gradient of an output, which the backward takes. kept: of a tensor, written by the forward kernel for the
   backward; its role is "saved".
 - shared: of a gradient, that elements of the state add up to it, because its input is broadcast (`facts.dims` are the
-  dimensions). Then the kernel writes partial sums, and torch adds them up; `parts.sums` says how: "stages" or
-  "atomics".
+  dimensions). `parts.sums` says how: in "stages", the kernel writes partial sums, one a program of the grid or one an
+  element, and torch adds them up; with "atomics", the programs of the grid add to the same numbers in memory.
 - a short: a number of steps that the loop does not describe, with kernels of its own (Short).
+- formulas: functions in Triton that kernels call (FORMULAS of `words`), by name.
 - "lines" are those of a body, without its indent; a "text" is complete.
 
 Functions in strings are functions of the file: `check`, `sizes`, `spread`, `fitted`, `compare`.
@@ -274,9 +275,9 @@ def forward_lines(parts: FileParts) -> list[str]:
         f"T, state, n = {_sizes_text(parts)}",
     ]
     if parts.backward is not None and parts.without_grad:
-        rows = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
+        names_by_index = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
         lines += [
-            f"for index, name in {{{rows}}}.items():",
+            f"for index, name in {{{names_by_index}}}.items():",
             "    if ctx.needs_input_grad[index]:",
             '        raise ValueError(f"{name} requires grad, and did not when this file was written")',
         ]
@@ -324,8 +325,8 @@ def saved_names(parts: FileParts) -> list[str]:
     """Return the tensors that the backward kernel takes and `backward` does not get or make: inputs, outputs and kept
     values."""
     assert parts.backward is not None
-    tangents = {*parts.tangents.values(), *(name for name in parts.gradients if name)}
-    return [name for name in parts.backward.tensors if name not in tangents]
+    got_or_made = {*parts.tangents.values(), *(name for name in parts.gradients if name)}
+    return [name for name in parts.backward.tensors if name not in got_or_made]
 
 
 def _broadcast_sizes(parts: FileParts) -> list[str]:
@@ -360,7 +361,7 @@ def backward_lines(parts: FileParts) -> list[str]:
         for index, name in enumerate(parts.gradients)
     ]
     text = wrap_arguments(results)
-    # brackets around several, whose lines may be broken
+    # brackets around several, and around what `wrap_arguments` breaks into lines: a text of more than 96 characters
     returned = f"return ({text})" if len(text) > 96 or len(results) > 1 else f"return {text}"
     return [*lines, *returned.split("\n")]
 
@@ -404,9 +405,9 @@ def helpers_text(parts: FileParts) -> str:
     layout = parts.layout
     kinds = {layout.kind(name) for name in parts.inputs}
     columns = layout.columns  # 0 if the kernels do not work on rows
-    rows = ""
+    row_check = ""
     if columns:
-        rows = (
+        row_check = (
             f"    if state[-1] != {columns}:\n"
             f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
         )
@@ -430,7 +431,7 @@ def sizes(timed, others):
     state = torch.broadcast_shapes(*(x.shape[1:] for x in timed), *(x.shape for x in others))
     if state.numel() == 0:
         raise ValueError(f"the state has no elements: {{tuple(state)}}")
-{rows}{limit_lines}    return T, state, state.numel()
+{row_check}{limit_lines}    return T, state, state.numel()
 '''
     ]
     if "some" in kinds:
@@ -531,11 +532,11 @@ def same(name, result, plain):
 
 def _compare_lines(parts: FileParts) -> list[str]:
     """Return the function `compare` of the file, which runs the kernels and the loops in PyTorch on the same inputs."""
-    file_name = parts.layout.name
+    shown = parts.layout.name
     forward = parts.torch_texts[0]
     arguments = ", ".join(parts.inputs)
-    outputs = list(map(file_name, parts.outputs))
-    # more steps than any that have kernels of their own
+    outputs = list(map(shown, parts.outputs))
+    # more steps than any that have kernels of their own, and than 6, the fewest of LENGTHS in `lower`
     steps = 1 + max([6, *(short.length for short in parts.shorts)])
     lines = [
         f"def compare({', '.join(f'{name}=None' for name in parts.inputs)}, steps={steps}):",
@@ -548,7 +549,7 @@ def _compare_lines(parts: FileParts) -> list[str]:
         f"    device = {parts.inputs[0]}.device",
     ]
     gradient_by_input = {
-        name: file_name(gradient)
+        name: shown(gradient)
         for name, gradient in zip(parts.inputs, parts.gradients, strict=True)
         if gradient and parts.backward is not None
     }
@@ -563,14 +564,14 @@ def _compare_lines(parts: FileParts) -> list[str]:
 def _gradient_comparison_lines(parts: FileParts, gradient_by_input: Mapping[str, str]) -> list[str]:
     """Return the lines of `compare` that compare gradients, for random tangents. `gradient_by_input` has the name in
     the file of each input's gradient."""
-    file_name, backward = parts.layout.name, parts.torch_texts[1]
+    shown, backward = parts.layout.name, parts.torch_texts[1]
     # the place of each output that has a tangent, and its tangent's name
     tangents = [
-        (index, file_name(parts.tangents[name])) for index, name in enumerate(parts.outputs) if name in parts.tangents
+        (index, shown(parts.tangents[name])) for index, name in enumerate(parts.outputs) if name in parts.tangents
     ]
     tangent_names = ", ".join(tangent for _, tangent in tangents)
     return [
-        *(f"    {tangent} = torch.randn_like({file_name(parts.outputs[index])})" for index, tangent in tangents),
+        *(f"    {tangent} = torch.randn_like({shown(parts.outputs[index])})" for index, tangent in tangents),
         f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
         f"    gradients = torch.autograd.grad(of, [{', '.join(gradient_by_input)}], [{tangent_names}])",
         *_torch_call_lines(parts, backward),

@@ -138,7 +138,7 @@ def _values_to_read(
 def _values_in_outputs(forward: Loop, tensors: Mapping[str, TensorFacts]) -> dict[Element, str]:
     """Return the values that each iteration writes to an output as they are, and the output: the backward can read them
     there. Of a loop with iterations outside of it, none: these write other values to the outputs. Nor of an output of
-    another dtype, which has a rounded value."""
+    another dtype, which has a rounded value; nor what an iteration loads, or takes (`_tensors_handed_on`)."""
     if forward.peeled:
         return {}
     return {
@@ -173,6 +173,7 @@ def _tensors_handed_on(
         tensor = outputs.get(following)
         if following.op == "load" and following.args[0] in inputs and following.args[1] == Now():
             tensor = following.args[0]
+        # floating point: the text of `previous` makes no bool of a byte, as that of `load` does
         if tensor is not None and start.op in ("constant", "zero", "load") and following.dtype.is_floating_point:
             handed_on[elements.make("carried", (index,), following.dtype)] = HandedOn(tensor, start)
     return handed_on

@@ -10,12 +10,14 @@ Words of this file; those of the package are in `nouns`:
 
 - `lowered`: the LoweredLoop whose file gets limits. `lowered.function` is the program, `lowered.inputs_of(length)`
   makes its arguments, `lowered.parts` is what the file is made of, and `lowered.face` has the ports of its arguments
-  and results.
+  and results. `lowered.seen` are the numbers of steps at which it was captured. `lowered.parts.least` is the fewest
+  steps of the loop, and `lowered.least` that of the file, with the kernels of so few steps that they have no loop.
 - call: the arguments of the program (Call). `named_inputs` returns its inputs by port, parameters and buffers among
   them, and `run_eager` runs it with its backward.
 - tensor: a key of `layout.facts`, which say of each tensor what the file knows. A port is the program's name of it.
 - dimension: one of the state, counted from the end: -1 is the last. A size is fixed if the file must refuse another.
 - rank: how many dimensions the state has.
+- defect: an error that is a bug of this package (`is_defect`), and none of the program or of torch, nor a refusal.
 """
 
 from __future__ import annotations
@@ -179,8 +181,9 @@ class Runs:
         if double:  # what requires grad stays the very tensor that the program uses, to get a gradient
             named = {name: x if x.requires_grad else to_float64(x) for name, x in named.items()}
         results, tangents = run_eager(lowered, program, args, kwargs, named, tangents=None)  # None: drawn
-        keys = zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
-        return ProgramRun({key: named[port].detach() for key, port in keys}, results, tangents)
+        tensors_and_ports = zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
+        inputs = {key: named[port].detach() for key, port in tensors_and_ports}
+        return ProgramRun(inputs, results, tangents)
 
     def compared_pairs(self, run: ProgramRun, double: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield each output and gradient of a run of the program, and what the loop in PyTorch gives for it on the same
@@ -341,19 +344,21 @@ def capture_symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[st
     named = named_inputs(lowered, function, args, kwargs)
     constants = {id(value) for value in lowered.capture.origin.constants.values()}
     inputs_by_name = {f"i{index}": value for index, value in enumerate(named.values()) if id(value) not in constants}
-    names = {id(value): name for name, value in inputs_by_name.items()}
-    states = {}
+    names_by_id = {id(value): name for name, value in inputs_by_name.items()}
+    own_tensors = {}  # parameters and buffers
     if isinstance(function, nn.Module):
-        states = {**dict(function.named_parameters()), **dict(function.named_buffers())}
+        own_tensors = {**dict(function.named_parameters()), **dict(function.named_buffers())}
 
     def program(tensors: dict[str, Tensor]) -> Any:
         """Run the program on a dict of its inputs, its parameters and buffers among them."""
-        state_tensors = {key: tensors[names[id(value)]] for key, value in states.items() if id(value) in names}
+        passed_instead = {
+            key: tensors[names_by_id[id(value)]] for key, value in own_tensors.items() if id(value) in names_by_id
+        }
         call_arguments = tree_map(
-            lambda value: tensors[names[id(value)]] if id(value) in names else value, (args, kwargs)
+            lambda value: tensors[names_by_id[id(value)]] if id(value) in names_by_id else value, (args, kwargs)
         )
         if isinstance(function, nn.Module):
-            return functional_call(function, state_tensors, *call_arguments)
+            return functional_call(function, passed_instead, *call_arguments)
         return function(*call_arguments[0], **call_arguments[1])
 
     captured = capture(
@@ -381,7 +386,7 @@ def _fixed_sizes(lowered: LoweredLoop, captured: Capture, ports: Mapping[str, st
         if isinstance(size, int):
             if dimension is not None and size != 1:  # fixed to a number
                 yield dimension
-        # one symbol for two dimensions: the program needs them equal
+        # one symbol for two dimensions, or an expression of symbols: the program needs them equal, or tied so
         elif symbols.setdefault(size, dimension) != dimension or not size.isidentifier():
             yield from (tied for tied in (dimension, symbols.get(size)) if tied is not None)
     # a dimension that is 1 in every input was no symbol: nothing is known of it

@@ -13,6 +13,8 @@ Words of this file; those of the package are in `nouns`:
 - `symbolic_steps`: whether a number that is the number of steps is an element `steps`, as the divisor of a mean over
   time, so that it is the same program at all lengths.
 - kept: of a value, written by the forward to a tensor of its own, because the backward reads it.
+- Face: the arguments and results of the file's function by port, and which of them have a gradient.
+- defect: an error that is a bug of this package (`is_defect`), and none of the program or of torch, nor a refusal.
 - Layout: the shape, the dtype and the name in the file of each tensor (`layout.facts`, by tensor).
 - `least`, `seen`: the fewest steps at which the loop is the program, and all numbers at which it was compared.
 """
@@ -94,6 +96,7 @@ def lower_loop(
     if sums not in SUMS:
         raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
     lengths = lengths or LENGTHS
+    # 6: the 4 iterations of `find_loops`, and one at either end that may be outside of the loop
     if len(set(lengths)) < 3 or min(lengths) < 6:
         raise UsageError(f"lengths={tuple(lengths)}: pass three or more different numbers of steps, each of 6 or more")
     sorted_lengths = sorted(set(lengths))
@@ -183,7 +186,7 @@ def find_loops(
     pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, symbolic_steps: bool
 ) -> _Directions:
     """Return the loops of a program, found at each length: refuse if they are not the same."""
-    # so that 4 iterations are left of the fewest steps
+    # so that 4 iterations are left of the fewest steps: the body, two to compare it with, and the last (`find_loop`)
     edge = (min(pairs) - 4) // 2
     first: _Directions | None = None
     for length, pair in pairs.items():
@@ -234,13 +237,13 @@ def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
     another dimension changes with it."""
     timed: set[str] = set()
     ports_by_length = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
-    keys: list[set[str]] = [set(row) for row in ports_by_length.values()]
-    if any(name != keys[0] for name in keys):
+    keys: list[set[str]] = [set(ports) for ports in ports_by_length.values()]
+    if any(keys_of_length != keys[0] for keys_of_length in keys):
         raise RefusedError(
             f"inputs differ with the length: {sorted(keys[0].union(*keys) - keys[0].intersection(*keys))}"
         )
     for key in next(iter(ports_by_length.values())):  # in the program's order
-        shapes = {length: shape_of(row[key]) for length, row in ports_by_length.items()}
+        shapes = {length: shape_of(ports[key]) for length, ports in ports_by_length.items()}
         sizes_by_dimension = zip(*shapes.values(), strict=True)
         changing_dimensions = [place for place, sizes in enumerate(sizes_by_dimension) if len(set(sizes)) > 1]
         if not changing_dimensions:
@@ -288,7 +291,7 @@ class _Directions:
     @staticmethod
     def of(program: Program, elements: Elements, symbolic_steps: bool, edge: int) -> _Directions:
         """Return the loops of a program: of its forward, up or down, and of its backward, the other way."""
-        no_history = History(elements, None, program.length, tangents=(), edge=edge)  # a forward uses no other's values
+        no_history = History(elements, loop=None, length=program.length, edge=edge)  # a forward uses no other's values
         try:
             forward = find_loop(program.forward, elements, program.length, step=1, history=no_history)
         except RefusedError as error:  # a program may walk from the last step to the first
@@ -359,12 +362,12 @@ def loops_describe(loops: _Directions, program: Program, elements: Elements) -> 
 def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
     """Return the writes of a short program as a Loop without iterations: all of them are `before`."""
     # `edge`: so that every slot may be an Edge
-    edges = Edges(elements, length, History(elements, None, length, tangents=(), edge=length))
+    edges = Edges(elements, length, History(elements, loop=None, length=length, edge=length))
     before = tuple(
         Write(
             write.tensor,
             edges.edge(write.slot) if isinstance(write.slot, int) else write.slot,
-            edges.with_edges(write.element, {}),
+            edges.with_edges(write.element, replacements={}),
         )
         for write in writes
     )

@@ -157,6 +157,7 @@ class LoweredLoop(Lowered):
                 f"{max(others[0], 9)}) to bp.lower"
             )
         lengths = [length for length in sizes or CHECKED if self.takes(length)] or [self.least]
+        # nudges=0: no further runs of eager, which say how far rounding alone moves results
         cases = [case_of_function(self, counted(steps, "step"), self.inputs_of(steps), nudges=0) for steps in lengths]
         return compare_with_eager(self, cases, timeout)
 

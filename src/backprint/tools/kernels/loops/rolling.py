@@ -13,6 +13,8 @@ Words of this file; those of the package are in `nouns`:
 
 - `times`: the time of each element, as in 1; None for one that reads no tensor with time, as a parameter or a number.
 - `walk`: the times in the order in which the direction visits them, `step` (1 or -1) apart. An index is a place in it.
+- Body: the program of one iteration. Its `carried` are the elements that the iteration where it was found takes; its
+  `following`, what that hands on in their places, and its `writes` have `carried(index)` for them.
 - known: in a backward, an element is known if it is a value of the forward, and not of the backward's own (History).
 - `actual`: what the program itself writes, by tensor and time.
 - `zero`: the element of a gradient that autograd did not compute, because nothing depends on it.
@@ -53,7 +55,7 @@ def find_loop(
     """Return the loop that writes the same as `writes`, one iteration a time in the order of `step`, 1 or -1; of
     several, the one with the fewest iterations outside of it. Refuse a program that is no loop, with the first problem
     that was met. A backward takes the values of its forward from a History; without one, a forward is looked at."""
-    history = history or History(elements, None, length)
+    history = history or History(elements, loop=None, length=length)
     edge = history.edge
     walk = list(range(length))[::step]
     problem: RefusedError | None = None
@@ -104,7 +106,8 @@ def move_to_users(
     """Return the times, where an element that is computed of one varying value alone has the time that uses it. Then
     the value is carried, and not what is made of it: `h` and not `tanh(h)`, if only the next step uses that."""
     order = list(in_dependency_order(write.element for write in writes))
-    # these stay: what is written at a slot, and what is computed as the results without a slot are
+    # these stay: what is written at a slot, results without a slot, and what other iterations compute just as these
+    # results are computed, so that it is carried from each iteration to the next as a result is out of the last
     fixed = {write.element for write in writes if write.slot is not None}
     kinds = operation_hashes(writes, times, history)
     kinds_of_results = {kinds.get(write.element) for write in writes if write.slot is None} - {None}
@@ -155,11 +158,11 @@ def _times_of_users(
 class History:
     """The values of a forward, as its backward uses them: each is an element of an iteration of the forward's Loop.
 
-    In a backward, an element that reads no tangent is a value of the forward. `loop` is the forward's; it is None while
-    the forward itself is looked at, and then nothing is known. `edge` is how many iterations at either end may be
-    outside of a loop. `values_taken` has the values that the iteration of a time takes, and `carried_indices` the index
-    of each. With `symbolic_steps`, the number of steps is an element `steps`, and else the number. `classify` fills
-    `known` and `times`, and `body_element` fills `body_elements`.
+    In a backward, an element that reads none of the tensors `tangents` is a value of the forward. `loop` is the
+    forward's; it is None while the forward itself is looked at, and then nothing is known. `edge` is how many
+    iterations at either end may be outside of a loop. `values_taken` has the values that the iteration of a time takes,
+    and `carried_indices` the index of each. With `symbolic_steps`, the number of steps is an element `steps`, and else
+    the number. `classify` fills `known` and `times`, and `body_element` fills `body_elements`.
     """
 
     def __init__(
@@ -227,6 +230,7 @@ class History:
         assert time is not None
         if not at_taker:
             return time
+        # `values_taken` also has what the last iteration hands on, under a time that may be outside of the steps
         if time + self.step not in self.values_taken or not 0 <= time + self.step < self.length:
             return time
         try:
@@ -266,7 +270,7 @@ class History:
         outside of the loop."""
         if time not in self.values_taken:
             raise NoMatchError(f"the forward has no iteration {time}")
-        return run_body([body], self.values_taken[time], time, self.elements, None, self)[0]
+        return run_body([body], self.values_taken[time], time, self.elements, history=self)[0]
 
 
 def _carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
@@ -402,7 +406,8 @@ class NumberChanges(RefusedError):
 
 
 def _number_changes(here: Element, there: Element, user: Element | None = None) -> NumberChanges:
-    """Return the error of a number that differs from iteration to iteration."""
+    """Return the error of a number that differs from iteration to iteration, at the place of `user`, which is computed
+    of it, or at its own if there is none."""
     return NumberChanges(
         f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{at_source((user or there).source)}. "
         "Each iteration is then another program. Pass the numbers as a tensor, one a step, and read it at t: c[t]"
@@ -633,7 +638,7 @@ def _fold_zero(element: Element) -> Element:
     match element.op:
         case "add":
             return right if is_zero[0] else left
-        case "sub" if is_zero[1]:
+        case "sub" if is_zero[1]:  # of `zero - x`, autograd has -x: another operation than the body's
             return left
         case "mul":
             return left if is_zero[0] else right
@@ -832,7 +837,7 @@ def _taken_before(
     wanted += [(write.element, actual[write.tensor, time]) for write in body.writes]
     dtypes = [item.dtype for item in body.carried]
     taken = solve_values(wanted, dtypes, time, elements, history)
-    computed = run_body([element for element, _ in wanted], taken, time, elements, None, history)
+    computed = run_body([element for element, _ in wanted], taken, time, elements, history=history)
     # where `zero` is wanted, nothing is compared yet: step 4 compares what the iterations write
     if any(item is not value for item, (_, value) in zip(computed, wanted, strict=True) if value.op != "zero"):
         raise RefusedError("the first iterations are other programs")
@@ -880,7 +885,7 @@ def _build_loop(
         step=step,
         first=Edge(first, last=step < 0),
         last=Edge(length - 1 - last, last=step > 0),
-        start=tuple(outside.with_edges(item, {}) for item in start),
+        start=tuple(outside.with_edges(item, replacements={}) for item in start),
         following=body.following,
         writes=body.writes,
         before=tuple(before),
@@ -947,7 +952,7 @@ def writes_at_length(loop: Loop, elements: Elements, length: int, history: Histo
     first, last = loop.first.at(length), loop.last.at(length)
     for time in range(first, last + loop.step, loop.step):
         roots = [*loop.following, *(write.element for write in loop.writes)]
-        results = run_body(roots, values, time, elements, None, history)
+        results = run_body(roots, values, time, elements, history=history)
         values = results[: len(values)]
         for write, item in zip(loop.writes, results[len(values) :], strict=True):
             stores[write.tensor, time] = item

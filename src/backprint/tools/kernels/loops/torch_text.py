@@ -190,6 +190,7 @@ class _TorchWriter(Writer):
         source_dtype, dtype = element.inputs[0].dtype, element.dtype
         if folded_text(element.inputs[0]) is not None:
             text, level = self.number_text(element.inputs[0]), NAME_OR_CALL
+        # a half is not rounded again, and 0 and 1 need no rounding
         if dtype in HALVES and source_dtype not in (*HALVES, torch.bool):
             return f"{bracket(text, level, NAME_OR_CALL)}.to({dtype}).float()", NAME_OR_CALL
         if TYPES[source_dtype] == TYPES[dtype]:
@@ -203,6 +204,7 @@ class _TorchWriter(Writer):
             pairs = zip(texts, element.inputs, strict=True)
             texts = [text if folded_text(item) is None else self.number_text(item) for text, item in pairs]
         if element.op in TORCH_CALLS:
+            # fma is written as `a * b + c`
             return TORCH_CALLS[element.op].format(*texts), SUM if element.op == "fma" else NAME_OR_CALL
         if not hasattr(torch, element.op):
             raise RefusedError(f"{element.op} is no function of PyTorch")

@@ -10,6 +10,8 @@ Words of this file; those of the package are in `nouns`:
 - tensor: here its key in `layout.facts`; `layout.name(tensor)` is its name in the file.
 - text and level: the text of an expression, and how tightly it binds (a number of `words`, from COMPARISON to
   NAME_OR_CALL), by which its user knows whether it needs brackets.
+- INFIX, CALLS and the other tables of operations are those of `words`: how each is written in Triton. NEEDS has the
+  FORMULAS that the formula of an operation calls; BINDING_OF_CALLS the levels of calls that end in an operator.
 - to change: to differ between iterations. What does not is written once, before the loop: it is hoisted.
 - inlined: written inside of the expression that uses it, without a variable.
 - `counts`: how often each element is used in the block of statements that is written.
@@ -215,7 +217,7 @@ class Writer:
     (`is_block`). `rounded` are halves that the backward reads: rounded as memory does before they are used. `absent`
     are elements that are 0 in the first iteration. `source` is the line of the last comment, `widths` has the lengths
     of texts (`width`). `is_inside` is set while the body of the loop is written, `uses_last` once the kernel needs
-    `last`.
+    `last`. `kept_names` has the variable of each kept value, by tensor, once the loop is written.
     """
 
     is_triton = True
@@ -261,7 +263,7 @@ class Writer:
         what is after."""
         loop = self.loop
         body_roots = [*(write.element for write in loop.writes), *loop.following]
-        self.write_section(loop.before, [], depth=1)
+        self.write_section(loop.before, values=[], depth=1)
         if not body_roots:  # a program of so few steps that it has no loop
             self.kept_names: dict[str, str] = {}
             return self.assemble()
@@ -289,7 +291,7 @@ class Writer:
         unchanging = {element: name for element, name in self.names.items() if not self.changes[element]}
         self.names = unchanging | {item: carried[item.args[0]] for item in self.order if item.op == "carried"}
         self.source = None
-        self.write_section(loop.after, [], depth=1)
+        self.write_section(loop.after, values=[], depth=1)
         return self.assemble()
 
     def assemble(self) -> KernelText:
@@ -369,7 +371,7 @@ class Writer:
         """Return the first value of a carried variable that is no number, and write what it is computed of. One that is
         the same for all lanes is spread over them, as in `first_number_text`."""
         if start.op != "load":
-            self.write_section([], [start], depth=1)
+            self.write_section(writes=[], values=[start], depth=1)
         text = self.expression(start)[0]
         is_plain = is_row or self.is_block(start) or not self.is_triton
         return text if is_plain else f"tl.zeros([BLOCK], {dtype}) + {text}"
@@ -402,7 +404,7 @@ class Writer:
                 for item in element.inputs:
                     if is_hoisted(item) and folded_text(item) is None:
                         hoisted[item] = None
-        self.write_section([], list(hoisted), depth=1, named=True)
+        self.write_section(writes=[], values=list(hoisted), depth=1, named=True)
 
     # ---- Statements
 
@@ -647,7 +649,7 @@ class Writer:
         """Return the offset of element e in a tensor that is broadcast, and note its two sizes, which `spread` in the
         file computes: `x_size` is how many numbers it has, and `x_inner` how many neighbouring elements share one."""
         name = self.layout.name(tensor)
-        if self.layout.facts[tensor].role == "gradient":
+        if self.layout.facts[tensor].role == "gradient":  # it lies as its input does, and has the sizes of that
             name = self.layout.name(self.layout.input_of(tensor))
         self.sizes[f"{name}_size"] = self.sizes[f"{name}_inner"] = None
         return f"e // {name}_inner % {name}_size"
@@ -762,6 +764,7 @@ class Writer:
         """Return a value in another dtype, as the kernel computes: a cast to a half is a rounding in float32. `text`
         and `level` are those of the value."""
         source_type, type_ = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
+        # a half is not rounded again, and 0 and 1 need no rounding
         if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
             half = str(element.dtype).replace("torch", "tl")
             return f"{bracket(text, level, NAME_OR_CALL)}.to({half}).to(tl.float32)", NAME_OR_CALL
